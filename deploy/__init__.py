@@ -1,0 +1,1 @@
+"""Composition root: command line, settings, the embedded run, benchmarks. Imported by nobody."""

@@ -1,0 +1,1 @@
+"""The embedded run: a real broker, Kafka, gateway and Spark on one machine, supervised."""

@@ -1,0 +1,74 @@
+"""What was refused, why, and its raw bytes: the record of `telemetry.dead-letters`."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from ingest.contract.reasons import Reason, Stage
+
+__all__ = ["MAX_PAYLOAD_BYTES", "DeadLetterRecord", "Reject", "cut_payload", "decode_dead_letter", "encode_dead_letter"]
+
+MAX_PAYLOAD_BYTES: Final = 64 * 1024
+"""A dead letter too large for its topic keeps this much of the payload, with full length and sha256 beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A refusal as a value: `path` is a JSON path (`$.values.temp`), `got` and `wanted` are short texts for people."""
+
+    reason: Reason
+    path: str | None = None
+    got: str | None = None
+    wanted: str | None = None
+
+
+class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):
+    """One refused message, or (`partial`) one refused part of a message whose other parts were stored."""
+
+    v: int
+    gateway: str
+    epoch: int
+    number: int
+    received_us: int
+    topic: str
+    reason: Reason
+    payload_base64: str
+    payload_bytes: int
+    stage: Stage = Stage.GATEWAY
+    partial: bool = False
+    path: str | None = None
+    got: str | None = None
+    wanted: str | None = None
+    device: str | None = None
+    profile: str | None = None
+    attempt: int = 0
+    qos: int = 1
+    dup: bool = False
+    retain: bool = False
+    payload_sha256: str | None = None
+    trace: str | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(DeadLetterRecord)
+
+
+def cut_payload(payload: bytes, limit_bytes: int) -> tuple[str, str | None]:
+    """Base64 of the payload and None, or of its first 64 KiB and the whole payload's sha256 where it passes the limit."""
+    if len(payload) <= limit_bytes:
+        return base64.b64encode(payload).decode("ascii"), None
+    head = payload[: min(MAX_PAYLOAD_BYTES, limit_bytes)]
+    return base64.b64encode(head).decode("ascii"), hashlib.sha256(payload).hexdigest()
+
+
+def encode_dead_letter(record: DeadLetterRecord) -> bytes:
+    """The dead letter as UTF-8 JSON."""
+    return _encoder.encode(record)
+
+
+def decode_dead_letter(value: bytes) -> DeadLetterRecord:
+    """The dead letter of a Kafka value; raises msgspec.DecodeError where it is none."""
+    return _decoder.decode(value)

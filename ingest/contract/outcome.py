@@ -1,0 +1,53 @@
+"""What the gateway counted: the record of `telemetry.outcomes`, in Kafka before the PUBACKs that it covers are sent."""
+
+import msgspec
+
+__all__ = ["Count", "OutcomeRecord", "decode_outcome", "encode_outcome"]
+
+
+class Count(msgspec.Struct, omit_defaults=True, gc=False):
+    """Messages of one device in one minute (`minute` = receive time in whole minutes since the epoch, UTC).
+
+    `received = accepted + sum(dead_lettered) + sum(ignored)`. `partial` counts accepted messages of which a part was
+    refused. `device` is None where the message names none (no route, undecodable).
+    """
+
+    minute: int
+    received: int
+    device: str | None = None
+    accepted: int = 0
+    partial: int = 0
+    dead_lettered: dict[str, int] = {}
+    ignored: dict[str, int] = {}
+    gap: int = 0
+    reordered: int = 0
+
+
+class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):
+    """Counts of the messages numbered `first` to `upto` (inclusive) of one gateway epoch.
+
+    Produced only after every record of those messages was delivered. So a record in `telemetry.readings` or
+    `telemetry.dead-letters` whose number is past the last `upto` of its epoch was received but not counted here (the
+    gateway died in between): the audit counts it from the record itself.
+    """
+
+    v: int
+    gateway: str
+    epoch: int
+    first: int
+    upto: int
+    counts: list[Count]
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(OutcomeRecord)
+
+
+def encode_outcome(record: OutcomeRecord) -> bytes:
+    """The outcome as UTF-8 JSON."""
+    return _encoder.encode(record)
+
+
+def decode_outcome(value: bytes) -> OutcomeRecord:
+    """The outcome of a Kafka value; raises msgspec.DecodeError where it is none."""
+    return _decoder.decode(value)

@@ -1,0 +1,80 @@
+"""One Kafka record of `telemetry.readings`: the readings of one message and device, as JSON any tool reads.
+
+The envelope stands in the value, not in headers: see DECISIONS.md. `encode_record` and `decode_record` are the codec;
+streaming/decode.py holds the same shape as a Spark schema, and tests/guards compares the two.
+"""
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["RECORD_VERSION", "Reading", "ReadingRecord", "decode_record", "encode_record"]
+
+RECORD_VERSION: Final = 1
+
+
+class Reading(msgspec.Struct, omit_defaults=True, gc=False):
+    """One value of one metric.
+
+    `value` and `text` follow the table: number -> value; bool -> value 1/0 and text `true`/`false`; string -> text;
+    an integer past 2^53 -> nearest double and its exact digits in text. At least one of the two is set.
+    `time_us` is the event time to use (UTC epoch µs), None where the receive time stands in; `claimed_us` is what the
+    device said where that differs. `message_id`, `boot`, `seq` override the record's, for batches that number each item.
+    """
+
+    metric: str
+    value: float | None = None
+    text: str | None = None
+    unit: str | None = None
+    time_us: int | None = None
+    claimed_us: int | None = None
+    index: int = 0
+    message_id: str | None = None
+    boot: int | None = None
+    seq: int | None = None
+    flags: list[str] | None = None
+
+
+class ReadingRecord(msgspec.Struct, omit_defaults=True, gc=False):
+    """The readings of one MQTT message and one device, with the envelope.
+
+    `number` counts the messages of one gateway process, ascending in receive order; with `gateway` and `epoch` (the
+    connection generation: process start in epoch ms, raised by at least 1 on each connection) it names the message.
+    `v` stays in every record: `v` has no default, so `omit_defaults` cannot drop it.
+    """
+
+    v: int
+    gateway: str
+    epoch: int
+    number: int
+    received_us: int
+    topic: str
+    device: str
+    readings: list[Reading]
+    qos: int = 1
+    dup: bool = False
+    retain: bool = False
+    message_id: str | None = None
+    boot: int | None = None
+    seq: int | None = None
+    flags: list[str] | None = None
+    tags: dict[str, str] | None = None
+    trace: str | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(ReadingRecord)
+
+
+def encode_record(record: ReadingRecord) -> bytes:
+    """The record as UTF-8 JSON without line breaks."""
+    return _encoder.encode(record)
+
+
+def decode_record(value: bytes) -> ReadingRecord:
+    """The record of a Kafka value.
+
+    Raises:
+        msgspec.DecodeError: not JSON, or not a record; msgspec.ValidationError is its subclass.
+    """
+    return _decoder.decode(value)

@@ -1,0 +1,1 @@
+"""Hop 3: Kafka topics in, Delta tables out, exactly once, by PySpark Structured Streaming."""
