@@ -1,0 +1,54 @@
+"""Settings of hop 1: the MQTT session, the limits of a message, the routes."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+__all__ = ["GatewaySettings", "MqttSettings", "RouteSettings"]
+
+
+class MqttSettings(BaseModel):
+    """The broker and the session that the gateway keeps there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(1883, ge=1, le=65535)
+    protocol: Literal["3.1.1", "5"] = Field("5", description="MQTT version that the gateway speaks to the broker.")
+    username: str | None = None
+    password: SecretStr | None = None
+    tls: bool = False
+    ca_file: str | None = Field(None, description="PEM of the authority that signed the broker's certificate.")
+    client_id: str = Field("tidegate-gateway", min_length=1, description="Names the session: unique per gateway.")
+    keepalive_seconds: int = Field(30, ge=5, le=3600)
+    session_expiry_seconds: int = Field(7 * 24 * 3600, ge=60)
+    subscriptions: tuple[str, ...] = Field(("#",), description="Topic filters, each at QoS 1.")
+    reconnect_max_seconds: float = Field(30.0, gt=0)
+
+
+class GatewaySettings(BaseModel):
+    """Limits of a message and of what may be in flight."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gateway_id: str = Field("gw-1", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    window_messages: int = Field(1000, ge=1, le=65535, description="Messages received and not yet acknowledged.")
+    max_payload_bytes: int = Field(256 * 1024, ge=64)
+    max_json_depth: int = Field(32, ge=1, le=200)
+    max_readings_per_message: int = Field(10_000, ge=1)
+    max_future_seconds: int = Field(600, ge=0, description="How far a device's clock may run ahead before quarantine.")
+    max_device_id_bytes: int = Field(256, ge=1, le=4096)
+
+
+class RouteSettings(BaseModel):
+    """Which decoder reads the messages of a topic filter, and what the payload itself does not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    filter: str = Field(min_length=1, description="MQTT topic filter, with + and #, or named segments such as site/{site}/{device}.")
+    decoder: str = Field("auto", description="native, json, plain, or auto (json where it looks like JSON, else plain).")
+    device: str | None = Field(None, description="Device id: text with {segment} names of the filter; default: by the decoder.")
+    time: tuple[str, ...] = Field(("ts", "time", "timestamp", "Time"), description="Keys that hold the reading's time.")
+    zone: str | None = Field(None, description="IANA zone of local times without an offset, such as Europe/Berlin.")
+    units: dict[str, str] = Field(default_factory=dict, description="Unit per metric, where the payload names none.")
+    tags: dict[str, str] = Field(default_factory=dict)

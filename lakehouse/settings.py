@@ -1,0 +1,14 @@
+"""Settings of hop 4: where the tables are."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["LakeSettings"]
+
+
+class LakeSettings(BaseModel):
+    """The tables' root and how long their log is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    root: str = Field("tidegate-data/tables", description="Path or URI under which each table is a folder.")
+    log_retention_hours: int = Field(24, ge=1, description="How far `sql --at` reaches back.")

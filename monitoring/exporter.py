@@ -1,0 +1,59 @@
+"""`/metrics` and `/healthz` of one process, on loopback by default.
+
+Each process has one registry and one exporter. `/healthz` asks a callable of the process, so that a stuck loop reads as
+unhealthy (503) although the port still answers.
+"""
+
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+__all__ = ["CollectorRegistry", "Exporter"]
+
+
+class Exporter:
+    """Serves one registry over HTTP from a daemon thread; `port=0` takes a free one (read it back from `port`)."""
+
+    def __init__(
+        self, registry: CollectorRegistry, *, host: str = "127.0.0.1", port: int = 0, healthy: Callable[[], tuple[bool, str]]
+    ) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            # A peer that sends half a request must not hold its thread for ever.
+            timeout = 10
+
+            def do_GET(self) -> None:
+                path = self.path.split("?", 1)[0]
+                if path == "/metrics":
+                    self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+                elif path == "/healthz":
+                    ok, detail = healthy()
+                    self._answer(200 if ok else 503, "text/plain; charset=utf-8", f"{detail}\n".encode())
+                else:
+                    self._answer(404, "text/plain; charset=utf-8", b"wanted: /metrics or /healthz\n")
+
+            def _answer(self, status: int, content_type: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Scrapes are no news."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+        self._server = Server((host, port), Handler)
+        self.port: int = self._server.server_address[1]
+        self._thread = Thread(target=self._server.serve_forever, name="exporter", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

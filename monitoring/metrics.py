@@ -1,0 +1,141 @@
+"""Every metric of the product: name, unit, labels, buckets. One object per process, on a registry passed in.
+
+Names: `tidegate_<hop>_<noun>_<unit>[_total]`. Label values come from closed sets and start at 0, so that a rate exists
+before the first event. No device, no topic with an id and no text is ever a label: the series count does not grow
+with the fleet.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+__all__ = ["CanaryMetrics", "GatewayMetrics", "StreamMetrics", "build_info"]
+
+LATENCY_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Seconds; the boundaries hold the latency goals (0.35, 0.8, 1.5), so that "within the goal" is exact."""
+PRODUCE_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+
+def build_info(registry: CollectorRegistry, version: str, part: str) -> None:
+    """One series that says which version of which part answers."""
+    Gauge("tidegate_build_info", "Version of the running part.", ["version", "part"], registry=registry).labels(
+        version, part
+    ).set(1)
+
+
+class GatewayMetrics:
+    """Hop 1: what came in over MQTT and what became of it. Call sites add per batch, never per reading."""
+
+    def __init__(self, registry: CollectorRegistry, *, reasons: Iterable[str], ignored_reasons: Iterable[str]) -> None:
+        self.received = Counter(
+            "tidegate_gateway_messages_received_total", "MQTT messages received.", ["qos"], registry=registry
+        )
+        self.accepted = Counter(
+            "tidegate_gateway_messages_accepted_total", "Messages of which at least one reading is in Kafka.", registry=registry
+        )
+        self.partial = Counter(
+            "tidegate_gateway_messages_partial_total", "Accepted messages of which a part was refused.", registry=registry
+        )
+        self.readings = Counter("tidegate_gateway_readings_total", "Readings produced to Kafka.", registry=registry)
+        self.rejected = Counter(
+            "tidegate_gateway_messages_rejected_total", "Messages dead-lettered.", ["reason"], registry=registry
+        )
+        self.rejected_parts = Counter(
+            "tidegate_gateway_parts_rejected_total", "Parts of accepted messages dead-lettered.", ["reason"], registry=registry
+        )
+        self.ignored = Counter(
+            "tidegate_gateway_messages_ignored_total", "Messages that hold no reading by rule.", ["reason"], registry=registry
+        )
+        self.dropped = Counter(
+            "tidegate_gateway_messages_dropped_total",
+            "QoS 0 messages dropped while Kafka did not answer (QoS 1 is never dropped).",
+            registry=registry,
+        )
+        self.acknowledged = Counter(
+            "tidegate_gateway_messages_acknowledged_total", "PUBACKs sent to the broker.", registry=registry
+        )
+        self.in_flight = Gauge(
+            "tidegate_gateway_inflight_messages", "Messages received and not yet acknowledged.", registry=registry
+        )
+        self.produce = Histogram(
+            "tidegate_gateway_produce_duration_seconds",
+            "From produce to Kafka's acks=all report, oldest message of each acknowledged batch.",
+            buckets=PRODUCE_BUCKETS,
+            registry=registry,
+        )
+        self.connected = Gauge("tidegate_gateway_connected", "1 while the MQTT session is up.", registry=registry)
+        self.connections = Counter("tidegate_gateway_connections_total", "MQTT connections made.", registry=registry)
+        self.sessions_lost = Counter(
+            "tidegate_gateway_sessions_lost_total", "Reconnects at which the broker had forgotten the session.", registry=registry
+        )
+        self.stale_acks = Counter(
+            "tidegate_gateway_stale_acks_total", "Delivery reports of an older connection, dropped.", registry=registry
+        )
+        self.errors = Counter(
+            "tidegate_gateway_errors_total", "Faults survived, by stage.", ["stage"], registry=registry
+        )
+        for qos in ("0", "1"):
+            self.received.labels(qos)
+        for reason in reasons:
+            self.rejected.labels(reason)
+            self.rejected_parts.labels(reason)
+        for reason in ignored_reasons:
+            self.ignored.labels(reason)
+        for stage in ("receive", "decode", "produce", "acknowledge"):
+            self.errors.labels(stage)
+
+
+class StreamMetrics:
+    """Hop 3: batches from Kafka to Delta."""
+
+    def __init__(self, registry: CollectorRegistry, *, query: str, tables: Iterable[str], topics: Iterable[str]) -> None:
+        self.batch_duration = Histogram(
+            "tidegate_stream_batch_duration_seconds", "One micro-batch, trigger to done.", ["query"],
+            buckets=LATENCY_BUCKETS, registry=registry,
+        ).labels(query)
+        self.commit_duration = Histogram(
+            "tidegate_stream_commit_duration_seconds", "One table's write and commit.", ["table"],
+            buckets=LATENCY_BUCKETS, registry=registry,
+        )
+        self.rows = Counter("tidegate_stream_rows_total", "Rows committed.", ["table"], registry=registry)
+        self.duplicates = Counter(
+            "tidegate_stream_duplicate_rows_total", "Rows dropped: identity already stored.", ["query"], registry=registry
+        ).labels(query)
+        self.receive_to_commit = Histogram(
+            "tidegate_stage_latency_seconds",
+            "Age of readings at their commit, counted from the stage's clock: every reading of every batch.",
+            ["stage"], buckets=LATENCY_BUCKETS, registry=registry,
+        )
+        self.lag = Gauge(
+            "tidegate_stream_offsets_behind", "Records in Kafka not yet committed.", ["query", "topic"], registry=registry
+        )
+        self.last_commit = Gauge(
+            "tidegate_table_last_commit_timestamp_seconds", "When the table was last written.", ["table"], registry=registry
+        )
+        self.restarts = Counter(
+            "tidegate_stream_query_restarts_total", "Query restarts after a passing fault.", ["query"], registry=registry
+        ).labels(query)
+        for table in tables:
+            self.commit_duration.labels(table)
+            self.rows.labels(table)
+            self.last_commit.labels(table)
+        for topic in topics:
+            self.lag.labels(query, topic)
+        for stage in ("receive_to_commit", "kafka_to_commit"):
+            self.receive_to_commit.labels(stage)
+
+
+class CanaryMetrics:
+    """The canary: one reading published over MQTT and read back from Delta, by a reader apart from the writer."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.end_to_end = Histogram(
+            "tidegate_end_to_end_latency_seconds", "Publish over MQTT to row readable in Delta.",
+            buckets=LATENCY_BUCKETS, registry=registry,
+        )
+        self.published = Counter("tidegate_canary_published_total", "Canary readings published.", registry=registry)
+        self.seen = Counter("tidegate_canary_seen_total", "Canary readings read back.", registry=registry)
+        self.last_seen = Gauge(
+            "tidegate_canary_last_seen_timestamp_seconds", "When a canary reading was last read back.", registry=registry
+        )

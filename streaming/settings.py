@@ -1,0 +1,19 @@
+"""Settings of hop 3: where Spark runs and how often it lands."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["StreamSettings"]
+
+
+class StreamSettings(BaseModel):
+    """The landing query."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    master: str = Field("local[2]", description="spark.master: local[N], yarn, k8s://…, spark://…")
+    driver_memory: str = Field("1g", pattern=r"^[0-9]+[kmgKMG]$")
+    checkpoint: str = Field("tidegate-data/checkpoints/land", description="Path or URI of the query's checkpoint.")
+    trigger_seconds: float = Field(0.0, ge=0, description="0 lands as fast as it can; more trades latency for CPU.")
+    max_records_per_batch: int = Field(100_000, ge=1)
+    horizon_days: float = Field(8.0, gt=0, description="How long an identity is remembered: broker session expiry + 1 day.")
+    extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")
