@@ -1,0 +1,206 @@
+"""A log in memory with Kafka's behaviour, for tests and dry runs. Faults are scripted, not random."""
+
+import logging
+import threading
+import time
+import zlib
+from collections import deque
+from dataclasses import dataclass, field
+
+from ingest.contract.errors import FatalError
+from ingest.log import DeliveryError, Done, FailureKind, LogFull, LogRecord
+
+__all__ = ["MemoryLog", "MemoryWriter"]
+
+logger = logging.getLogger("tidegate.ingest.memory")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One record taken; `settled` once its report is due, with `error` as the report's content."""
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+    done: Done
+    stored: bool = False
+    settled: bool = False
+    error: DeliveryError | None = None
+
+
+@dataclass
+class MemoryLog:
+    """Topics with partitions and offsets, and the switches of the faults. Writers come and go; the log stays.
+
+    `hold()` is a Kafka that does not answer, `release()` lets it answer again; both may be called from any thread.
+    """
+
+    partitions: int = 2
+    max_record_bytes: int = 1024 * 1024
+    capacity: int = 100_000
+    _lock: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    _stored: dict[str, list[list[LogRecord]]] = field(default_factory=dict, repr=False)
+    _pending: deque[_Pending] = field(default_factory=deque, repr=False)
+    _failures: deque[DeliveryError] = field(default_factory=deque, repr=False)
+    _held: bool = False
+    _held_after_store: bool = False
+    _full: bool = False
+    _fatal: DeliveryError | None = None
+
+    def writer(self) -> "MemoryWriter":
+        """A new writer on this log, as a new producer would be; it has no fatal error and nothing in flight."""
+        with self._lock:
+            self._pending.clear()
+            self._fatal = None
+        return MemoryWriter(self)
+
+    def hold(self, *, stored: bool = False) -> None:
+        """From now on no record is reported; with `stored` they do reach the log, and only the report stays out."""
+        with self._lock:
+            self._held, self._held_after_store = True, stored
+
+    def release(self, count: int | None = None, *, partition: int | None = None) -> None:
+        """Report what was held: all and what comes later, or only the next `count`, or only those of a partition."""
+        with self._lock:
+            partial = count is not None or partition is not None
+            chosen = [p for p in self._pending if not p.settled and partition in (None, p.partition)]
+            for pending in chosen if count is None else chosen[:count]:
+                self._settle(pending)
+            self._held = self._held and partial
+
+    def fail_next(self, kind: FailureKind, text: str = "scripted failure", *, count: int = 1) -> None:
+        """The next `count` records produced fail so; after a `fatal` one so does every later record of the writer."""
+        with self._lock:
+            self._failures.extend([DeliveryError(kind, text)] * count)
+
+    def full(self, is_full: bool = True) -> None:
+        """Every produce raises LogFull until `full(False)`."""
+        with self._lock:
+            self._full = is_full
+
+    def topics(self) -> list[str]:
+        """Names of the topics that hold records."""
+        return sorted(self._stored)
+
+    def records(self, topic: str, partition: int | None = None) -> list[LogRecord]:
+        """What stands in the topic, by partition and offset."""
+        with self._lock:
+            parts = self._stored.get(topic, [])
+            return [record for number, part in enumerate(parts) if partition in (None, number) for record in part]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """The next offset of each partition."""
+        with self._lock:
+            return {number: len(part) for number, part in enumerate(self._parts(topic))}
+
+    def _parts(self, topic: str) -> list[list[LogRecord]]:
+        return self._stored.setdefault(topic, [[] for _ in range(self.partitions)])
+
+    def _take(self, pending: _Pending) -> None:
+        with self._lock:
+            if self._full or len(self._pending) >= self.capacity:
+                message = f"the memory log's queue is full ({len(self._pending)} records): poll, then produce again"
+                raise LogFull(message, retry_after_seconds=0.01)
+            self._pending.append(pending)
+            if len(pending.key) + len(pending.value) > self.max_record_bytes:
+                text = f"record of {len(pending.value)} bytes passes the limit of {self.max_record_bytes}"
+                self._fail(pending, DeliveryError("record", text))
+            elif self._fatal or self._failures:
+                self._fail(pending, self._fatal or self._failures.popleft())
+            elif not self._held:
+                self._settle(pending)
+            elif self._held_after_store:
+                self._store(pending)
+
+    def _fail(self, pending: _Pending, error: DeliveryError) -> None:
+        if error.kind == "fatal":
+            self._fatal = error
+        pending.error, pending.settled = error, True
+        self._lock.notify_all()
+
+    def _settle(self, pending: _Pending) -> None:
+        self._store(pending)
+        pending.settled = True
+        self._lock.notify_all()
+
+    def _store(self, pending: _Pending) -> None:
+        if pending.stored:
+            return
+        pending.stored = True
+        part = self._parts(pending.topic)[pending.partition]
+        now_ms = time.time_ns() // 1_000_000
+        part.append(LogRecord(pending.partition, len(part), now_ms, pending.key, pending.value))
+
+    def _next_reports(self, timeout_seconds: float) -> list[_Pending]:
+        """Take the reports that are due, waiting for a first one; in a partition none overtakes an earlier one."""
+        with self._lock:
+            self._lock.wait_for(lambda: any(p.settled for p in self._pending), timeout_seconds)
+            due: list[_Pending] = []
+            kept: deque[_Pending] = deque()
+            blocked: set[tuple[str, int]] = set()
+            for pending in self._pending:
+                where = (pending.topic, pending.partition)
+                if pending.settled and where not in blocked:
+                    due.append(pending)
+                else:
+                    kept.append(pending)
+                    blocked.add(where)
+            self._pending = kept
+            return due
+
+
+class MemoryWriter:
+    """The LogWriter of a MemoryLog."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self._taken = 0
+        self._reported = 0
+        self._closed = False
+
+    def produce(self, topic: str, key: bytes, value: bytes, done: Done) -> None:
+        """See LogWriter."""
+        if self._closed:
+            message = "this writer was aborted or closed: make a new one"
+            raise FatalError(message)
+        self._log._take(_Pending(topic, zlib.crc32(key) % self._log.partitions, key, value, done))
+        self._taken += 1
+
+    def poll(self, timeout_seconds: float) -> int:
+        """See LogWriter."""
+        if self._closed:
+            return 0
+        ran = 0
+        for report in self._log._next_reports(timeout_seconds):
+            if self._closed:
+                break
+            self._reported += 1
+            ran += 1
+            try:
+                report.done(report.error)
+            except Exception:
+                logger.exception("a delivery callback failed; the other reports go on")
+        return ran
+
+    @property
+    def in_flight(self) -> int:
+        """See LogWriter."""
+        return 0 if self._closed else self._taken - self._reported
+
+    def flush(self, timeout_seconds: float) -> int:
+        """See LogWriter."""
+        deadline = time.monotonic() + timeout_seconds
+        while self.in_flight and (left := deadline - time.monotonic()) > 0:
+            self.poll(left)
+        return self.in_flight
+
+    def abort(self) -> None:
+        """See LogWriter."""
+        self._closed = True
+        with self._log._lock:
+            self._log._pending.clear()
+
+    def close(self) -> None:
+        """See LogWriter."""
+        self.abort()
