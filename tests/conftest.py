@@ -1,0 +1,73 @@
+"""What every test gets: markers from its folder, UTC, unique names, a wait on a condition, a registry of its own."""
+
+import importlib.util
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+TESTS = Path(__file__).parent
+FOLDERS = {"unit", "contract", "spark", "integration", "e2e", "guards"}
+SHARED_FIXTURES = ("fixtures_servers.py",)
+"""Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""
+
+# Before anything else reads the zone: a test that passes only in its author's zone proves nothing.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"tidegate_tests_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in SHARED_FIXTURES:
+        if (TESTS / name).exists():
+            config.pluginmanager.register(_load(TESTS / name), name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in FOLDERS:
+            item.add_marker(getattr(pytest.mark, folder))
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A name that no other test and no earlier run uses: topics, groups, client ids, tables."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    """A metrics registry of this test alone."""
+    return CollectorRegistry()
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[..., Any]:
+    """`wait_until(condition, seconds=30, what="…")` returns the first truthy answer or fails naming what was awaited."""
+
+    def wait(condition: Callable[[], Any], *, seconds: float = 30.0, what: str = "the condition") -> Any:
+        deadline = time.monotonic() + seconds
+        while True:
+            answer = condition()
+            if answer:
+                return answer
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what} did not come true within {seconds:g} s (last answer: {answer!r})")
+            time.sleep(0.02)
+
+    return wait
