@@ -1,0 +1,197 @@
+"""One part of the embedded run: a child process that is started, watched, restarted with back-off and stopped.
+
+Each part has a thread of its own, so the life of a part reads from top to bottom. A part runs in its own session: signals
+of the terminal reach only the supervisor, which then stops the parts in order.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import psutil
+
+__all__ = ["Part", "PartSpec", "State"]
+
+State = Literal["waiting", "starting", "ready", "done", "restarting", "stopping", "stopped"]
+
+BACKOFF_FIRST_SECONDS: Final = 0.5
+BACKOFF_LAST_SECONDS: Final = 15.0
+STABLE_SECONDS: Final = 30.0
+"""A part that lived this long starts again with the first back-off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSpec:
+    """How a part is started and how it shows that it is ready.
+
+    Attributes:
+        command: called before each start; may prepare files; its errors count as a failed start.
+        ready: (is it ready, what it says); called a few times a second while starting, then once a second.
+        after: parts that must have been ready once before this one starts.
+        one_shot: a step that is done when it exits 0, such as making the topics.
+        stop_seconds: how long it may drain.
+    """
+
+    name: str
+    command: Callable[[], Sequence[str]]
+    ready: Callable[[], tuple[bool, str]]
+    after: tuple[str, ...] = ()
+    one_shot: bool = False
+    stop_seconds: float = 20.0
+
+
+class Part:
+    """The life of one part; all attributes may be read from other threads."""
+
+    def __init__(self, spec: PartSpec, *, environment: dict[str, str], log: Path, cwd: Path) -> None:
+        self.spec = spec
+        self.state: State = "waiting"
+        self.since = time.time()
+        self.detail = ""
+        self.pid: int | None = None
+        self.restarts = 0
+        self.first_ready_seconds: float | None = None
+        self.was_ready = threading.Event()
+        self.log = log
+        self._cwd = cwd
+        self._environment = environment
+        self._stop = threading.Event()
+        self._changed: Callable[[], None] = lambda: None
+        self._thread: threading.Thread | None = None
+
+    def start(self, parts: dict[str, "Part"], changed: Callable[[], None]) -> None:
+        """Begin: wait for the parts this one needs, then run until stopped. `changed` is called after each change."""
+        self._changed = changed
+        needs = [parts[name] for name in self.spec.after if name in parts]
+        self._thread = threading.Thread(target=self._live, args=(needs,), name=f"part-{self.spec.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the process: first asked, then killed after the part's time; returns when it is gone."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _live(self, needs: list["Part"]) -> None:
+        while not all(need.was_ready.wait(0.1) for need in needs):
+            if self._stop.is_set():
+                return self._enter("stopped", "")
+        backoff = BACKOFF_FIRST_SECONDS
+        while not self._stop.is_set():
+            began = time.monotonic()
+            cause = self._run_once()
+            if cause is None or self._stop.is_set():
+                break
+            backoff = BACKOFF_FIRST_SECONDS if time.monotonic() - began > STABLE_SECONDS else backoff
+            self._enter("restarting", f"{cause}; starts again in {backoff:g} s")
+            self._stop.wait(backoff)
+            backoff = min(backoff * 2, BACKOFF_LAST_SECONDS)
+            self.restarts += 1
+        if self.state != "done":
+            self._enter("stopped", "")
+        return None
+
+    def _run_once(self) -> str | None:
+        """Start and follow one process; why it ended by itself, or None where it was done or told to stop."""
+        self._enter("starting", "")
+        try:
+            process = self._spawn()
+        except Exception as error:  # whatever a start meets is a failed start, shown and tried again
+            return str(error) or type(error).__name__
+        try:
+            return self._follow(process)
+        finally:
+            self.pid = None
+            _end_group(process.pid)
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        command = list(self.spec.command())
+        with self.log.open("ab") as out:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                env=self._environment, cwd=self._cwd, start_new_session=True,
+            )  # fmt: skip
+        self.pid = process.pid
+        self._changed()
+        return process
+
+    def _follow(self, process: "subprocess.Popen[bytes]") -> str | None:
+        began = time.monotonic()
+        while process.poll() is None:
+            if self._stop.is_set():
+                self._ask_to_stop(process)
+                return None
+            self._look(began)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1.0 if self.state == "ready" else 0.1)
+        if self.spec.one_shot and process.returncode == 0:
+            self._became("done", "", began)
+            return None
+        return _ending(process.returncode)
+
+    def _look(self, began: float) -> None:
+        if self.spec.one_shot:
+            return
+        try:
+            ready, detail = self.spec.ready()
+        except Exception as error:  # a probe that fails says "not ready", never ends the watch
+            ready, detail = False, str(error)
+        if ready:
+            self._became("ready", detail, began)
+        elif self.state == "ready":
+            self._enter("starting", detail)
+        elif detail != self.detail:
+            self.detail = detail
+
+    def _became(self, state: State, detail: str, began: float) -> None:
+        if self.first_ready_seconds is None:
+            self.first_ready_seconds = time.monotonic() - began
+        if self.state != state:
+            self._enter(state, detail)
+        self.detail = detail
+        self.was_ready.set()
+
+    def _ask_to_stop(self, process: "subprocess.Popen[bytes]") -> None:
+        self._enter("stopping", "")
+        # Only the leader is asked: a JVM below it must live until its Python part has drained.
+        process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(self.spec.stop_seconds)
+            return
+        _end_group(process.pid)
+        process.wait()
+
+    def _enter(self, state: State, detail: str) -> None:
+        self.state, self.detail, self.since = state, detail, time.time()
+        self._changed()
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _end_group(group: int) -> None:
+    """Kill what a part left in its session (a JVM whose Python died) and wait until it is gone, so that locks are free."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while _group_lives(group) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _group_lives(group: int) -> bool:
+    """Whether the group has a member that still runs; where nobody reaps orphans, dead ones stay as zombies for ever."""
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False

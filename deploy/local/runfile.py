@@ -1,0 +1,109 @@
+"""The run file: how every command finds an embedded run, and how a second one is refused.
+
+While a run lives, its supervisor holds a lock on the data folder itself. The kernel drops that lock with the process, so
+a run file that nobody locks is left over from a run that was killed, and the next start takes over.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deploy.settings_file import write_private
+from ingest.contract.errors import FatalError, UnavailableError
+
+__all__ = ["DataLock", "RunFile", "is_locked", "read_run", "read_state", "require_run"]
+
+
+@dataclass(slots=True)
+class RunFile:
+    """What `run.json` holds: who runs, on which ports, with which settings file."""
+
+    run_id: str
+    pid: int
+    started_at: float
+    ports: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, int | None] = field(default_factory=dict)
+    config: str = "config.toml"
+    credentials: str = "credentials.json"
+
+    def write(self, data: Path) -> None:
+        """Replace run.json at once."""
+        write_private(data / "run.json", json.dumps(asdict(self), indent=2) + "\n")
+
+
+class DataLock:
+    """The lock on the data folder; held until `release` or the end of the process."""
+
+    def __init__(self, data: Path) -> None:
+        self._handle = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._handle)
+            run = read_run(data)
+            who = f"pid {run.pid}" if run else "another process"
+            msg = (
+                f"{data} is already in use by a running `tidegate up` ({who}). Look with `tidegate status`, stop it with "
+                "`tidegate down`, or run beside it with another --data and --port-offset 100."
+            )
+            raise FatalError(msg) from error
+
+    def release(self) -> None:
+        """Let the next run in."""
+        os.close(self._handle)
+
+
+def is_locked(data: Path) -> bool:
+    """Whether a supervisor lives on this data folder."""
+    try:
+        handle = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def read_run(data: Path) -> RunFile | None:
+    """The run file, or None where there is none (or no whole one)."""
+    with suppress(OSError, ValueError, TypeError):
+        return RunFile(**json.loads((data / "run.json").read_text("utf-8")))
+    return None
+
+
+def require_run(data: Path) -> RunFile:
+    """The live run of this data folder.
+
+    Raises:
+        UnavailableError: nothing runs there.
+    """
+    deadline = time.monotonic() + 2.0
+    while is_locked(data):
+        # The lock is taken a moment before the file is written.
+        if (run := read_run(data)) is not None or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    else:
+        run = None
+    if run is None:
+        msg = f"Nothing runs on {data}. Start it with `tidegate up`, or name its folder with --data or TIDEGATE_DATA."
+        raise UnavailableError(msg)
+    return run
+
+
+def read_state(data: Path) -> Mapping[str, Any]:
+    """What the supervisor last saw of its parts; empty where it has not looked yet."""
+    with suppress(OSError, ValueError):
+        state: Mapping[str, Any] = json.loads((data / "state.json").read_text("utf-8"))
+        return state
+    return {}

@@ -1,0 +1,125 @@
+"""All settings as one frozen model, and where each value came from.
+
+Order: defaults < TOML file < environment `TIDEGATE_<SECTION>__<FIELD>` < flags. This is the only module that reads the
+environment. All faults of a configuration are reported at once, each with its origin, key and a suggestion.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deploy.local.settings import EmbeddedSettings
+from deploy.settings_file import read_toml
+from deploy.settings_faults import Origins, config_error, describe_faults
+from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from ingest.contract.errors import ConfigError
+from ingest.settings import KafkaSettings
+from lakehouse.settings import LakeSettings
+from monitoring.settings import MonitoringSettings
+from streaming.settings import StreamSettings
+
+__all__ = ["ENV_PREFIX", "Settings", "child_environment", "data_dir", "load_settings", "masked"]
+
+ENV_PREFIX: Final = "TIDEGATE_"
+
+
+class Settings(BaseModel):
+    """One section per hop; a TOML file holds the same names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", title="Tidegate settings")
+
+    mqtt: MqttSettings = Field(default_factory=MqttSettings)
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    routes: tuple[RouteSettings, ...] = Field((), description="Which decoder reads which topics, first match wins.")
+    stream: StreamSettings = Field(default_factory=StreamSettings)
+    lake: LakeSettings = Field(default_factory=LakeSettings)
+    monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)
+    embedded: EmbeddedSettings = Field(default_factory=EmbeddedSettings)
+
+
+def load_settings(
+    file: Path | None = None,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """The effective settings.
+
+    Args:
+        file: a TOML file, or None for the defaults.
+        overrides: values of flags, keyed `section.field`; they win.
+        environ: the process environment, unless a test gives its own.
+
+    Raises:
+        ConfigError: file unreadable, no TOML, unknown key or bad value; its text names every fault at once.
+    """
+    values: dict[str, Any] = {}
+    origins = Origins(file)
+    if file is not None:
+        values = read_toml(file)
+    _merge_environment(values, os.environ if environ is None else environ, origins)
+    for path, value in (overrides or {}).items():
+        _set(values, path.split("."), value)
+        origins.note(path, f"flag {path}")
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise config_error(describe_faults(error, Settings, origins)) from error
+
+
+def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origins: Origins) -> None:
+    for name, text in sorted(environ.items()):
+        if not name.startswith(ENV_PREFIX) or "__" not in name:
+            continue
+        path = name.removeprefix(ENV_PREFIX).lower().split("__")
+        _set(values, path, _structured(text))
+        origins.note(".".join(path), f"environment {name}")
+
+
+def _structured(text: str) -> object:
+    """Lists and tables come as JSON; everything else stays text, which pydantic converts by the field's type."""
+    if text[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _set(values: dict[str, Any], path: list[str], value: object) -> None:
+    for part in path[:-1]:
+        inner = values.get(part)
+        if not isinstance(inner, dict):
+            inner = values[part] = {}
+        values = inner
+    values[path[-1]] = value
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as plain values for people: secrets read `**********`."""
+    plain: dict[str, Any] = settings.model_dump(mode="json")
+    return plain
+
+
+def data_dir(flag: Path | None) -> Path:
+    """Where an embedded run keeps its state: --data, else TIDEGATE_DATA, else ./tidegate-data."""
+    chosen = flag if flag is not None else Path(os.environ.get("TIDEGATE_DATA") or "tidegate-data")
+    if chosen.exists() and not chosen.is_dir():
+        msg = f"--data {chosen} is a file, not a folder. Give a folder; it is made where it is missing."
+        raise ConfigError(msg)
+    return chosen.expanduser().absolute()
+
+
+def child_environment(run_id: str) -> dict[str, str]:
+    """The environment of a part of the embedded run.
+
+    Settings are left out: the part's own file already holds them, and a port given there may have moved since. The run
+    id marks the process, so that a stop finds it even when its parent is gone.
+    """
+    kept = {name: value for name, value in os.environ.items() if not (name.startswith(ENV_PREFIX) and "__" in name)}
+    return {**kept, "TIDEGATE_RUN_ID": run_id, "TZ": "UTC", "PYTHONUNBUFFERED": "1"}

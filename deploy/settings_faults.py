@@ -1,0 +1,111 @@
+"""Faults of a configuration as sentences: where it stands, what is wrong, what was probably meant."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from ingest.contract.errors import ConfigError
+
+__all__ = ["Origins", "config_error", "describe_faults"]
+
+
+class Origins:
+    """Where each value came from; the line in the file is found by a look at its text."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._noted: dict[str, str] = {}
+
+    def note(self, path: str, origin: str) -> None:
+        """`path` was set by something that wins over the file."""
+        self._noted[path] = origin
+
+    def of(self, loc: Sequence[int | str]) -> str:
+        """The origin of a value, for people."""
+        path = ".".join(str(part) for part in loc)
+        for noted, origin in self._noted.items():
+            if path == noted or path.startswith(f"{noted}.") or noted.startswith(f"{path}."):
+                return origin
+        if self._file is None:
+            return "settings"
+        line = _line_of(self._file, loc)
+        return f"{self._file}:{line}" if line else str(self._file)
+
+
+def _line_of(file: Path, loc: Sequence[int | str]) -> int | None:
+    """Line of `[section]` and `key` in plainly written TOML; None where the file is written otherwise."""
+    section, key = str(loc[0]), next((str(part) for part in loc[1:] if isinstance(part, str)), None)
+    table, wanted_table = -1, next((part for part in loc[1:2] if isinstance(part, int)), 0)
+    inside = False
+    for number, line in enumerate(file.read_text("utf-8-sig").splitlines(), start=1):
+        header = re.match(r"\s*\[{1,2}\s*([A-Za-z0-9_\-\"]+)", line)
+        if header:
+            table += header[1].strip('"') == section
+            inside = header[1].strip('"') == section and table == wanted_table
+            if inside and key is None:
+                return number
+        elif re.match(rf"\s*\"?{re.escape(key or section)}\"?\s*[.=]", line) and (inside or key is None):
+            return number
+        elif re.match(rf"\s*{re.escape(section)}\s*\.\s*{re.escape(key or '')}\s*=", line):
+            return number
+    return None
+
+
+def describe_faults(error: ValidationError, model: type[BaseModel], origins: Origins) -> list[str]:
+    """One sentence per fault. No value is repeated: it may be a secret."""
+    return [_sentence(fault, model, origins) for fault in error.errors(include_url=False, include_input=False)]
+
+
+def _sentence(fault: Any, model: type[BaseModel], origins: Origins) -> str:
+    loc = fault["loc"]
+    path = ".".join(str(part) for part in loc)
+    if fault["type"] == "extra_forbidden":
+        return f"{origins.of(loc)}: unknown key {path}.{_suggestion(loc, model)}"
+    if fault["type"] == "missing":
+        return f"{origins.of(loc[:-1] or loc)}: {path} is missing."
+    return f"{origins.of(loc)}: {path}: {fault['msg'][:1].lower()}{fault['msg'][1:]}."
+
+
+def _suggestion(loc: Sequence[int | str], model: type[BaseModel]) -> str:
+    parent = _model_at(loc[:-1], model)
+    known = list(parent.model_fields) if parent else []
+    close = difflib.get_close_matches(str(loc[-1]), known, n=1)
+    if close:
+        return f" Did you mean {'.'.join([*map(str, loc[:-1]), close[0]])}?"
+    elsewhere = [name for name, inner in _sections(model) if str(loc[-1]) in inner.model_fields]
+    if elsewhere:
+        return f" The key {loc[-1]} belongs to [{elsewhere[0]}]."
+    return f" Known here: {', '.join(known)}." if known else ""
+
+
+def _model_at(loc: Sequence[int | str], model: type[BaseModel]) -> type[BaseModel] | None:
+    current: type[BaseModel] | None = model
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        field = current.model_fields.get(part) if current else None
+        current = _model_of(field.annotation) if field else None
+    return current
+
+
+def _sections(model: type[BaseModel]) -> list[tuple[str, type[BaseModel]]]:
+    found = ((name, _model_of(field.annotation)) for name, field in model.model_fields.items())
+    return [(name, inner) for name, inner in found if inner]
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def config_error(faults: Sequence[str]) -> ConfigError:
+    """All faults in one error."""
+    if len(faults) == 1:
+        return ConfigError(faults[0])
+    return ConfigError(f"{len(faults)} settings are wrong:\n" + "\n".join(f"  {fault}" for fault in faults))

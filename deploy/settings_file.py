@@ -1,0 +1,89 @@
+"""TOML in and out: reads a person's file with faults named, writes the file that a part is started with."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+
+from ingest.contract.errors import ConfigError
+
+__all__ = ["read_toml", "to_toml", "write_private"]
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """The tables of a TOML file; a byte order mark and CRLF line ends are fine.
+
+    Raises:
+        ConfigError: missing, a folder, unreadable, not UTF-8, or not TOML (a key given twice included).
+    """
+    try:
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+    except FileNotFoundError:
+        msg = f"{file}: no such file. Give an existing TOML file, or leave the flag out to run on the defaults."
+    except IsADirectoryError:
+        msg = f"{file}: is a folder. Give the TOML file itself."
+    except OSError as error:
+        msg = f"{file}: cannot be read ({error.strerror}). Check its permissions."
+    except UnicodeDecodeError as error:
+        msg = f"{file}: byte {error.start} is not UTF-8. Save the file as UTF-8."
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{file}: not valid TOML: {error}."
+        if "overwrite" in str(error).lower():
+            msg = f"{file}: a key or table is given twice: {error}. Keep one of the two."
+    raise ConfigError(msg)
+
+
+def to_toml(model: BaseModel) -> str:
+    """The settings as TOML with their secrets in clear: for a private file only. None is left out, as its default is None."""
+    tables: list[str] = []
+    for section in type(model).model_fields:
+        value = getattr(model, section)
+        if isinstance(value, tuple):
+            tables += [f"[[{section}]]\n{_pairs(item)}" for item in value]
+        else:
+            tables.append(f"[{section}]\n{_pairs(value)}")
+    return "\n".join(tables)
+
+
+def _pairs(section: BaseModel) -> str:
+    lines = [
+        f"{name} = {_value(getattr(section, name))}\n"
+        for name in type(section).model_fields
+        if getattr(section, name) is not None
+    ]
+    return "".join(lines)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return _text(value.get_secret_value())
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_text(str(key))} = {_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, tuple | list | set | frozenset):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, BaseModel):
+        inner = ((name, getattr(value, name)) for name in type(value).model_fields)
+        return "{" + ", ".join(f"{name} = {_value(item)}" for name, item in inner if item is not None) + "}"
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    # JSON's escapes are TOML's, except that JSON leaves DEL as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+        os.fchmod(out.fileno(), 0o600)
+        out.write(text)
+    part.replace(file)

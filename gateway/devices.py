@@ -1,0 +1,239 @@
+"""A simulated fleet: what it sends is decided by a seed, when it sends by a rate.
+
+`FleetScript` is pure: the same seed gives the same devices, values, faults and order. `run_fleet` publishes it.
+"""
+
+import json
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from gateway.publisher import Publisher
+from gateway.settings import MqttSettings
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["FaultRates", "FleetMessage", "FleetScript", "FleetTotals", "Journal", "run_fleet"]
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultRates:
+    """Share of messages, 0..1, that go wrong in each way."""
+
+    bad_json: float = 0.0
+    out_of_order: float = 0.0
+    wrong_clock: float = 0.0
+    duplicate: float = 0.0
+
+    @classmethod
+    def lively(cls) -> "FaultRates":
+        """A little of everything, so that dead letters and flags can be seen at once."""
+        return cls(bad_json=0.004, out_of_order=0.004, wrong_clock=0.002, duplicate=0.004)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMessage:
+    """One message to publish. `fault` is None or the way in which it is wrong."""
+
+    device: str
+    boot: int
+    seq: int
+    topic: str
+    payload: bytes
+    fault: str | None = None
+
+
+@dataclass(slots=True)
+class _Device:
+    name: str
+    phase: float
+    battery: float
+    seq: int = 0
+    held: FleetMessage | None = None
+
+
+class FleetScript:
+    """Which device sends what next.
+
+    Args:
+        devices: how many.
+        seed: same seed, same script.
+        boot: the boot count that all devices claim; must differ between runs, as (device, boot, seq) is the identity.
+        faults: share of each fault.
+        prefix: of the device ids.
+    """
+
+    def __init__(
+        self, devices: int, *, seed: int, boot: int, faults: FaultRates | None = None, prefix: str = "sim"
+    ) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - a simulation must repeat
+        self._boot = boot
+        self._faults = faults or FaultRates()
+        width = len(str(devices))
+        self._devices = [
+            _Device(f"{prefix}-{number:0{width}d}", self._random.uniform(0, math.tau), self._random.uniform(3.6, 4.2))
+            for number in range(1, devices + 1)
+        ]
+        self._next = 0
+        self._queued: deque[FleetMessage] = deque()
+
+    def next_message(self, now_ms: int) -> FleetMessage:
+        """The next message of the script, stamped with the given time."""
+        if self._queued:
+            return self._queued.popleft()
+        device = self._devices[self._next]
+        self._next = (self._next + 1) % len(self._devices)
+        return self._with_faults(device, now_ms)
+
+    def _with_faults(self, device: _Device, now_ms: int) -> FleetMessage:
+        draw = self._random.random()
+        faults = self._faults
+        for name, share in (
+            ("bad_json", faults.bad_json),
+            ("wrong_clock", faults.wrong_clock),
+            ("duplicate", faults.duplicate),
+            ("out_of_order", faults.out_of_order),
+        ):
+            if draw < share:
+                return self._faulty(device, now_ms, name)
+            draw -= share
+        return self._message(device, now_ms)
+
+    def _faulty(self, device: _Device, now_ms: int, fault: str) -> FleetMessage:
+        if fault == "wrong_clock":
+            return self._message(device, now_ms + 365 * DAY_MS, fault)
+        first = self._message(device, now_ms, fault)
+        if fault == "bad_json":
+            return FleetMessage(first.device, first.boot, first.seq, first.topic, first.payload[:-3], fault)
+        if fault == "duplicate":
+            self._queued.append(first)
+            return first
+        self._queued.append(first)
+        return self._message(device, now_ms, fault)
+
+    def _message(self, device: _Device, ts_ms: int, fault: str | None = None) -> FleetMessage:
+        device.seq += 1
+        payload = {"ts": ts_ms, "boot": self._boot, "seq": device.seq, "values": self._values(device)}
+        topic = f"tidegate/v1/{device.name}/readings"
+        encoded = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
+        return FleetMessage(device.name, self._boot, device.seq, topic, encoded, fault)
+
+    def _values(self, device: _Device) -> dict[str, Any]:
+        """A day's swing around a room's climate, with noise; the battery only falls."""
+        swing = math.sin(device.phase + device.seq / 200)
+        device.battery = max(3.0, device.battery - 0.00001)
+        return {
+            "temperature": {"value": round(21 + 4 * swing + self._random.gauss(0, 0.1), 2), "unit": "°C"},
+            "humidity": {"value": round(50 - 15 * swing + self._random.gauss(0, 0.5), 1), "unit": "%"},
+            "pressure": {"value": round(1013 + 6 * math.cos(device.phase) + self._random.gauss(0, 0.2), 1), "unit": "hPa"},
+            "battery": {"value": round(device.battery, 3), "unit": "V"},
+        }
+
+
+class Journal:
+    """What was tried and what was acknowledged, line by line: `A` or `P`, device, boot, seq, epoch ms."""
+
+    def __init__(self, file: Path) -> None:
+        self._out: IO[str] = file.open("a", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()
+
+    def write(self, kind: str, message: FleetMessage) -> None:
+        """One line; `kind` A = handed to the connection, P = PUBACK came."""
+        line = f"{kind} {message.device} {message.boot} {message.seq} {time.time_ns() // 1_000_000}\n"
+        with self._lock:
+            self._out.write(line)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._out.close()
+
+
+@dataclass(slots=True)
+class FleetTotals:
+    """What a fleet did."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+
+
+def run_fleet(
+    settings: MqttSettings,
+    script: FleetScript,
+    *,
+    rate: float,
+    stop: threading.Event,
+    seconds: float | None = None,
+    connections: int = 2,
+    journal: Journal | None = None,
+    client_prefix: str = "tidegate-fleet",
+    on_sent: Callable[[FleetMessage], None] | None = None,
+) -> FleetTotals:
+    """Publish the script at `rate` messages a second until `stop` or `seconds`, then wait for the PUBACKs.
+
+    A device keeps to one connection, so its messages arrive in the script's order.
+    """
+
+    def acknowledged(tag: object) -> None:
+        if journal is not None and isinstance(tag, FleetMessage):
+            journal.write("P", tag)
+
+    publishers = [
+        Publisher(settings, client_id=f"{client_prefix}-{number}", acknowledged=acknowledged)
+        for number in range(connections)
+    ]
+    _connect(publishers, stop)
+    totals = FleetTotals()
+    try:
+        for message in _paced(script, rate, stop, seconds):
+            if journal is not None:
+                journal.write("A", message)
+            _publisher_of(message.device, publishers).publish(message.topic, message.payload, tag=message)
+            totals.sent += 1
+            if message.fault:
+                totals.faults[message.fault] = totals.faults.get(message.fault, 0) + 1
+            if on_sent is not None:
+                on_sent(message)
+    finally:
+        for publisher in publishers:
+            publisher.drain(timeout_seconds=1.0 if stop.is_set() else 30.0)
+            publisher.close()
+        totals.acknowledged = sum(publisher.acknowledged_count for publisher in publishers)
+    return totals
+
+
+def _connect(publishers: list[Publisher], stop: threading.Event) -> None:
+    """Connect each; a broker that is still starting is waited for."""
+    for publisher in publishers:
+        while not stop.is_set():
+            try:
+                publisher.connect(timeout_seconds=10.0)
+                break
+            except UnavailableError:
+                if stop.wait(1.0):
+                    raise
+
+
+def _publisher_of(device: str, publishers: list[Publisher]) -> Publisher:
+    return publishers[sum(device.encode()) % len(publishers)]
+
+
+def _paced(script: FleetScript, rate: float, stop: threading.Event, seconds: float | None) -> Any:
+    """Messages when they are due. After a stall the missed ones are not made up for beyond one second's worth."""
+    began = time.monotonic()
+    due = began
+    while not stop.is_set() and (seconds is None or due - began < seconds):
+        now = time.monotonic()
+        if due > now:
+            # Waking for every message costs more than the message: sleep at least 2 ms.
+            stop.wait(max(due - now, 0.002))
+            continue
+        due = max(due, now - 1.0) + 1 / rate
+        yield script.next_message(time.time_ns() // 1_000_000)

@@ -1,0 +1,156 @@
+"""Publishes over MQTT at QoS 1 with a window: for simulated devices, the canary and the benchmarks.
+
+The gateway itself never publishes through this module.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from gateway.settings import MqttSettings
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["Publisher"]
+
+
+class Publisher:
+    """One MQTT connection that publishes. After a lost connection, paho resends what has no PUBACK yet.
+
+    Args:
+        settings: broker, credentials, protocol.
+        client_id: unique at the broker.
+        window: messages published and not yet acknowledged; `publish` blocks while it is full.
+        acknowledged: called with the tag of each message whose PUBACK came, from the network thread.
+    """
+
+    def __init__(
+        self,
+        settings: MqttSettings,
+        *,
+        client_id: str,
+        window: int = 200,
+        acknowledged: Callable[[object], None] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._acknowledged = acknowledged or (lambda tag: None)
+        self._slots = threading.Semaphore(window)
+        self._pending: dict[int, object] = {}
+        self._early: dict[int, bool] = {}
+        self._lock = threading.Lock()
+        self._connected = threading.Event()
+        self._refused = ""
+        self.sent_count = 0
+        self.acknowledged_count = 0
+        self._client = self._make_client(client_id, window)
+
+    def _make_client(self, client_id: str, window: int) -> mqtt.Client:
+        protocol = mqtt.MQTTv5 if self._settings.protocol == "5" else mqtt.MQTTv311
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
+        client.max_inflight_messages_set(window)
+        client.reconnect_delay_set(1, 5)
+        if self._settings.username is not None:
+            secret = self._settings.password
+            client.username_pw_set(self._settings.username, secret.get_secret_value() if secret else None)
+        if self._settings.tls:
+            client.tls_set(ca_certs=self._settings.ca_file)
+        client.on_connect = self._on_connect
+        client.on_disconnect = self._on_disconnect
+        client.on_publish = self._on_publish
+        client.suppress_exceptions = False
+        return client
+
+    def connect(self, *, timeout_seconds: float = 10.0) -> None:
+        """Connect, and stay connected until `close`.
+
+        Raises:
+            UnavailableError: no connection within the time; says what the broker answered.
+        """
+        self._client.connect_async(self._settings.host, self._settings.port, self._settings.keepalive_seconds)
+        self._client.loop_start()
+        if not self._connected.wait(timeout_seconds):
+            self._client.loop_stop()
+            answer = self._refused or "no answer"
+            msg = (
+                f"MQTT broker {self._settings.host}:{self._settings.port} does not let us in ({answer}). "
+                "Check that it runs and that [mqtt] names the right user and password."
+            )
+            raise UnavailableError(msg)
+
+    def publish(
+        self, topic: str, payload: bytes, *, tag: object = None, qos: int = 1, message_id: str | None = None
+    ) -> None:
+        """Hand one message over; blocks while the window is full. `message_id` becomes a user property (MQTT 5 only)."""
+        properties = None
+        if message_id is not None and self._settings.protocol == "5":
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = [("message-id", message_id)]
+        self._slots.acquire()
+        info = self._client.publish(topic, payload, qos=qos, properties=properties)
+        # Without a connection paho keeps a QoS 1 message for the next one; QoS 0 is gone.
+        kept = info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS or (info.rc == MQTTErrorCode.MQTT_ERR_NO_CONN and qos > 0)
+        if not kept:
+            self._slots.release()
+            msg = f"cannot publish to {topic}: {mqtt.error_string(info.rc)}"
+            raise UnavailableError(msg)
+        self.sent_count += 1
+        self._register(info.mid, tag)
+
+    def _register(self, mid: int, tag: object) -> None:
+        # No lock is held over client.publish(): paho calls on_publish under the lock that publish() takes. So the PUBACK
+        # may come before its tag is known here.
+        with self._lock:
+            if mid not in self._early:
+                self._pending[mid] = tag
+                return
+            failed = self._early.pop(mid)
+        self._settle(tag, failed)
+
+    def _settle(self, tag: object, failed: bool) -> None:
+        self._slots.release()
+        if not failed:
+            self.acknowledged_count += 1
+            self._acknowledged(tag)
+
+    def drain(self, *, timeout_seconds: float = 30.0) -> bool:
+        """Wait until every message has its PUBACK; False where some have none within the time."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            with self._lock:
+                if not self._pending:
+                    return True
+            time.sleep(0.01)
+        return False
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _on_connect(
+        self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._refused = str(reason)
+        else:
+            self._connected.set()
+
+    def _on_disconnect(
+        self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        self._connected.clear()
+
+    def _on_publish(
+        self, client: mqtt.Client, userdata: object, mid: int, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        with self._lock:
+            if mid not in self._pending:
+                self._early[mid] = reason.is_failure
+                return
+            tag = self._pending.pop(mid)
+        self._settle(tag, reason.is_failure)

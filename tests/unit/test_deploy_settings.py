@@ -1,0 +1,109 @@
+"""Settings: order of sources, faults as sentences, secrets masked, the file that parts are started with."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from deploy.settings import Settings, child_environment, load_settings, masked
+from deploy.settings_file import to_toml, write_private
+from ingest.contract.errors import ConfigError
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    file = folder / "tide gate.toml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = written(tmp_path, '[mqtt]\nport = 1001\nhost = "file"\nkeepalive_seconds = 11\n')
+    environ = {"TIDEGATE_MQTT__PORT": "1002", "TIDEGATE_MQTT__HOST": "env", "TIDEGATE_DATA": "/ignored", "HOME": "/x"}
+    settings = load_settings(file, environ=environ, overrides={"mqtt.port": 1003})
+    assert (settings.mqtt.port, settings.mqtt.host, settings.mqtt.keepalive_seconds) == (1003, "env", 11)
+    assert settings.mqtt.client_id == "tidegate-gateway"
+
+
+def test_environment_takes_lists_and_tables_as_json() -> None:
+    environ = {"TIDEGATE_MQTT__SUBSCRIPTIONS": '["a/#", "b/#"]', "TIDEGATE_KAFKA__EXTRA": '{"linger.ms": "1"}'}
+    settings = load_settings(environ=environ)
+    assert settings.mqtt.subscriptions == ("a/#", "b/#")
+    assert settings.kafka.extra == {"linger.ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[mqtt]\nprot = 1883\n", ["tide gate.toml:2", "unknown key mqtt.prot", "Did you mean mqtt.port?"]),
+        ("[mqttt]\nport = 1883\n", ["tide gate.toml:1", "unknown key mqttt", "Did you mean mqtt?"]),
+        ("[mqtt]\nhost='a'\nport = 70000\n", ["tide gate.toml:3", "mqtt.port", "less than or equal to 65535"]),
+        ("[mqtt]\nlinger_ms = 3\n", ["belongs to [kafka]"]),
+        ("[[routes]]\nfilter='a'\n[[routes]]\nfilter='b'\ndecodr='json'\n", ["toml:5", "routes.1.decoder?"]),
+        ("[[routes]]\ndecoder='json'\n", ["routes.0.filter is missing"]),
+        ("[mqtt]\nport = 1\nport = 2\n", ["given twice", "line 3"]),
+        ("[mqtt\nport = 1\n", ["not valid TOML", "line 1"]),
+        (b"[mqtt]\nhost = '\xff'\n", ["not UTF-8"]),
+        ("mqtt = 5\n", ["mqtt"]),
+    ],
+)
+def test_a_fault_names_file_key_and_suggestion(tmp_path: Path, text: str | bytes, wanted: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(written(tmp_path, text), environ={})
+    assert caught.value.exit_code == 78
+    for part in wanted:
+        assert part in str(caught.value)
+
+
+def test_all_faults_are_told_at_once_and_no_value_is_repeated(tmp_path: Path) -> None:
+    file = written(tmp_path, "[mqtt]\nport = 0\npassword = ['hunter2']\n[kafka]\nbootstrap = 'x'\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file, environ={"TIDEGATE_LAKE__ROTO": "x"})
+    text = str(caught.value)
+    assert "4 settings are wrong" in text
+    assert "environment TIDEGATE_LAKE__ROTO: unknown key lake.roto. Did you mean lake.root?" in text
+    assert "hunter2" not in text
+
+
+def test_byte_order_mark_and_crlf_are_fine(tmp_path: Path) -> None:
+    settings = load_settings(written(tmp_path, b"\xef\xbb\xbf[mqtt]\r\nport = 1884\r\n"), environ={})
+    assert settings.mqtt.port == 1884
+
+
+def test_a_missing_file_and_a_folder_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        load_settings(tmp_path / "none.toml", environ={})
+    with pytest.raises(ConfigError, match="is a folder"):
+        load_settings(tmp_path, environ={})
+
+
+def test_secrets_are_masked_for_people_and_kept_for_parts(tmp_path: Path) -> None:
+    settings = load_settings(environ={"TIDEGATE_MQTT__PASSWORD": "hunter2", "TIDEGATE_KAFKA__SASL_PASSWORD": 'q"\\'})
+    assert "hunter2" not in repr(settings)
+    assert masked(settings)["mqtt"]["password"] == "**********"
+    file = tmp_path / "config.toml"
+    write_private(file, to_toml(settings))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert load_settings(file, environ={}) == settings
+
+
+def test_the_written_file_reads_back_as_the_same_settings(tmp_path: Path) -> None:
+    routes = [
+        {"filter": 'si"te/#', "zone": "Europe/Berlin", "units": {"a.b": "°C", "x y": "\\"}, "device": "me\x7f\n"},
+        {"filter": "b/#"},
+    ]
+    file = written(tmp_path, "")
+    settings = load_settings(file, environ={}, overrides={"routes": routes, "kafka.extra": {"a.b": "1"}})
+    write_private(file, to_toml(settings))
+    assert load_settings(file, environ={}) == settings
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().mqtt = Settings().mqtt  # type: ignore[misc]
+
+
+def test_parts_do_not_inherit_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_MQTT__PORT", "1")
+    environment = child_environment("run-1")
+    assert "TIDEGATE_MQTT__PORT" not in environment
+    assert environment["TIDEGATE_RUN_ID"] == "run-1"
