@@ -49,8 +49,8 @@ class LogRecord(NamedTuple):
 class LogWriter(Protocol):
     """Writes records and reports each of them exactly once.
 
-    `produce` may be called from one thread and everything else from another. Passing trouble (no broker, no leader, too few replicas) is retried inside, in order
-    and without end: it shows only as reports that do not come.
+    `produce` may be called from one thread and everything else from another. Passing trouble (no broker, no leader,
+    too few replicas) is retried inside, in order and without end: it shows only as reports that do not come.
 
     Guarantee: records of one key stand in the log in the order produced, each of them once. Reports of one partition
     come in the order of their records; between partitions in any order.

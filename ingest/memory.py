@@ -164,8 +164,12 @@ class MemoryWriter:
         if self._closed:
             message = "this writer was aborted or closed: make a new one"
             raise FatalError(message)
-        self._log._take(_Pending(topic, zlib.crc32(key) % self._log.partitions, key, value, done))
         self._taken += 1
+        try:
+            self._log._take(_Pending(topic, zlib.crc32(key) % self._log.partitions, key, value, done))
+        except LogFull:
+            self._taken -= 1
+            raise
 
     def poll(self, timeout_seconds: float) -> int:
         """See LogWriter."""

@@ -57,7 +57,7 @@ _decoder = msgspec.json.Decoder(DeadLetterRecord)
 
 
 def cut_payload(payload: bytes, limit_bytes: int) -> tuple[str, str | None]:
-    """Base64 of the payload and None, or of its first 64 KiB and the whole payload's sha256 where it passes the limit."""
+    """Base64 of the payload and None; where it passes the limit, of its first 64 KiB and the whole payload's sha256."""
     if len(payload) <= limit_bytes:
         return base64.b64encode(payload).decode("ascii"), None
     head = payload[: min(MAX_PAYLOAD_BYTES, limit_bytes)]

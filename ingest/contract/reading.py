@@ -19,7 +19,7 @@ class Reading(msgspec.Struct, omit_defaults=True, gc=False):
     `value` and `text` follow the table: number -> value; bool -> value 1/0 and text `true`/`false`; string -> text;
     an integer past 2^53 -> nearest double and its exact digits in text. At least one of the two is set.
     `time_us` is the event time to use (UTC epoch µs), None where the receive time stands in; `claimed_us` is what the
-    device said where that differs. `message_id`, `boot`, `seq` override the record's, for batches that number each item.
+    device said where that differs. `message_id`, `boot`, `seq` override the record's: batches may number each item.
     """
 
     metric: str

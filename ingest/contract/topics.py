@@ -38,6 +38,7 @@ def topic_specs(*, partitions: int, max_record_bytes: int, retention_bytes: int,
         kept = int(retention_bytes * share)
         return {
             **common,
+            "cleanup.policy": "delete",
             "max.message.bytes": str(record_bytes),
             "retention.bytes": str(kept),
             "retention.ms": str(retention_ms),

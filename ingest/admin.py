@@ -1,0 +1,235 @@
+"""Topics and offsets as Kafka has them: wait for it, create what is missing, say what differs, look offsets up."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from ingest.contract.errors import ConfigError, FatalError, RetryableError
+from ingest.contract.topics import TopicSpec, topic_specs
+from ingest.security import client_conf
+from ingest.settings import KafkaSettings
+
+__all__ = [
+    "TopicState",
+    "begin_offsets",
+    "describe_topics",
+    "end_offsets",
+    "ensure_topics",
+    "offsets_at",
+    "topic_limits",
+    "wait_for_kafka",
+]
+
+TIMEOUT_SECONDS: Final = 10.0
+_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as it is. `config` is empty where Kafka does not let this user read it."""
+
+    partitions: int
+    config: Mapping[str, str]
+
+
+def wait_for_kafka(
+    settings: KafkaSettings, stop: threading.Event, on_wait: Callable[[str], None], *, pause_seconds: float = 1.0
+) -> bool:
+    """Wait until Kafka answers; True when it does, False when `stop` was set first.
+
+    `on_wait` is told in one sentence after each vain try (about every 3 s) why there is no answer yet.
+
+    Raises:
+        ConfigError: the settings can't work, see `client_conf`.
+    """
+    reasons: list[str] = []
+    client = _client(settings, on_error=reasons.append)
+    while not stop.is_set():
+        try:
+            client.list_topics(timeout=2.0)
+        except KafkaException as error:
+            why = reasons[-1] if reasons else error.args[0].str()
+            on_wait(f"Kafka at {settings.bootstrap_servers} does not answer yet ({why}); trying again")
+            reasons.clear()
+            stop.wait(pause_seconds)
+        else:
+            return True
+    return False
+
+
+def ensure_topics(settings: KafkaSettings) -> list[str]:
+    """Create the topics that are missing and compare those that exist.
+
+    Returns one sentence per difference. An existing topic is never changed: fewer bytes kept or other partitions would
+    delete data or break the order of devices, so that step is the operator's.
+
+    Raises:
+        ConfigError: Kafka can't create them so, for example fewer brokers than `kafka.replication`.
+        FatalError: no permission to create.
+        RetryableError: Kafka does not answer.
+    """
+    specs = topic_specs(
+        partitions=settings.partitions,
+        max_record_bytes=settings.max_record_bytes,
+        retention_bytes=settings.retention_bytes,
+        retention_ms=settings.retention_hours * 3_600_000,
+    )
+    client = _client(settings)
+    existing = _existing(client, settings)
+    missing = [spec for spec in specs if spec.name not in existing]
+    if missing:
+        new = [NewTopic(s.name, s.partitions, settings.replication, config=_wanted(s, settings)) for s in missing]
+        for name, future in client.create_topics(new, request_timeout=TIMEOUT_SECONDS).items():
+            _created(future, name, settings)
+    states = describe_topics(settings, [spec.name for spec in specs if spec.name in existing])
+    return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
+
+
+def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, TopicState]:
+    """The topics of these names that exist.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    client = _client(settings)
+    existing = {name: count for name, count in _existing(client, settings).items() if name in names}
+    if not existing:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
+    configs: dict[str, Mapping[str, str]] = {}
+    for resource, future in client.describe_configs(resources, request_timeout=TIMEOUT_SECONDS).items():
+        try:
+            configs[resource.name] = {key: entry.value for key, entry in future.result(TIMEOUT_SECONDS + 1).items()}
+        except KafkaException as error:
+            if error.args[0].code() not in _DENIED:
+                raise _unanswered(settings, error, f"describing topic {resource.name}") from error
+            configs[resource.name] = {}
+    return {name: TopicState(count, configs[name]) for name, count in existing.items()}
+
+
+def topic_limits(settings: KafkaSettings) -> dict[str, int] | None:
+    """Largest record (strictly: batch) that each topic takes now; None where Kafka does not let this user read it.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    names = [spec.name for spec in topic_specs(partitions=1, max_record_bytes=1, retention_bytes=1, retention_ms=1)]
+    states = describe_topics(settings, names)
+    if any(not state.config for state in states.values()):
+        return None
+    return {name: int(state.config["max.message.bytes"]) for name, state in states.items()}
+
+
+def begin_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
+    """Oldest offset that is still there, per partition."""
+    return _offsets(settings, topic, OffsetSpec.earliest())
+
+
+def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
+    """Next offset to be written, per partition."""
+    return _offsets(settings, topic, OffsetSpec.latest())
+
+
+def offsets_at(settings: KafkaSettings, topic: str, time_ms: int) -> dict[int, int]:
+    """Per partition the first offset whose Kafka time is at or after `time_ms`; the end offset where there is none."""
+    found = _offsets(settings, topic, OffsetSpec.for_timestamp(time_ms))
+    if all(offset >= 0 for offset in found.values()):
+        return found
+    ends = end_offsets(settings, topic)
+    return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+
+
+def _client(settings: KafkaSettings, *, on_error: Callable[[str], None] | None = None) -> AdminClient:
+    def report(error: KafkaError) -> None:
+        if on_error is not None:
+            on_error(error.str())
+
+    # Errors are told by whoever asked: without a callback librdkafka writes them to stderr on its own.
+    conf: dict[str, Any] = client_conf(settings, client_id="tidegate-admin") | {"error_cb": report, "log_level": 2}
+    return AdminClient(conf)
+
+
+def _existing(client: AdminClient, settings: KafkaSettings) -> dict[str, int]:
+    try:
+        topics = client.list_topics(timeout=TIMEOUT_SECONDS).topics
+    except KafkaException as error:
+        raise _unanswered(settings, error, "listing topics") from error
+    return {name: len(topic.partitions) for name, topic in topics.items()}
+
+
+def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> None:
+    try:
+        future.result(TIMEOUT_SECONDS + 1)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            message = (
+                f"Kafka can't create topic {name} with kafka.replication = {settings.replication}: "
+                f"{error.args[0].str()} Set it to the number of brokers or less."
+            )
+            raise ConfigError(message) from error
+        if code in {KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.POLICY_VIOLATION}:
+            message = f"Kafka refuses to create topic {name} as the settings ask: {error.args[0].str()}"
+            raise ConfigError(message) from error
+        if code in _DENIED:
+            message = (
+                f"The Kafka user {settings.sasl_username or 'ANONYMOUS'} may not create topic {name}: grant it CREATE "
+                "on the cluster, or let an administrator create the topic."
+            )
+            raise FatalError(message) from error
+        raise _unanswered(settings, error, f"creating topic {name}") from error
+
+
+def _wanted(spec: TopicSpec, settings: KafkaSettings) -> dict[str, str]:
+    if settings.replication < 3:
+        return spec.config
+    durable = {"min.insync.replicas": str(settings.replication - 1), "unclean.leader.election.enable": "false"}
+    return spec.config | durable
+
+
+def _drift(spec: TopicSpec, state: TopicState, settings: KafkaSettings) -> list[str]:
+    lines = []
+    if state.partitions != spec.partitions:
+        lines.append(
+            f"Topic {spec.name} has {state.partitions} partitions, the settings say {spec.partitions}. It is used as "
+            "it is: another number would send known devices to other partitions and break their order."
+        )
+    for key, wanted in _wanted(spec, settings).items():
+        has = state.config.get(key, wanted)
+        if has != wanted:
+            lines.append(
+                f"Topic {spec.name} has {key}={has}, the settings say {wanted}. It is used as it is; to change it, run "
+                f"kafka-configs.sh --alter --topic {spec.name} --add-config {key}={wanted}"
+            )
+    return lines
+
+
+def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int, int]:
+    client = _client(settings)
+    existing = _existing(client, settings)
+    if topic not in existing:
+        message = f"Kafka at {settings.bootstrap_servers} has no topic {topic}: has the pipeline run on this cluster?"
+        raise FatalError(message)
+    asked = {TopicPartition(topic, partition): spec for partition in range(existing[topic])}
+    found: dict[int, int] = {}
+    for where, future in client.list_offsets(asked, request_timeout=TIMEOUT_SECONDS).items():
+        try:
+            found[where.partition] = future.result(TIMEOUT_SECONDS + 1).offset
+        except (KafkaException, TimeoutError) as error:
+            raise _unanswered(settings, error, f"asking for offsets of topic {topic}") from error
+    return found
+
+
+def _unanswered(settings: KafkaSettings, error: Exception, doing: str) -> RetryableError:
+    cause = error.args[0] if error.args else error
+    text = cause.str() if isinstance(cause, KafkaError) else str(cause or "no answer in time")
+    message = f"Kafka at {settings.bootstrap_servers} failed while {doing}: {text}"
+    return RetryableError(message, retry_after_seconds=2.0)

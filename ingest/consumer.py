@@ -1,0 +1,96 @@
+"""Reads a known stretch of a topic, for audit and tools: no group, no commits, an end and a deadline."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from ingest.contract.errors import FatalError, RetryableError
+from ingest.log import LogRecord
+from ingest.security import consumer_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["read_range"]
+
+_BATCH_RECORDS: Final = 10_000
+_GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+def read_range(
+    settings: KafkaSettings,
+    topic: str,
+    start: Mapping[int, int],
+    until: Mapping[int, int],
+    *,
+    stall_seconds: float = 30.0,
+) -> Iterator[list[LogRecord]]:
+    """The records with start <= offset < until of each partition, in batches of up to 10,000.
+
+    Args:
+        settings: the cluster.
+        topic: its name.
+        start: first offset per partition; `begin_offsets` or `offsets_at`.
+        until: offset per partition before which to stop; `end_offsets`.
+        stall_seconds: how long nothing at all may come before this gives up.
+
+    Yields:
+        Records, by offset within a partition, partitions mixed.
+
+    Raises:
+        RetryableError: Kafka stopped answering, or retention removed records while they were read.
+    """
+    left = {p: end for p, end in until.items() if start.get(p, 0) < end}
+    conf = consumer_conf(settings, client_id="tidegate-reader", group="tidegate-reader")
+    # The end of a partition is an event here: its last offsets may hold no record (compaction, transaction markers).
+    consumer = Consumer(conf | {"enable.partition.eof": True, "error_cb": lambda _error: None, "log_level": 2})
+    try:
+        consumer.assign([TopicPartition(topic, p, start.get(p, 0)) for p in left])
+        heard_at = time.monotonic()
+        while left:
+            waited_for = len(left)
+            batch = _within(consumer.consume(_BATCH_RECORDS, 0.5), left, settings, topic)
+            if batch:
+                yield batch
+            if batch or len(left) < waited_for:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > stall_seconds:
+                message = (
+                    f"Kafka at {settings.bootstrap_servers} sent nothing of topic {topic} for {stall_seconds:g} s, "
+                    f"though records up to offset {max(left.values())} are missing: is the broker up?"
+                )
+                raise RetryableError(message)
+    finally:
+        consumer.close()
+
+
+def _within(messages: list[Message], left: dict[int, int], settings: KafkaSettings, topic: str) -> list[LogRecord]:
+    """The records below their partition's end; partitions that reached it leave `left`."""
+    batch: list[LogRecord] = []
+    for message in messages:
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None:
+            _check(error, settings, topic, partition)
+        end = left.get(-1 if partition is None else partition)
+        if end is None or partition is None or offset is None:
+            continue
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF and offset >= end:
+                del left[partition]
+            continue
+        if offset < end:
+            batch.append(LogRecord(partition, offset, message.timestamp()[1], message.key(), message.value()))
+        if offset >= end - 1:
+            del left[partition]
+    return batch
+
+
+def _check(error: KafkaError, settings: KafkaSettings, topic: str, partition: int | None) -> None:
+    if error.code() == KafkaError._PARTITION_EOF:
+        return
+    if error.code() in _GONE:
+        message = f"Retention removed records of {topic}[{partition}] while they were read: run the command again"
+        raise RetryableError(message) from KafkaException(error)
+    if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNKNOWN_PARTITION}:
+        message = f"Topic {topic} at {settings.bootstrap_servers} can't be read: {error.str()}"
+        raise FatalError(message) from KafkaException(error)

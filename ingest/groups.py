@@ -1,0 +1,126 @@
+"""Consumer-group offsets: Spark commits none, so they are mirrored here and any Kafka tool sees the lag."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ingest.admin import end_offsets
+from ingest.contract.errors import RetryableError
+from ingest.security import client_conf, consumer_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["OffsetMirror", "group_lag"]
+
+logger = logging.getLogger("tidegate.ingest.groups")
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""topic -> partition -> next offset to be read."""
+
+_RETRY_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 10.0
+
+
+class OffsetMirror:
+    """Commits the newest offsets to a group that nothing subscribes with, on a thread of its own.
+
+    The caller's batch neither waits nor fails for it: only the newest offsets are kept, and a failed commit is tried
+    again until it succeeds or newer ones come.
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str) -> None:
+        self._group = group
+        conf = consumer_conf(settings, client_id=f"{group}-mirror", group=group) | {"error_cb": lambda _error: None}
+        self._consumer = Consumer(conf | {"socket.timeout.ms": 10_000, "log_level": 2})
+        self._changed = threading.Condition()
+        self._wanted: Offsets | None = None
+        self._busy = False
+        self._closing = False
+        self._error: str | None = None
+        self._thread = threading.Thread(target=self._run, name=f"mirror {group}", daemon=True)
+        self._thread.start()
+
+    def mirror(self, offsets: Offsets) -> str | None:
+        """Commit these soon. Never blocks; returns why the last commit failed, or None where it did not."""
+        with self._changed:
+            self._wanted = offsets
+            self._changed.notify_all()
+            return self._error
+
+    def drain(self, timeout_seconds: float) -> bool:
+        """Wait until the newest offsets are committed; False when the time is over first."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._wanted is None and not self._busy, timeout_seconds)
+
+    def close(self, timeout_seconds: float = 2.0) -> None:
+        """Commit what is left within the time, then stop."""
+        self.drain(timeout_seconds)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        # The client is freed by its own thread: a commit that hangs must not keep the process from ending.
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while (offsets := self._next()) is not None:
+            error = self._commit(offsets)
+            with self._changed:
+                if error and error != self._error:
+                    logger.warning("%s", error)
+                self._error, self._busy = error, False
+                if error and self._wanted is None:
+                    self._wanted = offsets
+                self._changed.notify_all()
+                if error:
+                    self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
+        self._consumer.close()
+
+    def _next(self) -> Offsets | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._wanted is not None)
+            if self._closing:
+                return None
+            offsets, self._wanted, self._busy = self._wanted, None, True
+            return offsets
+
+    def _commit(self, offsets: Offsets) -> str | None:
+        wanted = [TopicPartition(topic, p, offset) for topic, parts in offsets.items() for p, offset in parts.items()]
+        try:
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            return f"Offsets of group {self._group} could not be mirrored: {error.args[0].str()} (landing goes on)"
+        for part in done or []:
+            if part.error is not None:
+                where = f"{part.topic}[{part.partition}]"
+                return f"Offsets of group {self._group} could not be mirrored for {where}: {part.error.str()}"
+        return None
+
+
+def group_lag(settings: KafkaSettings, group: str) -> dict[str, dict[int, tuple[int, int]]]:
+    """Committed and end offset per topic and partition; empty where the group committed nothing.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    client = AdminClient(
+        client_conf(settings, client_id="tidegate-admin") | {"error_cb": lambda _e: None, "log_level": 2}
+    )
+    asked = [ConsumerGroupTopicPartitions(group)]
+    try:
+        answer = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_SECONDS)[group]
+        parts = answer.result(_TIMEOUT_SECONDS + 1).topic_partitions
+    except (KafkaException, TimeoutError) as error:
+        message = f"Kafka at {settings.bootstrap_servers} did not tell the offsets of group {group}: {error}"
+        raise RetryableError(message) from error
+    ends = {topic: end_offsets(settings, topic) for topic in {part.topic for part in parts}}
+    lag: dict[str, dict[int, tuple[int, int]]] = {}
+    for part in parts:
+        if part.offset >= 0:
+            lag.setdefault(part.topic, {})[part.partition] = (
+                part.offset,
+                ends[part.topic].get(part.partition, part.offset),
+            )
+    return lag

@@ -1,0 +1,165 @@
+"""Settings to client options: librdkafka's for our own clients, Kafka's Java names for Spark. No vendor is imported."""
+
+from typing import Any, Final
+
+from ingest.contract.errors import ConfigError
+from ingest.settings import KafkaSettings
+
+__all__ = ["client_conf", "consumer_conf", "jvm_conf", "producer_conf"]
+
+_TUNING: Final = frozenset(
+    {
+        "broker.address.family", "broker.address.ttl", "client.dns.lookup", "client.rack", "connections.max.idle.ms",
+        "debug", "log_level", "metadata.max.age.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+        "request.timeout.ms", "retry.backoff.max.ms", "retry.backoff.ms", "socket.connection.setup.timeout.ms",
+        "socket.nagle.disable", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "socket.timeout.ms",
+        "ssl.ca.certificate.stores", "ssl.cipher.suites", "ssl.curves.list", "ssl.crl.location", "ssl.sigalgs.list",
+        "topic.metadata.propagation.max.ms", "topic.metadata.refresh.interval.ms",
+    }
+)  # fmt: skip
+_PRODUCER_TUNING: Final = frozenset(
+    {
+        "batch.num.messages", "batch.size", "compression.level", "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages", "sticky.partitioning.linger.ms",
+    }
+)  # fmt: skip
+"""What `extra` may hold. A list of what is allowed, because the client also has options that load libraries, run
+commands or read any file and address (plugin.library.paths, sasl.kerberos.kinit.cmd, sasl.oauthbearer.*), that switch
+the check of certificates off, and that break a promise (acks, enable.idempotence, partitioner, message.timeout.ms)."""
+
+RECORD_OVERHEAD_BYTES: Final = 256
+"""Batch and record headers that the broker counts and the sum of key and value does not show."""
+
+
+def client_conf(settings: KafkaSettings, *, client_id: str) -> dict[str, Any]:
+    """Options that every librdkafka client of ours has: address, security, patience.
+
+    Raises:
+        ConfigError: the security settings contradict each other, or `extra` holds an option that is not allowed.
+    """
+    _check_security(settings)
+    _check_extra(settings)
+    conf: dict[str, Any] = {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "client.id": client_id,
+        "security.protocol": settings.security_protocol,
+        # librdkafka's producer would create a mistyped topic by itself, with whatever partitions the broker likes.
+        "allow.auto.create.topics": False,
+        "socket.keepalive.enable": True,
+        # The default of 10 s would add up to that much latency after a broker's restart of one second.
+        "reconnect.backoff.max.ms": 2000,
+        **_credentials(settings),
+    }
+    return conf | {key: value for key, value in settings.extra.items() if key in _TUNING}
+
+
+def producer_conf(
+    settings: KafkaSettings, *, client_id: str, largest_record_bytes: int, batch_bytes: int
+) -> dict[str, Any]:
+    """The producer's librdkafka options.
+
+    Args:
+        settings: the cluster.
+        client_id: name under which brokers log this client.
+        largest_record_bytes: of the topic with the largest limit; the writer checks each topic's own limit.
+        batch_bytes: at most the smallest limit of any topic: a broker refuses whole batches, never single records.
+    """
+    conf = client_conf(settings, client_id=client_id) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        # Same choice as Kafka's Java clients, so that other tools find a device in the same partition.
+        "partitioner": "murmur2_random",
+        # 0 = never give up: a record that times out leaves a gap in front of later ones that were written.
+        "message.timeout.ms": 0,
+        "linger.ms": settings.linger_ms,
+        "compression.type": settings.compression,
+        "message.max.bytes": largest_record_bytes + RECORD_OVERHEAD_BYTES,
+        "batch.size": batch_bytes,
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 64 * 1024,
+    }
+    return conf | {key: value for key, value in settings.extra.items() if key in _PRODUCER_TUNING}
+
+
+def consumer_conf(settings: KafkaSettings, *, client_id: str, group: str) -> dict[str, Any]:
+    """The options of a librdkafka consumer that assigns itself partitions and commits only when told to."""
+    return client_conf(settings, client_id=client_id) | {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": False,
+        # Whole batches at once: the default of 1 MiB per fetch makes a long read a thousand round trips.
+        "fetch.message.max.bytes": 4 * 1024 * 1024,
+        "queued.max.messages.kbytes": 32 * 1024,
+    }
+
+
+def jvm_conf(settings: KafkaSettings) -> dict[str, str]:
+    """Kafka's own (Java) client options, for Spark's `kafka.` prefix. `extra` is librdkafka's and does not apply."""
+    _check_security(settings)
+    conf = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.security_protocol}
+    if settings.sasl_mechanism and settings.sasl_password:
+        module = "plain.PlainLoginModule" if settings.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+        user, password = _jaas(settings.sasl_username or ""), _jaas(settings.sasl_password.get_secret_value())
+        conf["sasl.mechanism"] = settings.sasl_mechanism
+        conf["sasl.jaas.config"] = (
+            f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
+        )
+    if settings.ssl_ca_file:
+        conf |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": settings.ssl_ca_file}
+    return conf
+
+
+def _jaas(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _credentials(settings: KafkaSettings) -> dict[str, str]:
+    conf: dict[str, str] = {}
+    if settings.ssl_ca_file:
+        conf["ssl.ca.location"] = settings.ssl_ca_file
+    if settings.sasl_mechanism and settings.sasl_username and settings.sasl_password:
+        conf["sasl.mechanism"] = settings.sasl_mechanism
+        conf["sasl.username"] = settings.sasl_username
+        conf["sasl.password"] = settings.sasl_password.get_secret_value()
+    return conf
+
+
+def _check_security(settings: KafkaSettings) -> None:
+    uses_sasl = settings.security_protocol.startswith("SASL")
+    if uses_sasl and not (settings.sasl_mechanism and settings.sasl_username and settings.sasl_password):
+        message = (
+            f"kafka.security_protocol is {settings.security_protocol}, which needs kafka.sasl_mechanism, "
+            "kafka.sasl_username and kafka.sasl_password: set all three."
+        )
+        raise ConfigError(message)
+    if not uses_sasl and (settings.sasl_mechanism or settings.sasl_username or settings.sasl_password):
+        message = (
+            f"kafka.security_protocol is {settings.security_protocol}, so the kafka.sasl_* settings would be ignored "
+            "and the connection would be anonymous: use SASL_SSL, or remove them."
+        )
+        raise ConfigError(message)
+    if settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN":
+        message = (
+            "kafka.sasl_mechanism PLAIN over SASL_PLAINTEXT sends the password readable over the network: use "
+            "SASL_SSL, or a SCRAM mechanism."
+        )
+        raise ConfigError(message)
+    if settings.ssl_ca_file and not settings.security_protocol.endswith("SSL"):
+        message = (
+            f"kafka.ssl_ca_file is set, but kafka.security_protocol {settings.security_protocol} does not encrypt: use "
+            f"{'SASL_SSL' if uses_sasl else 'SSL'}, or remove kafka.ssl_ca_file."
+        )
+        raise ConfigError(message)
+
+
+def _check_extra(settings: KafkaSettings) -> None:
+    for key in settings.extra:
+        if key not in _TUNING | _PRODUCER_TUNING:
+            message = (
+                f"kafka.extra: the option {key} is not allowed. Options that the product itself sets, and those that "
+                "load code, run commands or weaken security, can't be passed through. Allowed are: "
+                f"{', '.join(sorted(_TUNING | _PRODUCER_TUNING))}."
+            )
+            raise ConfigError(message)
