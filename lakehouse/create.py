@@ -1,0 +1,80 @@
+"""Creates the Delta tables, with comments and properties, in milliseconds and without a JVM."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ingest.contract.errors import FatalError
+from lakehouse.tables import Column, Table
+
+__all__ = ["create_table", "ensure_tables", "schema_differences", "table_uri"]
+
+_RUST_TYPES: Final = {"bigint": "long", "int": "integer"}
+
+
+def table_uri(root: str, name: str) -> str:
+    """Where the table of this name lies under the root (a path or a URI)."""
+    return f"{root.rstrip('/')}/{name}"
+
+
+def ensure_tables(root: str, tables: Iterable[Table], *, log_retention_hours: int) -> None:
+    """Create what is missing and refuse what has another shape.
+
+    Raises:
+        FatalError: a table of this name exists whose columns differ; names the first difference.
+    """
+    for table in tables:
+        create_table(root, table, log_retention_hours=log_retention_hours)
+
+
+def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
+    """Create one table, or check the columns of the one that is there."""
+    from deltalake import DeltaTable, Schema
+
+    uri = table_uri(root, table.name)
+    if not DeltaTable.is_deltatable(uri):
+        DeltaTable.create(
+            uri,
+            schema=Schema([_field(column) for column in table.columns]),
+            partition_by=list(table.partitioned_by),
+            name=table.name,
+            description=table.comment,
+            configuration=dict(table.properties(log_retention_hours=log_retention_hours)),
+        )
+        return
+    if differences := schema_differences(table, DeltaTable(uri).schema()):
+        message = (
+            f"The table {uri} is not the one that this version writes: {differences[0]}. "
+            "Start with another tables root, or see the migration steps in CHANGELOG.md."
+        )
+        raise FatalError(message)
+
+
+def schema_differences(table: Table, schema: Any) -> list[str]:
+    """What differs between the definition and a table's schema, as sentences; extra columns at its end are no difference."""
+    stored = {field.name: field for field in schema.fields}
+    differences = []
+    for column in table.columns:
+        wanted = _field(column)
+        field = stored.get(column.name)
+        if field is None:
+            differences.append(f"column {column.name} is missing")
+        elif field.type != wanted.type:
+            differences.append(f"column {column.name} is {field.type}, wanted {column.type}")
+    return differences
+
+
+def _field(column: Column) -> Any:
+    from deltalake import Field
+
+    return Field(column.name, _type(column.type), nullable=column.nullable, metadata={"comment": column.comment})
+
+
+def _type(name: str) -> Any:
+    from deltalake.schema import ArrayType, MapType, PrimitiveType
+
+    if name.startswith("array<"):
+        return ArrayType(_type(name[6:-1]), contains_null=True)
+    if name.startswith("map<"):
+        key, value = name[4:-1].split(",")
+        return MapType(_type(key), _type(value), value_contains_null=True)
+    return PrimitiveType(_RUST_TYPES.get(name, name))

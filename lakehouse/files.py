@@ -1,0 +1,40 @@
+"""Reads columns of data files by pyarrow, on a local disk or an object store."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["is_local", "read_columns"]
+
+
+def is_local(uri: str) -> bool:
+    """True for a plain path or a file: URI."""
+    return "://" not in uri or uri.startswith("file:")
+
+
+def read_columns(uri: str, paths: Sequence[str], columns: Sequence[str]) -> "pa.Table":
+    """Columns of the data files at these paths under a table, file after file in their own order."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    filesystem = _filesystem(uri)
+    prefix = f"{uri.removeprefix('file:')}/" if filesystem is None else ""
+    tables = [
+        pq.ParquetFile(_source(filesystem, prefix + path)).read(columns=list(columns), use_threads=False) for path in paths
+    ]
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _filesystem(uri: str) -> Any:
+    if is_local(uri):
+        return None
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    return PyFileSystem(DeltaStorageHandler(uri))
+
+
+def _source(filesystem: Any, path: str) -> Any:
+    return path if filesystem is None else filesystem.open_input_file(path)

@@ -1,0 +1,126 @@
+"""Follows a table commit by commit, without a JVM: a reader apart from the writer, for the canary and the benchmarks.
+
+It asks for the next file of the Delta log by name, so a look costs the same however large the table has grown. Only
+appended files count; a commit that merely rearranges rows (dataChange false) brings none.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+
+__all__ = ["Commit", "TableFollower"]
+
+STALLED_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version: when its log file was written (`committed_at`) and when this reader had its rows, both epoch seconds."""
+
+    version: int
+    committed_at: float
+    seen_at: float
+    rows: pa.Table
+
+
+class TableFollower:
+    """New rows of one table, in the order of its versions.
+
+    Args:
+        root: path or URI of the tables.
+        table: name of the table.
+        columns: which columns to read.
+        device: only rows of this device; files that cannot hold any are skipped by their statistics.
+        from_start: begin at version 0 instead of behind the newest one.
+    """
+
+    def __init__(
+        self, root: str, table: str, *, columns: Sequence[str], device: str | None = None, from_start: bool = False
+    ) -> None:
+        self._uri = f"{root.rstrip('/')}/{table}" if "://" in root else str(Path(root).absolute() / table)
+        self._columns = list(columns)
+        self._device = device
+        self._next = 0 if from_start else self._newest() + 1
+        self._files: pafs.FileSystem | None = None
+        self._news_at = time.monotonic()
+
+    @property
+    def version(self) -> int:
+        """The last version that was read; -1 where there was none yet."""
+        return self._next - 1
+
+    def poll(self) -> Iterator[Commit]:
+        """The commits since the last call; none where nothing was committed or the table is not there yet."""
+        while (found := self._log_file(self._next)) is not None:
+            committed_at, text = found
+            rows = self._rows(text)
+            yield Commit(self._next, committed_at, time.time(), rows)
+            self._next += 1
+            self._news_at = time.monotonic()
+        if time.monotonic() - self._news_at > STALLED_SECONDS:
+            self._skip_expired()
+
+    def _newest(self) -> int:
+        try:
+            return DeltaTable(self._uri).version()
+        except TableNotFoundError:
+            return -1
+
+    def _skip_expired(self) -> None:
+        """A reader that slept longer than the log is kept waits for a file that is gone: go on behind the newest one."""
+        self._news_at = time.monotonic()
+        newest = self._newest()
+        if newest >= self._next and self._log_file(self._next) is None:
+            self._next = newest + 1
+
+    def _log_file(self, version: int) -> tuple[float, str] | None:
+        name = f"_delta_log/{version:020d}.json"
+        try:
+            files = self._filesystem()
+            info = files.get_file_info(name)
+            if info.type != pafs.FileType.File:
+                return None
+            with files.open_input_stream(name) as stream:
+                return info.mtime.timestamp(), stream.readall().decode("utf-8")
+        except (FileNotFoundError, TableNotFoundError):
+            return None
+
+    def _filesystem(self) -> pafs.FileSystem:
+        if self._files is None:
+            self._files = pafs.PyFileSystem(DeltaStorageHandler(self._uri))
+        return self._files
+
+    def _rows(self, log_text: str) -> pa.Table:
+        tables = [self._read(add) for add in _appended(log_text) if self._may_hold_device(add)]
+        return pa.concat_tables(tables) if tables else pa.table({})
+
+    def _may_hold_device(self, add: dict[str, Any]) -> bool:
+        if self._device is None or not add.get("stats"):
+            return True
+        stats = json.loads(add["stats"])
+        low, high = (stats.get(key, {}).get("device") for key in ("minValues", "maxValues"))
+        # Statistics of long texts are cut to a prefix.
+        return low is None or high is None or low <= self._device <= high or self._device.startswith(high)
+
+    def _read(self, add: dict[str, Any]) -> pa.Table:
+        filters = [("device", "=", self._device)] if self._device is not None else None
+        return pq.read_table(
+            unquote(add["path"]), filesystem=self._filesystem(), columns=self._columns, filters=filters, partitioning=None,
+            use_threads=False,
+        )  # fmt: skip
+
+
+def _appended(log_text: str) -> list[dict[str, Any]]:
+    actions = (json.loads(line) for line in log_text.splitlines() if line.strip())
+    return [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]

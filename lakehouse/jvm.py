@@ -1,0 +1,218 @@
+"""Starts the JVM that Spark's driver runs in, so that its heap, collector, jars, log and inherited files are ours to say.
+
+PySpark would run a shell script that starts a launcher JVM first; this starts the one JVM directly and hands PySpark the
+connection, by the two variables that it reads for that purpose.
+"""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ingest.contract.errors import FatalError, UnavailableError
+
+__all__ = ["JvmOptions", "SparkJvm", "start_jvm"]
+
+START_SECONDS: Final = 120.0
+STOP_SECONDS: Final = 20.0
+
+# What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without the incubating vector module: a
+# runtime image may lack it, and only Spark's machine learning uses it.
+_MODULES: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens={module}=ALL-UNNAMED"
+        for module in (
+            "java.base/java.lang",
+            "java.base/java.lang.invoke",
+            "java.base/java.lang.reflect",
+            "java.base/java.io",
+            "java.base/java.net",
+            "java.base/java.nio",
+            "java.base/java.util",
+            "java.base/java.util.concurrent",
+            "java.base/java.util.concurrent.atomic",
+            "java.base/jdk.internal.ref",
+            "java.base/sun.nio.ch",
+            "java.base/sun.nio.cs",
+            "java.base/sun.security.action",
+            "java.base/sun.util.calendar",
+            "java.security.jgss/sun.security.krb5",
+        )
+    ),
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+_LOG4J: Final = """\
+status = error
+appenders = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}}{{UTC}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JvmOptions:
+    """How to start the JVM.
+
+    `java_home` holds `bin/java`; `jars` are added to PySpark's own; `log_dir` gets `spark.log` (rotated, at most 40 MB) and
+    `spark.out` (what the JVM itself prints); `flags` are further JVM flags such as `-XX:+UseSerialGC`.
+    """
+
+    java_home: Path
+    jars: tuple[Path, ...]
+    log_dir: Path
+    heap: str = "1g"
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class SparkJvm:
+    """A running JVM and the py4j gateway to it."""
+
+    process: subprocess.Popen[bytes]
+    gateway: Any
+    log: Path
+
+    def close(self) -> None:
+        """End the JVM; it also ends by itself once this process is gone, since its standard input closes then."""
+        self.gateway.shutdown()
+        if self.process.stdin:
+            self.process.stdin.close()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_jvm(options: JvmOptions, conf: Mapping[str, str], *, keep_open: Sequence[int] = ()) -> SparkJvm:
+    """Start the JVM and connect py4j.
+
+    Args:
+        options: heap, jars, flags and log folder.
+        conf: Spark settings, handed to the JVM's command line but for `spark.driver.extraJavaOptions`, which is ours.
+        keep_open: file descriptors that the JVM inherits: a lock held through one is held until the JVM is gone too.
+
+    Raises:
+        UnavailableError: a jar or Java is missing.
+        FatalError: the JVM ended before it answered; names its log.
+    """
+    _check_files(options)
+    options.log_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tidegate-spark-") as folder:
+        answer = Path(folder) / "connection"
+        process = _spawn(options, conf, answer, keep_open)
+        port, secret = _await_connection(process, answer, options)
+        # The JVM reads log4j2.properties during its start only, which is over now.
+        gateway = _connect(port, secret)
+    return SparkJvm(process, gateway, options.log_dir / "spark.log")
+
+
+def _check_files(options: JvmOptions) -> None:
+    java = options.java_home / "bin" / "java"
+    if not java.exists():
+        message = f"There is no Java at {java}. Set JAVA_HOME to a Java 17 or newer, or run `tidegate doctor`."
+        raise UnavailableError(message)
+    missing = [jar for jar in options.jars if not jar.exists()]
+    if missing:
+        message = f"Spark needs {missing[0].name}, which is not at {missing[0].parent}. Run `make setup` to get the JVM parts."
+        raise UnavailableError(message)
+
+
+def _spawn(
+    options: JvmOptions, conf: Mapping[str, str], answer: Path, keep_open: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    spark_home = _spark_home()
+    log4j = answer.with_name("log4j2.properties")
+    log4j.write_text(_LOG4J.format(log=options.log_dir / "spark.log"), encoding="utf-8")
+    classpath = os.pathsep.join([*map(str, options.jars), str(spark_home / "jars" / "*")])
+    command = [
+        str(options.java_home / "bin" / "java"),
+        *_MODULES,
+        *options.flags,
+        f"-Xmx{options.heap}",
+        # A deep regular expression runs on the stream's thread when a query is stopped: the default stack is too small.
+        "-Xss4m",
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-cp",
+        classpath,
+        "org.apache.spark.deploy.SparkSubmit",
+        *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
+        "pyspark-shell",
+    ]
+    env = {
+        **os.environ,
+        "SPARK_HOME": str(spark_home),
+        "SPARK_CONNECT_MODE": "0",
+        "PYSPARK_PYTHON": sys.executable,
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+    }
+    env.pop("SPARK_REMOTE", None)
+    with (options.log_dir / "spark.out").open("wb") as out:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out, stderr=out, env=env, pass_fds=tuple(keep_open), preexec_fn=_no_interrupt
+        )
+
+
+def _no_interrupt() -> None:
+    # Ctrl-C reaches the whole group of the terminal; ours to handle, in order, not the JVM's.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _await_connection(process: subprocess.Popen[bytes], answer: Path, options: JvmOptions) -> tuple[int, str]:
+    deadline = time.monotonic() + START_SECONDS
+    while not answer.exists():
+        if process.poll() is not None:
+            message = f"Spark's JVM ended with code {process.returncode} while starting; see {options.log_dir / 'spark.out'}."
+            raise FatalError(message)
+        if time.monotonic() > deadline:
+            process.kill()
+            message = f"Spark's JVM did not answer within {START_SECONDS:g} s; see {options.log_dir / 'spark.out'}."
+            raise FatalError(message)
+        time.sleep(0.02)
+    data = answer.read_bytes()
+    port, length = struct.unpack(">ii", data[:8])
+    return port, data[8 : 8 + length].decode()
+
+
+def _connect(port: int, secret: str) -> Any:
+    from pyspark.java_gateway import launch_gateway
+
+    given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(given)
+    try:
+        gateway = launch_gateway()
+    finally:
+        for name in given:
+            os.environ.pop(name, None)
+    return gateway

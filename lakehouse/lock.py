@@ -1,0 +1,77 @@
+"""One writer per folder: a lock file held by `flock`, also through every process that inherits it.
+
+A local Delta table has no lock between processes: two writers would both report success and one would lose. The kernel
+frees the lock when the last holder is gone, so nothing has to be cleaned up after a crash.
+"""
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ingest.contract.errors import FatalError
+
+__all__ = ["LOCK_NAME", "WriterLock"]
+
+LOCK_NAME: Final = "_writer.lock"
+
+
+class WriterLock:
+    """Holds `<folder>/_writer.lock` until closed; `fd` can be handed to a child process, which then holds it as well."""
+
+    def __init__(self, folder: Path, *, what: str, patience_seconds: float = 30.0) -> None:
+        """Take the lock.
+
+        Args:
+            folder: created where it is missing.
+            what: how to name the folder to people, such as `tables`.
+            patience_seconds: how long to wait for a holder whose process is gone: its JVM is still ending.
+
+        Raises:
+            FatalError: another process holds it; names the process.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / LOCK_NAME
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + patience_seconds
+        while not self._try():
+            holder = self._holder()
+            if holder is not None or time.monotonic() > deadline:
+                os.close(self.fd)
+                raise FatalError(self._refusal(folder, what, holder))
+            time.sleep(0.1)
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Give the lock up (a child that inherited it keeps it)."""
+        with suppress(OSError):
+            os.close(self.fd)
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _holder(self) -> int | None:
+        """The living process that wrote its id into the lock; None where it is gone."""
+        text = os.pread(self.fd, 32, 0).decode("ascii", "replace").strip()
+        if not text.isdigit():
+            return None
+        try:
+            os.kill(int(text), 0)
+        except ProcessLookupError:
+            return None
+        except PermissionError:
+            pass
+        return int(text)
+
+    @staticmethod
+    def _refusal(folder: Path, what: str, holder: int | None) -> str:
+        by = f"process {holder}" if holder is not None else "the JVM of a process that is gone"
+        then = f"Stop it first (`kill {holder}`)" if holder is not None else "Look for a java process and stop it"
+        return f"The {what} in {folder} are being written by {by}; a second writer would lose rows. {then}, then start again."

@@ -1,0 +1,134 @@
+"""The Spark session: pinned versions, settings that were measured, quiet console."""
+
+import importlib.metadata
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ingest.contract.errors import ConfigError
+from lakehouse.jvm import JvmOptions, SparkJvm, start_jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PINNED", "LakeSession", "check_versions", "open_session", "spark_conf"]
+
+PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
+"""Proved together. The Delta log is written through Delta's own transaction, so another version is refused by name."""
+
+
+@dataclass(slots=True)
+class LakeSession:
+    """A Spark session with its JVM."""
+
+    spark: "SparkSession"
+    jvm: SparkJvm
+
+    def close(self) -> None:
+        """Stop Spark, then its JVM."""
+        self.spark.stop()
+        self.jvm.close()
+        _forget_gateway()
+
+
+def check_versions() -> None:
+    """Refuse a pair of pyspark and delta-spark that was not proved together.
+
+    Raises:
+        ConfigError: names what is installed, what is wanted and the command that mends it.
+    """
+    found = {name: _installed(name) for name in PINNED}
+    if found != PINNED:
+        shown = " with ".join(f"{name} {version or '(missing)'}" for name, version in found.items())
+        wanted = " ".join(f"{name}=={version}" for name, version in PINNED.items())
+        message = f"Installed is {shown}; Tidegate runs on {wanted.replace(' ', ' with ')}. Run `pip install {wanted}`."
+        raise ConfigError(message)
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
+    """Every Spark setting of the driver; `extra` wins.
+
+    Where the master is not local, executors are sent the jars.
+    """
+    conf = {
+        "spark.master": master,
+        "spark.app.name": app_name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.catalog.update.enabled": "false",
+        # Batches are small: planning again at run time and more than a few tasks cost more than they bring.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Rows of a batch lie in one or two days: keeping two files open is cheaper than sorting the batch by day.
+        "spark.sql.maxConcurrentOutputFileWriters": "4",
+        # Hadoop's local file systems fork a shell for every rename and every create.
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.NakedLocalFileSystem",
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
+        # An idle query asks Kafka for its end offsets this often.
+        "spark.sql.streaming.pollingDelay": "50ms",
+    }
+    if master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    else:
+        conf["spark.jars"] = ",".join(jars)
+    return {**conf, **extra}
+
+
+def open_session(
+    options: JvmOptions,
+    *,
+    master: str = "local[2]",
+    app_name: str = "tidegate",
+    extra: Mapping[str, str] | None = None,
+    keep_open: Sequence[int] = (),
+) -> LakeSession:
+    """Start the JVM and a Spark session with Delta in it; `keep_open` as for `start_jvm`."""
+    check_versions()
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    conf = spark_conf(master=master, app_name=app_name, jars=[str(jar) for jar in options.jars], extra=extra or {})
+    jvm = start_jvm(options, conf, keep_open=keep_open)
+    with _own_interrupt():
+        SparkContext._ensure_initialized(gateway=jvm.gateway)
+        context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=jvm.gateway)
+    return LakeSession(SparkSession(context), jvm)
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep the caller's handling of Ctrl-C: PySpark installs one that cancels jobs and raises."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _forget_gateway() -> None:
+    """Let a later session of this process start a JVM of its own: PySpark keeps the first gateway for ever."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
