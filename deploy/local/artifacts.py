@@ -1,0 +1,260 @@
+"""The JVM parts: exact jars from the lock list, fetched once, proved by sha256, reused offline by every later run.
+
+The cache is `$XDG_CACHE_HOME/tidegate/jars` (default ~/.cache). A jar appears there by one rename after its hash was
+checked, so what is there is whole; later runs look at names and sizes only (`--verify` hashes all again).
+"""
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from deploy.local import maven
+from deploy.local.environment import Progress
+from deploy.local.java import find_java
+from ingest.contract.errors import TidegateError, UnavailableError
+
+__all__ = ["Group", "Jar", "cache_dir", "ensure", "kafka_classpath", "main", "read_lock", "spark_jars"]
+
+Group = Literal["spark", "kafka", "all", "jmx"]
+LOCK_FILE = Path(__file__).with_name("jars.lock")
+POLL_SECONDS = 0.1
+TOLD_EVERY_SECONDS = 1.5
+STALLED_SECONDS = 120.0
+_MEMBERS = {
+    "spark": ("both", "spark"),
+    "kafka": ("both", "kafka"),
+    "all": ("both", "spark", "kafka"),
+    "jmx": ("jmx",),
+}
+# Kafka's libraries that pyspark brings too, in versions that Kafka was proved to run with: 14 downloads fewer.
+_SHARED_WITH_PYSPARK = (
+    "jackson-annotations jackson-core jackson-databind jackson-dataformat-yaml log4j-api log4j-core log4j-slf4j2-impl"
+    " lz4-java scala-library scala-reflect slf4j-api snakeyaml snappy-java zstd-jni"
+).split()
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of the lock list; `size` in bytes."""
+
+    part: str
+    group: str
+    name: str
+    version: str
+    size: int
+    sha256: str
+
+    @property
+    def coordinate(self) -> str:
+        """As Maven writes it."""
+        return f"{self.group}:{self.name}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """As Maven names the file."""
+        return f"{self.name}-{self.version}.jar"
+
+
+def read_lock(path: Path = LOCK_FILE) -> list[Jar]:
+    """All jars of the lock list."""
+    jars = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            part, coordinate, size, sha256 = line.split()
+            jars.append(Jar(part, *coordinate.split(":"), int(size), sha256))
+    return jars
+
+
+def cache_dir() -> Path:
+    """Where the jars live, shared by all clones of this user."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tidegate" / "jars"
+
+
+def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False) -> None:
+    """Have all jars of `group` in the cache. Two runs at once are safe: the second waits for the first.
+
+    Args:
+        group: what is needed.
+        progress: told at least every 2 s while something is fetched.
+        cache: another folder than `cache_dir()`.
+        verify: hash what is there too, and fetch anew what is wrong.
+
+    Raises:
+        UnavailableError: a part cannot be had or has another hash; names it and the next step.
+    """
+    folder = cache or cache_dir()
+    wanted = [jar for jar in read_lock() if jar.part in _MEMBERS[group]]
+    if not verify and not _missing(wanted, folder):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder, progress):
+        if verify:
+            _drop_wrong(wanted, folder, progress)
+        if missing := _missing(wanted, folder):
+            _fetch(missing, folder, progress)
+
+
+def spark_jars(cache: Path | None = None) -> list[Path]:
+    """What Spark needs beyond pyspark's own jars (for `spark.jars`)."""
+    return [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["spark"]]
+
+
+def kafka_classpath(cache: Path | None = None) -> list[Path]:
+    """All that the embedded Kafka and its tools run on: own jars, then those shared with pyspark."""
+    own = [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["kafka"]]
+    return own + [_pyspark_jar(name) for name in _SHARED_WITH_PYSPARK]
+
+
+def _located(jar: Jar, cache: Path | None) -> Path:
+    path = (cache or cache_dir()) / jar.file_name
+    if not path.is_file():
+        message = f"The JVM part {jar.coordinate} is not in {path.parent}; run `make setup` to fetch it."
+        raise UnavailableError(message)
+    return path
+
+
+@functools.cache
+def _pyspark_jar(name: str) -> Path:
+    # Found without importing pyspark: only lakehouse and streaming may, and it is slow.
+    spec = importlib.util.find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else Path()
+    found = sorted(folder.glob(f"{name}-[0-9]*.jar"))
+    if len(found) != 1:
+        message = (
+            f"The pyspark package has {len(found)} jars {name} in {folder}, 1 is needed; run `make setup` to repair it."
+        )
+        raise UnavailableError(message)
+    return found[0]
+
+
+def _missing(jars: Sequence[Jar], folder: Path) -> list[Jar]:
+    return [jar for jar in jars if not _has_size(folder / jar.file_name, jar.size)]
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _drop_wrong(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
+    progress(f"checking the hashes of {len(jars)} JVM parts")
+    for jar in jars:
+        path = folder / jar.file_name
+        if path.is_file() and _sha256(path) != jar.sha256:
+            progress(f"{jar.coordinate} in {folder} was damaged; fetching it again")
+            path.unlink()
+
+
+@contextmanager
+def _alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
+    """Hold the cache's lock; the kernel frees it with the process, so a killed run blocks nobody."""
+    with (folder / ".lock").open("w") as file:
+        told = 0.0
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() - told > TOLD_EVERY_SECONDS:
+                    progress("another run is fetching the JVM parts; waiting for it")
+                    told = time.monotonic()
+                time.sleep(POLL_SECONDS)
+        yield
+
+
+def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
+    """Let Ivy fetch into a work folder, which a cut-off run leaves for the next to go on from, then prove and move."""
+    work = folder / ".ivy"
+    java, mirror = find_java(), maven.find_mirror(Path.home())
+    coordinates = [(jar.group, jar.name, jar.version) for jar in jars]
+    progress(f"JVM parts: fetching {len(jars)}, {_megabytes(jars):.1f} MB")
+    process = maven.start_ivy(java, _pyspark_jar("ivy"), work, coordinates, mirror)
+    try:
+        _watch(process, jars, work, progress)
+    finally:
+        process.kill()
+        process.wait()
+    for jar in jars:
+        _accept(jar, maven.fetched(work, jar.file_name), folder, work / "ivy.log")
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _watch(
+    process: "subprocess.Popen[bytes]", jars: Sequence[Jar], work: Path, progress: Callable[[str], None]
+) -> None:
+    told = moved = time.monotonic()
+    before = -1
+    while process.poll() is None:
+        now = time.monotonic()
+        if now - told >= TOLD_EVERY_SECONDS:
+            count, size = maven.arrived(work)
+            progress(f"JVM parts: {count} of {len(jars)}, {size / 1e6:.1f} of {_megabytes(jars):.1f} MB")
+            told, moved, before = now, (moved if size == before else now), size
+        if now - moved > STALLED_SECONDS:
+            message = (
+                f"Maven sent nothing for {STALLED_SECONDS:.0f} s; check the network, then run the same command again."
+            )
+            raise UnavailableError(message)
+        time.sleep(POLL_SECONDS)
+
+
+def _accept(jar: Jar, path: Path | None, folder: Path, log: Path) -> None:
+    if path is None:
+        message = (
+            f"The JVM part {jar.coordinate} could not be fetched from Maven ({maven.last_words(log)}). Check the network, "
+            f"or name a mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's words are in {log}."
+        )
+        raise UnavailableError(message)
+    if (found := _sha256(path)) != jar.sha256:
+        path.unlink()
+        message = (
+            f"The JVM part {jar.coordinate} arrived with sha256 {found}, the lock list asks for {jar.sha256}: it was "
+            "thrown away. Run the same command again; if it comes back, the mirror or the network changes what it serves."
+        )
+        raise UnavailableError(message)
+    path.replace(folder / jar.file_name)
+
+
+def _megabytes(jars: Sequence[Jar]) -> float:
+    return sum(jar.size for jar in jars) / 1e6
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m deploy.local.artifacts [--verify]`: what `make setup` runs."""
+    given = sys.argv[1:] if arguments is None else arguments
+    shown = Progress()
+    try:
+        before = len(_missing([jar for jar in read_lock() if jar.part != "jmx"], cache_dir()))
+        ensure("all", shown.show, verify="--verify" in given)
+    except TidegateError as error:
+        sys.stderr.write(f"\n{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("\nStopped. The next run goes on from here.\n")
+        return 130
+    if before:
+        shown.show(f"JVM parts ready in {cache_dir()}", last=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

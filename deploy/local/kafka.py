@@ -1,0 +1,230 @@
+"""The embedded Kafka: one KRaft node for one machine, its files under one folder, its sizes bounded.
+
+Writes the node's files and says how to start it; a supervisor starts, watches and stops it. The same data folder can be
+started again with other ports and after `kill -9`.
+"""
+
+import base64
+import shutil
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+from deploy.local import artifacts
+from deploy.local.java import Java
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["EmbeddedKafka"]
+
+MEGABYTE = 1024 * 1024
+FORMAT_SECONDS = 120.0
+
+# Sized for one node that shares two cores and a laptop's memory with all the rest. Topics bring their own retention; the
+# limits here hold for those that somebody makes by hand.
+_FIXED = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": 1,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 2,
+    "offsets.topic.segment.bytes": 4 * MEGABYTE,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.state.log.segment.bytes": 4 * MEGABYTE,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "num.recovery.threads.per.data.dir": 2,
+    "log.cleaner.dedupe.buffer.size": 8 * MEGABYTE,
+    "log.cleaner.io.buffer.size": 128 * 1024,
+    "log.segment.bytes": 64 * MEGABYTE,
+    "log.index.size.max.bytes": MEGABYTE,
+    "log.retention.bytes": 256 * MEGABYTE,
+    "log.retention.check.interval.ms": 30_000,
+    "metadata.log.segment.bytes": 16 * MEGABYTE,
+    "metadata.max.retention.bytes": 32 * MEGABYTE,
+}
+
+_LOG4J = """Configuration:
+  status: WARN
+  Appenders:
+    RollingFile:
+      name: file
+      fileName: "{folder}/server.log"
+      filePattern: "{folder}/server.log.%i"
+      PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
+      Policies: {{SizeBasedTriggeringPolicy: {{size: 10 MB}}}}
+      DefaultRolloverStrategy: {{max: 3}}
+  Loggers:
+    Root: {{level: INFO, AppenderRef: {{ref: file}}}}
+"""
+
+
+class EmbeddedKafka:
+    """One node; `data_dir` is its own and keeps its records."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        java: Java,
+        port: int,
+        controller_port: int,
+        *,
+        heap: str = "512m",
+        host: str = "127.0.0.1",
+        cache: Path | None = None,
+    ) -> None:
+        self.data_dir = data_dir.resolve()
+        self.java = java
+        self.port = port
+        self.controller_port = controller_port
+        self.host = host
+        self._heap = heap
+        self._cache = cache
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the node writes its words, moved aside at 10 MB, three kept."""
+        return self.data_dir / "logs" / "server.log"
+
+    def prepare(self) -> None:
+        """Write the node's files, and give a new data folder its cluster id and first records.
+
+        Raises:
+            UnavailableError: Kafka's own tool refused to make the folder.
+        """
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        folder = str(self.log_file.parent).replace("\\", "\\\\").replace('"', '\\"')
+        self._log4j_file.write_text(_LOG4J.format(folder=folder), encoding="utf-8")
+        self._properties_file.write_text(self._properties(self._records), encoding="utf-8")
+        if not (self._records / "meta.properties").is_file():
+            self._format()
+
+    def command(self) -> list[str]:
+        """What to start, after `prepare`."""
+        return [*self._java_command(), *self._limits(), "kafka.Kafka", str(self._properties_file)]
+
+    def env(self) -> dict[str, str]:
+        """What the process needs in its environment beyond the caller's: nothing."""
+        return {}
+
+    def tool(self, main_class: str, *arguments: str) -> list[str]:
+        """How to start one of Kafka's own command-line tools, such as ConsumerGroupCommand, by its class."""
+        return [*self._java_command(quiet=True), "-XX:TieredStopAtLevel=1", "-Xmx256m", main_class, *arguments]
+
+    def ready(self, timeout: float = 1.0) -> bool:
+        """Whether the node answers Kafka's protocol: it opens its listener to requests only when it can serve them."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
+                return _speaks_kafka(connection)
+        except OSError:
+            return False
+
+    def wait_ready(self, process: "subprocess.Popen[bytes]", seconds: float = 90.0) -> None:
+        """Wait until the started `process` answers.
+
+        Raises:
+            UnavailableError: it ended or took too long; the message ends with its last words.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                how = f"ended with code {process.returncode}" if process.returncode is not None else "is too slow"
+                message = f"The embedded Kafka {how}; see {self.log_file}. {self._last_words()}"
+                raise UnavailableError(message)
+            time.sleep(0.05)
+
+    @property
+    def _records(self) -> Path:
+        return self.data_dir / "records"
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.data_dir / "server.properties"
+
+    @property
+    def _log4j_file(self) -> Path:
+        return self.data_dir / "log4j2.yaml"
+
+    def _properties(self, records: Path) -> str:
+        listeners = f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self.controller_port}"
+        values = {
+            **_FIXED,
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "controller.quorum.voters": f"1@{self.host}:{self.controller_port}",
+            # Java's properties format takes a backslash as an escape.
+            "log.dirs": str(records).replace("\\", "\\\\"),
+        }
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+
+    def _java_command(self, *, quiet: bool = False) -> list[str]:
+        options = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true"]
+        if self.java.version[0] >= 24:
+            options.append("--enable-native-access=ALL-UNNAMED")
+        options.append("-Dlog4j2.level=OFF" if quiet else f"-Dlog4j2.configurationFile={self._log4j_file.as_uri()}")
+        classpath = ":".join(str(path) for path in artifacts.kafka_classpath(self._cache))
+        return [str(self.java.executable), *options, "-cp", classpath]
+
+    def _limits(self) -> list[str]:
+        # Out of memory ends the process: a supervisor can restart it, nobody can use a half-dead one.
+        return [f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError"]
+
+    def _format(self) -> None:
+        """Format beside the final place, then rename: a cut-off run leaves nothing half made."""
+        fresh = self.data_dir / "records.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        properties = self.data_dir / "format.properties"
+        properties.write_text(self._properties(fresh), encoding="utf-8")
+        arguments = ["format", "--cluster-id", _new_cluster_id(), "--config", str(properties)]
+        command = self.tool("kafka.tools.StorageTool", *arguments)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False)
+        if result.returncode:
+            said = " ".join((result.stderr + result.stdout).strip().splitlines()[-2:])
+            message = f"Kafka could not prepare its data folder {self.data_dir}: {said}"
+            raise UnavailableError(message)
+        fresh.rename(self._records)
+        properties.unlink()
+
+    def _last_words(self) -> str:
+        try:
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return "It wrote no log."
+        return next((line for line in reversed(lines) if " ERROR " in line or " FATAL " in line), "")[:300]
+
+
+def _new_cluster_id() -> str:
+    """22 letters as Kafka makes them; a leading hyphen would be read as an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def _speaks_kafka(connection: socket.socket) -> bool:
+    """Ask for the API versions (key 18, version 0), the one request that any client may send first."""
+    body = struct.pack(">hhih", 18, 0, 1, -1)
+    connection.sendall(struct.pack(">i", len(body)) + body)
+    answer = b""
+    while len(answer) < 10:
+        piece = connection.recv(10 - len(answer))
+        if not piece:
+            return False
+        answer += piece
+    _length, correlation, error = struct.unpack(">iih", answer)
+    return bool(correlation == 1 and error == 0)

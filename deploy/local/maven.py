@@ -1,0 +1,109 @@
+"""Fetches exact jars from Maven with the Ivy that pyspark bundles: no list of our own of where Maven's repositories are.
+
+Ivy's own default repository is used, or a mirror: the environment's TIDEGATE_MAVEN_REPOSITORY, else the first mirror of
+`central` or `*` in ~/.m2/settings.xml.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
+
+from deploy.local.java import Java
+
+__all__ = ["MIRROR_VARIABLE", "arrived", "fetched", "find_mirror", "last_words", "start_ivy"]
+
+MIRROR_VARIABLE = "TIDEGATE_MAVEN_REPOSITORY"
+# Ivy keys a module by organisation and name; `transitive` is off because the lock lists all that is needed.
+_DEPENDENCY = '<dependency org={org} name={name} rev={rev} transitive="false" conf="default->*" force="true"/>'
+
+
+def find_mirror(home: Path) -> str | None:
+    """The repository address that this machine prescribes, None for Ivy's own default."""
+    if named := os.environ.get(MIRROR_VARIABLE):
+        return named
+    try:
+        text = (home / ".m2" / "settings.xml").read_text(encoding="utf-8")
+        root = ElementTree.fromstring(re.sub(r'\sxmlns="[^"]+"', "", text, count=1))  # noqa: S314 - the user's own file
+    except (OSError, ElementTree.ParseError, UnicodeDecodeError):
+        return None
+    for mirror in root.iter("mirror"):
+        if {"central", "*"} & set(mirror.findtext("mirrorOf", "").replace(" ", "").split(",")):
+            return mirror.findtext("url")
+    return None
+
+
+def start_ivy(
+    java: Java, ivy_jar: Path, workdir: Path, coordinates: Sequence[tuple[str, str, str]], mirror: str | None
+) -> "subprocess.Popen[bytes]":
+    """Start Ivy: jars land in its cache under `workdir` (see `fetched`), its words in `ivy.log` there."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    (workdir / "ivy.xml").write_text(_module(coordinates), encoding="utf-8")
+    (workdir / "ivysettings.xml").write_text(_settings(workdir, mirror), encoding="utf-8")
+    command = [str(java.executable), *java.gc_options, "-XX:TieredStopAtLevel=1", "-Xmx256m", *_proxy_options()]
+    command += ["-cp", str(ivy_jar), "org.apache.ivy.Main", "-settings", str(workdir / "ivysettings.xml")]
+    command += ["-ivy", str(workdir / "ivy.xml")]
+    with (workdir / "ivy.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=workdir)
+
+
+def _module(coordinates: Sequence[tuple[str, str, str]]) -> str:
+    lines = [
+        _DEPENDENCY.format(org=quoteattr(group), name=quoteattr(name), rev=quoteattr(version))
+        for group, name, version in coordinates
+    ]
+    return (
+        '<ivy-module version="2.0"><info organisation="tidegate" module="parts" revision="1"/>'
+        '<configurations><conf name="default"/></configurations><dependencies>\n'
+        + "\n".join(lines)
+        + "\n</dependencies></ivy-module>\n"
+    )
+
+
+def _settings(workdir: Path, mirror: str | None) -> str:
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    return (
+        f'<ivysettings><settings defaultResolver="maven"/>'
+        f'<caches defaultCacheDir={quoteattr(str(workdir / "cache"))} artifactPattern="[artifact]-[revision].[ext]"/>'
+        f'<resolvers><ibiblio name="maven"{root} m2compatible="true" usepoms="false" useMavenMetadata="false"'
+        ' checksums=""/></resolvers></ivysettings>\n'
+    )
+
+
+def _proxy_options() -> list[str]:
+    """Java does not read the proxy variables that pip reads."""
+    options = []
+    for scheme in ("http", "https"):
+        address = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY") or ""
+        if match := re.fullmatch(r"(?:\w+://)?(?:[^@/]*@)?(?P<host>[^:/]+):(?P<port>\d+)/?", address):
+            options += [f"-D{scheme}.proxyHost={match['host']}", f"-D{scheme}.proxyPort={match['port']}"]
+    return options
+
+
+def fetched(workdir: Path, file_name: str) -> Path | None:
+    """Where Ivy put a jar; None while it is not whole."""
+    path = workdir / "cache" / file_name
+    return path if path.is_file() else None
+
+
+def arrived(workdir: Path) -> tuple[int, int]:
+    """How many jars are whole, and the bytes of all including the one on its way."""
+    sizes: list[int] = []
+    whole = 0
+    for path in (workdir / "cache").glob("*.jar*"):
+        try:
+            sizes.append(path.stat().st_size)
+        except OSError:  # Renamed meanwhile: the next look counts it.
+            continue
+        whole += path.suffix == ".jar"
+    return whole, sum(sizes)
+
+
+def last_words(log: Path) -> str:
+    """The line of Ivy's log that says most about a failure."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+    telling = [line.strip() for line in lines if re.search(r"ERROR|Exception|not found|timed out|refused", line)]
+    return telling[-1][:200] if telling else "Ivy ended without a word"

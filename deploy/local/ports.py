@@ -1,0 +1,80 @@
+"""Chooses ports: the preferred one if it is free, else the next free one, with a word about who has the first."""
+
+import errno
+import socket
+from collections.abc import Collection
+
+import psutil
+
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["choose_port", "is_free", "owner_of"]
+
+TRIED = 200
+
+
+def choose_port(preferred: int, host: str = "127.0.0.1", *, taken: Collection[int] = ()) -> tuple[int, str]:
+    """A port that is free now, from `preferred` upwards; 0 asks the system for any.
+
+    Nobody can keep a port without listening on it, so it may be gone when it is used: the caller chooses again then.
+
+    Args:
+        preferred: the wish; 0 for any.
+        host: the address to listen on.
+        taken: ports already promised to other parts of the same run.
+
+    Returns:
+        The port and a sentence for people, empty when the wish came true.
+
+    Raises:
+        UnavailableError: none of the next 200 is free.
+    """
+    if preferred == 0:
+        return _any_port(host), ""
+    for port in range(preferred, min(preferred + TRIED, 65536)):
+        if port not in taken and is_free(port, host):
+            return port, "" if port == preferred else _note(preferred, port, host, promised=preferred in taken)
+    message = f"No port from {preferred} to {preferred + TRIED - 1} is free on {host}; name another with --port-offset."
+    raise UnavailableError(message)
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a server could listen there; connections that still close do not count, as servers reuse those."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+                return False
+            message = f"Cannot listen on {host}: {error.strerror or error}; use an address of this machine."
+            raise UnavailableError(message) from error
+    return True
+
+
+def owner_of(port: int) -> str | None:
+    """Name and pid of the process that listens on `port`; None where this user may not know."""
+    try:
+        listening = [entry for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN]
+        pid = next((entry.pid for entry in listening if entry.laddr and entry.laddr.port == port), None)
+        return None if pid is None else f"{psutil.Process(pid).name()}, pid {pid}"
+    except psutil.Error:
+        return None
+
+
+def _note(preferred: int, port: int, host: str, *, promised: bool) -> str:
+    if promised:
+        return f"port {preferred} is another part's; using {port}"
+    if not preferred >= 1024 and not owner_of(preferred):
+        return f"port {preferred} is not open to this user on {host}; using {port}"
+    owner = owner_of(preferred) or "another process"
+    return f"port {preferred} is taken ({owner}); using {port}"
+
+
+def _any_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
