@@ -1,0 +1,209 @@
+"""`tidegate audit`: the balance of what was received against what is stored, read from Kafka and Delta themselves.
+
+The tables are read by delta-rs, not by the Spark that wrote them, and Kafka's records one by one, not by the offsets
+that anyone claims to have reached.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from deploy.balance import MINUTE_US, Books, Figures, Rows
+from ingest.admin import begin_offsets, end_offsets, offsets_at
+from ingest.consumer import read_range
+from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
+from ingest.groups import group_lag
+from ingest.settings import KafkaSettings
+
+__all__ = ["AuditReport", "audit"]
+
+Offsets = dict[str, dict[int, int]]
+
+_CLOCK_MARGIN_US: Final = 10 * MINUTE_US
+"""How far Kafka's clock may run behind the gateway's without a record of the window being missed."""
+_HISTORY: Final = 20
+_SOURCES: Final = (READINGS, DEAD_LETTERS)
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What the audit found. `notes` are sentences on what limits it; `behind` is Spark's distance in records."""
+
+    figures: Figures
+    since: datetime
+    until: datetime
+    offsets: dict[str, dict[int, tuple[int, int]]]
+    behind: int
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def balanced(self) -> bool:
+        """True when nothing is unaccounted, doubled or out of order."""
+        return not (self.figures.unaccounted or self.figures.duplicate_rows or self.figures.order_violations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready data; the fields of the balance come first."""
+        figures = asdict(self.figures)
+        examples = figures.pop("examples")
+        return figures | {
+            "since": self.since.isoformat(),
+            "until": self.until.isoformat(),
+            "behind": self.behind,
+            "offsets": {topic: {str(p): list(r) for p, r in parts.items()} for topic, parts in self.offsets.items()},
+            "notes": self.notes,
+            "details": examples,
+        }
+
+
+def audit(
+    kafka: KafkaSettings,
+    lake_root: str,
+    since: timedelta | None = None,
+    *,
+    wait_seconds: float = 30.0,
+    pause_seconds: float = 0.5,
+) -> AuditReport:
+    """Strike the balance of every message that the gateway acknowledged before this call.
+
+    Args:
+        kafka: the cluster.
+        lake_root: folder or URI that holds the tables.
+        since: how far back, rounded down to a minute of receive time; None = as far as Kafka reaches.
+        wait_seconds: how long to wait for Spark to land what is in Kafka now; the rest is unaccounted.
+        pause_seconds: between two looks at the tables.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+        FatalError: the topics do not exist.
+    """
+    until = datetime.now(UTC)
+    # Outcomes first: all records of the messages that they cover then lie below the ends read after them.
+    ends = {topic: end_offsets(kafka, topic) for topic in (OUTCOMES, *_SOURCES)}
+    asked_us = 0 if since is None else int((until - since).timestamp() * 1e6) // MINUTE_US * MINUTE_US
+    cutoff_us, notes = _cutoff(kafka, asked_us, ends)
+    starts = {topic: _starts(kafka, topic, cutoff_us) for topic in ends}
+    deadline = time.monotonic() + wait_seconds
+    landed = _wait_for_landing(kafka, lake_root, ends, deadline, pause_seconds)
+    with Books(cutoff_us) as books:
+        books.load_tables(*_tables(lake_root))
+        for topic, add in (
+            (OUTCOMES, books.add_outcomes),
+            (READINGS, books.add_readings),
+            (DEAD_LETTERS, books.add_dead_letters),
+        ):
+            for batch in read_range(kafka, topic, starts[topic], ends[topic]):
+                add(batch)
+        figures = books.balance(landed)
+        # Readings are committed before the dead letters of the same batch: the latter may have come in the meantime.
+        for _ in range(3):
+            if not figures.unaccounted:
+                break
+            time.sleep(pause_seconds)
+            books.load_tables(*_tables(lake_root))
+            figures = books.balance(landed)
+    behind = _behind(ends, landed)
+    if behind:
+        notes.append(
+            f"Spark is {behind} records behind after {wait_seconds:g} s: {figures.pending} messages are not landed yet "
+            "and count as unaccounted. Is `tidegate stream` running? Run the audit again later."
+        )
+    ranges = {t: {p: (starts[t].get(p, 0), end) for p, end in parts.items()} for t, parts in ends.items()}
+    return AuditReport(figures, datetime.fromtimestamp(cutoff_us / 1e6, UTC), until, ranges, behind, notes)
+
+
+def _starts(kafka: KafkaSettings, topic: str, cutoff_us: int) -> dict[int, int]:
+    begin = begin_offsets(kafka, topic)
+    if cutoff_us <= _CLOCK_MARGIN_US:
+        return begin
+    found = offsets_at(kafka, topic, (cutoff_us - _CLOCK_MARGIN_US) // 1000)
+    return {partition: max(offset, found.get(partition, offset)) for partition, offset in begin.items()}
+
+
+def _cutoff(kafka: KafkaSettings, asked_us: int, ends: Offsets) -> tuple[int, list[str]]:
+    """The cutoff, moved to after what retention has already deleted, and a sentence where it was moved."""
+    cutoff_us = asked_us
+    for topic, parts in ends.items():
+        begin = begin_offsets(kafka, topic)
+        cut = {partition: offset for partition, offset in begin.items() if offset > 0}
+        seen: dict[int, int] = {}
+        for batch in read_range(kafka, topic, cut, {p: min(offset + 1, parts[p]) for p, offset in cut.items()}):
+            seen |= {record.partition: record.timestamp_ms * 1000 for record in batch}
+        now_us = time.time_ns() // 1000
+        first = [seen.get(partition, now_us) for partition in cut]
+        cutoff_us = max([cutoff_us, *(time_us for time_us in first if time_us > asked_us)])
+    if cutoff_us == asked_us:
+        return asked_us, []
+    cutoff_us = -(-cutoff_us // MINUTE_US) * MINUTE_US
+    moved_to = datetime.fromtimestamp(cutoff_us / 1e6, UTC).isoformat()
+    return cutoff_us, [f"Kafka's retention has deleted the beginning of the window: the audit starts at {moved_to}."]
+
+
+def _wait_for_landing(
+    kafka: KafkaSettings, lake_root: str, ends: Offsets, deadline: float, pause_seconds: float
+) -> Offsets:
+    while True:
+        landed = _landed(kafka, lake_root)
+        if not _behind(ends, landed) or time.monotonic() >= deadline:
+            return landed
+        time.sleep(pause_seconds)
+
+
+def _behind(ends: Offsets, landed: Mapping[str, Mapping[int, int]]) -> int:
+    return sum(max(0, end - landed.get(t, {}).get(p, 0)) for t in _SOURCES for p, end in ends[t].items())
+
+
+def _landed(kafka: KafkaSettings, lake_root: str) -> Offsets:
+    """How far Spark says it has come, by its newest commits and its consumer group: to wait for, not as a proof."""
+    landed: Offsets = {}
+    for topic, parts in group_lag(kafka, LAND_GROUP).items():
+        landed.setdefault(topic, {}).update({partition: committed for partition, (committed, _) in parts.items()})
+    for name in ("readings", "dead_letters"):
+        for topic, ends in _committed(f"{lake_root}/{name}").items():
+            known = landed.setdefault(topic, {})
+            known |= {int(p): max(int(end), known.get(int(p), 0)) for p, end in ends.items()}
+    return landed
+
+
+def _committed(path: str) -> dict[str, dict[str, int]]:
+    """Offsets in the newest commit of a table that names any; maintenance commits do not."""
+    try:
+        history = DeltaTable(path).history(_HISTORY)
+    except TableNotFoundError:
+        return {}
+    for commit in history:
+        try:
+            offsets = json.loads(commit.get("userMetadata") or "{}").get("offsets")
+        except ValueError:
+            continue
+        if offsets:
+            return dict(offsets)
+    return {}
+
+
+def _tables(lake_root: str) -> tuple[Rows, Rows]:
+    return _rows(f"{lake_root}/readings", _READINGS), _rows(f"{lake_root}/dead_letters", _DEAD_LETTERS)
+
+
+def _rows(path: str, schema: pa.Schema) -> Rows:
+    try:
+        return DeltaTable(path).to_pyarrow_dataset()
+    except TableNotFoundError:
+        return schema.empty_table()
+
+
+_ORIGIN: Final = [
+    ("partition", pa.int32()), ("offset", pa.int64()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
+    ("received_at", pa.timestamp("us", "UTC")), ("date", pa.date32()),
+]  # fmt: skip
+_READINGS: Final = pa.schema(
+    [*_ORIGIN, ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string())]
+)
+_DEAD_LETTERS: Final = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string())])
+"""The columns that the audit reads, for tables that nothing has been landed in yet."""
