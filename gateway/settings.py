@@ -23,6 +23,10 @@ class MqttSettings(BaseModel):
     keepalive_seconds: int = Field(30, ge=5, le=3600)
     session_expiry_seconds: int = Field(7 * 24 * 3600, ge=60)
     subscriptions: tuple[str, ...] = Field(("#",), description="Topic filters, each at QoS 1.")
+    session_file: str | None = Field(
+        None,
+        description="Remembers which filters the broker's session holds, so that a restart need not subscribe anew.",
+    )
     reconnect_max_seconds: float = Field(30.0, gt=0)
 
 
@@ -45,9 +49,15 @@ class RouteSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    filter: str = Field(min_length=1, description="MQTT topic filter, with + and #, or named segments such as site/{site}/{device}.")
-    decoder: str = Field("auto", description="native, json, plain, or auto (json where it looks like JSON, else plain).")
-    device: str | None = Field(None, description="Device id: text with {segment} names of the filter; default: by the decoder.")
+    filter: str = Field(
+        min_length=1, description="MQTT topic filter, with + and #, or named segments such as site/{site}/{device}."
+    )
+    decoder: str = Field(
+        "auto", description="native, json, plain, or auto (json where it looks like JSON, else plain)."
+    )
+    device: str | None = Field(
+        None, description="Device id: text with {segment} names of the filter; default: by the decoder."
+    )
     time: tuple[str, ...] = Field(("ts", "time", "timestamp", "Time"), description="Keys that hold the reading's time.")
     zone: str | None = Field(None, description="IANA zone of local times without an offset, such as Europe/Berlin.")
     units: dict[str, str] = Field(default_factory=dict, description="Unit per metric, where the payload names none.")

@@ -1,0 +1,79 @@
+"""Metrics of the gateway, added per loop pass or per acknowledged batch, never per message."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gateway.ack_chain import Batch
+from monitoring.metrics import GatewayMetrics
+
+__all__ = ["Accounts"]
+
+
+class Accounts:
+    """Collects in plain integers and adds them to the metrics when told."""
+
+    def __init__(self, metrics: GatewayMetrics) -> None:
+        self._metrics = metrics
+        self._received: Counter[str] = Counter()
+        self._dropped = 0
+        self._stale_seen = 0
+        self._in_flight = -1
+
+    def received(self, qos: int) -> None:
+        """One PUBLISH came in."""
+        self._received["0" if qos == 0 else "1"] += 1
+
+    def dropped(self) -> None:
+        """One message at QoS 0 was dropped."""
+        self._dropped += 1
+
+    def failed(self, stage: str) -> None:
+        """A fault was survived."""
+        self._metrics.errors.labels(stage).inc()
+
+    def connected(self, *, session_lost: bool) -> None:
+        """A connection is up."""
+        self._metrics.connected.set(1)
+        self._metrics.connections.inc()
+        if session_lost:
+            self._metrics.sessions_lost.inc()
+
+    def disconnected(self) -> None:
+        """The connection is gone."""
+        self._metrics.connected.set(0)
+
+    def flush(self, *, in_flight: int, stale_reports: int) -> None:
+        """Add what a loop pass collected."""
+        for qos, count in self._received.items():
+            self._metrics.received.labels(qos).inc(count)
+        self._received.clear()
+        if self._dropped:
+            self._metrics.dropped.inc(self._dropped)
+            self._dropped = 0
+        if stale_reports != self._stale_seen:
+            self._metrics.stale_acks.inc(stale_reports - self._stale_seen)
+            self._stale_seen = stale_reports
+        if in_flight != self._in_flight:
+            self._metrics.in_flight.set(in_flight)
+            self._in_flight = in_flight
+
+    def batch(self, batch: Batch, *, acknowledged: int, produce_seconds: float) -> None:
+        """Add the outcomes of one batch whose PUBACKs went out."""
+        metrics = self._metrics
+        outcomes = [entry.outcome for entry in batch.entries]
+        accepted = [outcome for outcome in outcomes if outcome.accepted]
+        if accepted:
+            metrics.accepted.inc(len(accepted))
+            metrics.readings.inc(sum(outcome.readings for outcome in accepted))
+            metrics.partial.inc(sum(1 for outcome in accepted if outcome.parts))
+            _add(metrics.rejected_parts, (part for outcome in accepted for part in outcome.parts))
+        if len(accepted) < len(outcomes):
+            _add(metrics.rejected, (outcome.rejected for outcome in outcomes if outcome.rejected))
+            _add(metrics.ignored, (outcome.ignored for outcome in outcomes if outcome.ignored))
+        metrics.acknowledged.inc(acknowledged)
+        metrics.produce.observe(produce_seconds)
+
+
+def _add(metric: object, labels: Iterable[str]) -> None:
+    for label, count in Counter(labels).items():
+        metric.labels(label).inc(count)  # type: ignore[attr-defined]

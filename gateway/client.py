@@ -1,0 +1,370 @@
+"""The MQTT session: one paho client per connection, QoS 1 with manual acknowledgement, driven by its owner's loop.
+
+paho's `ack` takes only a packet identifier and writes on whatever connection is open; a callback's exception and a
+malformed packet end its loop. So each connection gets a client of its own and an epoch; acknowledgements name the
+epoch, and every call into paho is guarded. The session itself lives at the broker and survives all of this.
+"""
+
+import contextlib
+import logging
+import random
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from gateway.session_memory import SessionMemory
+from gateway.settings import MqttSettings
+from gateway.show import show
+from gateway.topics import subscription_filter
+from ingest.contract.errors import FatalError
+
+__all__ = ["MqttSession", "Received", "SessionEvents"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+TAKEN_OVER: Final = 0x8E
+BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
+CONNECT_SECONDS: Final = 5.0
+HANDSHAKE_SECONDS: Final = 15.0
+QUICK_LOSS_SECONDS: Final = 10.0
+QUICK_LOSSES: Final = 6
+"""So many connections in a row, each accepted and then closed by the broker at once: two gateways share a client id."""
+_READS_PER_PASS: Final = 500
+
+
+class Received:
+    """One PUBLISH as it came; `topic` in bytes, since it need not be UTF-8."""
+
+    __slots__ = ("dup", "message_id", "mid", "payload", "qos", "retain", "topic", "trace")
+
+    def __init__(self, message: paho.MQTTMessage) -> None:
+        try:
+            self.topic = message.topic.encode("utf-8")
+        except UnicodeDecodeError as error:
+            self.topic = bytes(error.object)
+        self.payload, self.mid, self.qos = message.payload, message.mid, message.qos
+        self.dup, self.retain = message.dup, message.retain
+        self.message_id = self.trace = None
+        if message.properties is not None:
+            for name, value in getattr(message.properties, "UserProperty", ()):
+                if name == "message-id":
+                    self.message_id = value
+                elif name == "traceparent":
+                    self.trace = value
+
+
+class SessionEvents:
+    """What the owner hears of. All of it runs inside `MqttSession.loop`."""
+
+    def connected(self, epoch: int, *, session_lost: bool) -> None:
+        """A new connection is up; everything of the old epoch is void."""
+
+    def disconnected(self, why: str) -> None:
+        """The connection is gone."""
+
+    def received(self, message: Received) -> None:
+        """One PUBLISH of the current epoch."""
+
+    def failed(self, stage: str) -> None:
+        """A fault was survived."""
+
+
+class MqttSession:
+    """Keeps the session connected. Not thread-safe: `loop`, `acknowledge`, `drop` and `close` belong to one thread."""
+
+    def __init__(
+        self,
+        settings: MqttSettings,
+        *,
+        window: int,
+        events: SessionEvents,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._settings, self._window, self._events = settings, window, events
+        self._clock, self._wall_ms = clock, wall_ms
+        self._filters = tuple(dict.fromkeys(subscription_filter(text) for text in settings.subscriptions))
+        self._memory = SessionMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
+        self._client: paho.Client | None = None
+        self._had_session = False
+        self._connected_at = 0.0
+        self._handshake_until = 0.0
+        self._next_attempt_at = 0.0
+        self._attempts = 0
+        self._quick_losses = 0
+        self._reads = 0
+        self._lost_because: str | None = None
+        self._lost_by_us = False
+        self._live = False
+        self._fatal: FatalError | None = None
+        self.epoch = 0
+        self.connected = False
+        self.detail = "not connected yet"
+
+    @property
+    def address(self) -> str:
+        """The broker, for people."""
+        return f"{self._settings.host}:{self._settings.port}"
+
+    def loop(self, timeout_seconds: float, *, read: bool = True) -> None:
+        """One pass: connect if it is time, read what came, write what waits, keep the connection alive.
+
+        Args:
+            timeout_seconds: longest wait for the broker.
+            read: False leaves what comes in the socket: for the last moments of a stop.
+
+        Raises:
+            FatalError: another client took this session over; going on would be a fight without end.
+        """
+        if self._client is None:
+            self._wait_or_connect(timeout_seconds)
+        else:
+            self._pass(self._client, timeout_seconds, read=read)
+        if self._lost_because is not None:
+            self._lose(self._lost_because)
+        if self._fatal is not None:
+            raise self._fatal
+
+    def acknowledge(self, epoch: int, mids: list[int]) -> int:
+        """PUBACK these in order, if their epoch is still the current connection; returns how many went out."""
+        client = self._client
+        if epoch != self.epoch or client is None or not self._live:
+            return 0
+        sent = 0
+        try:
+            for mid in mids:
+                if self._lost_because is not None or client.ack(mid, 1) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                    break
+                sent += 1
+        except Exception as error:
+            self._fault("acknowledge", error)
+        return sent
+
+    def drop(self, why: str) -> None:
+        """Close the connection without acknowledging anything more; the session stays, the broker will redeliver."""
+        if self._client is not None:
+            self._lost_by_us = True
+            self._lose(why)
+
+    def close(self, timeout_seconds: float = 2.0) -> None:
+        """Say DISCONNECT (the session stays at the broker) after what waits to be written is out."""
+        client = self._client
+        if client is not None:
+            deadline = self._clock() + timeout_seconds
+            with contextlib.suppress(Exception):
+                client.disconnect()
+                while client.want_write() and self._lost_because is None and self._clock() < deadline:
+                    select.select([], [cast("socket.socket", client.socket())], [], 0.1)
+                    client.loop_write()
+        self._lost_because = None
+        self._discard()
+        self.connected = False
+        self.detail = "stopped"
+
+    def _wait_or_connect(self, timeout_seconds: float) -> None:
+        wait = self._next_attempt_at - self._clock()
+        if wait > 0:
+            time.sleep(min(wait, timeout_seconds))
+            return
+        self._attempts += 1
+        self._lost_because = None
+        try:
+            self._client = self._new_client()
+            self._handshake_until = self._clock() + HANDSHAKE_SECONDS
+            self._connect(self._client)
+        except Exception as error:
+            self._lost_because = (
+                f"cannot reach the MQTT broker at {self.address}: {show(str(error) or type(error).__name__)}"
+            )
+
+    def _new_client(self) -> paho.Client:
+        is_5 = self._settings.protocol == "5"
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=self._settings.client_id,
+            clean_session=None if is_5 else False,
+            protocol=MQTTProtocolVersion.MQTTv5 if is_5 else MQTTProtocolVersion.MQTTv311,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        client.connect_timeout = CONNECT_SECONDS
+        if self._settings.username is not None:
+            password = self._settings.password
+            client.username_pw_set(self._settings.username, None if password is None else password.get_secret_value())
+        if self._settings.tls:
+            client.tls_set(ca_certs=self._settings.ca_file)
+        client.on_connect = self._guard("receive", self._on_connect)
+        client.on_subscribe = self._guard("receive", self._on_subscribe)
+        client.on_disconnect = self._guard("receive", self._on_disconnect)
+        client.on_message = self._guard("receive", self._on_message)
+        return client
+
+    def _connect(self, client: paho.Client) -> None:
+        settings = self._settings
+        if settings.protocol != "5":
+            client.connect(settings.host, settings.port, settings.keepalive_seconds)
+            return
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = settings.session_expiry_seconds
+        properties.ReceiveMaximum = self._window
+        # No MaximumPacketSize: a broker drops what is larger unseen. Without it we see every packet, and refuse aloud.
+        client.connect(
+            settings.host, settings.port, settings.keepalive_seconds, clean_start=False, properties=properties
+        )
+
+    def _guard(self, stage: str, callback: Callable[..., None]) -> Callable[..., None]:
+        """An exception must not reach paho: its loop would hand the same packet over again, for ever."""
+
+        def guarded(client: paho.Client, *arguments: Any) -> None:
+            if client is not self._client:
+                return
+            try:
+                callback(client, *arguments)
+            except Exception as error:
+                self._fault(stage, error)
+
+        return guarded
+
+    def _fault(self, stage: str, error: Exception) -> None:
+        logger.error("MQTT session: %s failed: %s", stage, show(f"{type(error).__name__}: {error}"))
+        self._lost_because = self._lost_because or f"{stage} failed ({show(str(error))}); connecting anew"
+        self._lost_by_us = True
+        self._events.failed(stage)
+
+    def _pass(self, client: paho.Client, timeout_seconds: float, *, read: bool) -> None:
+        try:
+            sock = cast("socket.socket | None", client.socket())
+            if sock is None:
+                self._lost_because = self._lost_because or "the broker closed the connection"
+                return
+            pending = getattr(sock, "pending", None)
+            wait = 0.0 if read and pending is not None and pending() > 0 else timeout_seconds
+            writers = [sock] if client.want_write() else []
+            readable, writable, _ = select.select([sock] if read else [], writers, [], wait)
+            if readable or (read and wait == 0.0):
+                self._read(client)
+            if writable:
+                client.loop_write()
+            client.loop_misc()
+        except Exception as error:
+            # A packet that paho cannot parse raises out of loop_read and would do so for ever: begin a new connection.
+            self._fault("receive", error)
+        if self._lost_because is None and not self.connected and self._clock() > self._handshake_until:
+            self._lost_because = (
+                f"the broker at {self.address} did not answer CONNECT or SUBSCRIBE within {HANDSHAKE_SECONDS:g} s"
+            )
+
+    def _read(self, client: paho.Client) -> None:
+        """Read packets until none comes; paho takes one per call."""
+        for _ in range(_READS_PER_PASS):
+            before = self._reads
+            if client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                self._lost_because = self._lost_because or "the connection to the broker broke"
+            if self._reads == before or self._lost_because is not None:
+                return
+
+    def _on_connect(
+        self, client: paho.Client, _data: object, flags: paho.ConnectFlags, reason: ReasonCode, _properties: object
+    ) -> None:
+        if reason.is_failure:
+            self._lost_because = self._explain(reason)
+            return
+        present = flags.session_present
+        session_lost = self._had_session and not present
+        self._had_session = True
+        self._live, self._connected_at = True, self._clock()
+        # Before CONNACK's successors: with a kept session the broker sends PUBLISH packets right behind it.
+        self.epoch = max(self.epoch + 1, self._wall_ms())
+        self._events.connected(self.epoch, session_lost=session_lost)
+        held = self._memory.filters() if present else ()
+        if present and held == self._filters:
+            self._established()
+            return
+        gone = [text for text in held or () if text not in self._filters]
+        if gone:
+            client.unsubscribe(gone)
+        client.subscribe(self._subscriptions())  # type: ignore[arg-type]
+
+    def _subscriptions(self) -> list[tuple[str, int | SubscribeOptions]]:
+        """QoS 1, never 2: paho would confirm a QoS 2 message before it is in Kafka; the broker downgrades instead."""
+        if self._settings.protocol != "5":
+            return [(text, 1) for text in self._filters]
+        # No Local: what this client publishes is no reading. Retain handling 1: retained messages come only with a
+        # subscription that is new. Retain flag as set by the broker (not as published): retain=1 means a replay.
+        options = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=False, retainHandling=1)
+        return [(text, options) for text in self._filters]
+
+    def _on_subscribe(
+        self, _client: paho.Client, _data: object, _mid: int, reasons: list[ReasonCode], _properties: object
+    ) -> None:
+        refused = [text for text, reason in zip(self._filters, reasons, strict=False) if reason.is_failure]
+        if refused:
+            names = ", ".join(refused)
+            self._lost_because = (
+                f"the broker refuses the subscription to {names}: check its access rules for {self._settings.username}"
+            )
+            return
+        self._memory.remember(self._filters)
+        self._established()
+
+    def _established(self) -> None:
+        self.connected = True
+        self._attempts = 0
+        self.detail = f"connected to {self.address}"
+
+    def _on_message(self, _client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
+        self._reads += 1
+        self._events.received(Received(message))
+
+    def _on_disconnect(
+        self, _client: paho.Client, _data: object, flags: paho.DisconnectFlags, reason: ReasonCode, _properties: object
+    ) -> None:
+        if flags.is_disconnect_packet_from_server and reason.value == TAKEN_OVER:
+            self._fatal = self._taken_over("the broker says the session was taken over")
+        self._lost_because = self._lost_because or f"the broker at {self.address} closed the connection ({reason})"
+
+    def _explain(self, reason: ReasonCode) -> str:
+        if reason.value in BAD_CREDENTIALS:
+            user = self._settings.username or "(none)"
+            return f"the broker at {self.address} refuses user {user} ({reason}): check mqtt.username and mqtt.password"
+        return f"the broker at {self.address} refuses the connection: {reason}"
+
+    def _taken_over(self, evidence: str) -> FatalError:
+        return FatalError(
+            f"another MQTT client uses client id {self._settings.client_id!r} at {self.address} ({evidence}): "
+            "stop the other gateway, or give this one its own mqtt.client_id"
+        )
+
+    def _lose(self, why: str) -> None:
+        """End this connection and plan the next one: soon at first, then later and later, never in step with others."""
+        if self.connected:
+            at_once = not self._lost_by_us and self._clock() - self._connected_at < QUICK_LOSS_SECONDS
+            self._quick_losses = self._quick_losses + 1 if at_once else 0
+            if self._quick_losses >= QUICK_LOSSES:
+                self._fatal = self._fatal or self._taken_over(
+                    f"{QUICK_LOSSES} connections in a row were closed at once"
+                )
+        self._lost_because, self._lost_by_us, self.connected = None, False, False
+        self._discard()
+        delay = min(self._settings.reconnect_max_seconds, 0.25 * 2 ** min(self._attempts + self._quick_losses, 16))
+        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
+        self._next_attempt_at = self._clock() + delay
+        self.detail = f"{why}; next try in {delay:.1f} s"
+        logger.warning("MQTT session: %s", self.detail)
+        self._events.disconnected(why)
+
+    def _discard(self) -> None:
+        client, self._client, self._live = self._client, None, False
+        sock = None if client is None else client.socket()
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.close()

@@ -1,0 +1,95 @@
+"""`tidegate decode`: lines of {id, topic, payload} to what the gateway would make of them, without any server."""
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gateway.outcome import Gate, Message
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.dead_letter import decode_dead_letter
+from ingest.contract.errors import TidegateError
+from ingest.contract.reading import Reading, decode_record
+from ingest.contract.topics import READINGS
+
+__all__ = ["BadLine", "decode_lines"]
+
+
+class BadLine(TidegateError):
+    """A line of the input file is no message; names the line and what was wanted."""
+
+
+def decode_lines(
+    lines: Iterable[str], routes: tuple[RouteSettings, ...], limits: GatewaySettings, *, received_us: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Decode each line as if it came in now, at QoS 1, not retained.
+
+    Yields:
+        `{id, outcome: reading|dead_letter|ignored, reason, readings: [{device, metric, value, text, unit, time,
+        time_source}], rejected: [{path, reason}]}`; `time` is ISO 8601 UTC, None where the receive time stands in.
+
+    Raises:
+        BadLine: a line is no JSON object with `topic` and `payload` or `payload_base64`.
+        ConfigError: a route is wrong.
+    """
+    gate = Gate(compile_routes(routes), limits)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _decode(gate, number, line, received_us or time.time_ns() // 1000)
+
+
+def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, Any]:
+    identity, topic, payload = _read_line(number, line)
+    outcome = gate.decide(Message(number, 0, received_us, topic.encode("utf-8", "surrogateescape"), payload))
+    letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic != READINGS]
+    found: dict[str, Any] = {"id": identity, "outcome": "ignored", "reason": None, "readings": [], "rejected": []}
+    if outcome.ignored is not None:
+        found["reason"] = outcome.ignored.value
+    elif outcome.rejected is not None:
+        found.update(outcome="dead_letter", reason=outcome.rejected.value)
+        found.update(path=letters[0].path, got=letters[0].got, wanted=letters[0].wanted)
+    else:
+        record = decode_record(outcome.records[0].value)
+        found["outcome"] = "reading"
+        found["readings"] = [_show(record.device, record.flags, reading) for reading in record.readings]
+        found["rejected"] = [
+            {"path": letter.path, "reason": letter.reason.value, "got": letter.got, "wanted": letter.wanted}
+            for letter in letters
+        ]
+    return found
+
+
+def _read_line(number: int, line: str) -> tuple[Any, str, bytes]:
+    try:
+        given = json.loads(line)
+        topic = given["topic"]
+        if "payload_base64" in given:
+            return given.get("id"), topic, base64.b64decode(given["payload_base64"], validate=True)
+        payload = given["payload"]
+        return given.get("id"), str(topic), payload.encode("utf-8")
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        message = f"line {number}: wanted a JSON object with topic and payload (text) or payload_base64: {error}"
+        raise BadLine(message) from error
+
+
+def _show(device: str, flags: list[str] | None, reading: Reading) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "device": device,
+        "metric": reading.metric,
+        "value": reading.value,
+        "text": reading.text,
+        "unit": reading.unit,
+        "time": None if reading.time_us is None else _iso(reading.time_us),
+        "time_source": "gateway" if reading.time_us is None else "device",
+    }
+    both = [*(flags or ()), *(reading.flags or ())]
+    return shown | ({"flags": both} if both else {})
+
+
+def _iso(time_us: int) -> str:
+    at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us)
+    return at.isoformat().replace("+00:00", "Z")

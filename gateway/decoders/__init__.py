@@ -1,0 +1,1 @@
+"""Payloads to readings: one pure function per format, found by name in `registry`."""

@@ -1,0 +1,63 @@
+"""One value to one reading: the rules for numbers, booleans, texts and metric names that all formats share."""
+
+from typing import Final
+
+from gateway.json_text import BadNumber
+from gateway.show import show, show_value
+from gateway.topics import id_fault
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import Reading
+from ingest.contract.reasons import Reason
+
+__all__ = ["WANTED_VALUE", "metric_fault", "read_value", "refuse_value"]
+
+BEYOND_DOUBLE: Final = "beyond_double"
+MAX_METRIC_BYTES: Final = 512
+WANTED_VALUE: Final = 'a number, boolean, string or {"value": …, "unit": …}'
+_EXACT: Final = 2**53
+_known_metrics: set[str] = set()
+"""Names that passed: the same few come with every message. Bounded, and only ever grown by checked names."""
+
+
+def metric_fault(metric: str) -> str | None:
+    """Why this is no metric name ("wanted"), None where it is one."""
+    if metric in _known_metrics:
+        return None
+    fault = id_fault(metric, MAX_METRIC_BYTES)
+    if fault is None and len(_known_metrics) < 10_000:
+        _known_metrics.add(metric)
+    return fault
+
+
+def read_value(metric: str, value: object, unit: str | None, path: str) -> Reading | Reject:
+    """A reading without its time, or why the value is none."""
+    fault = metric_fault(metric)
+    if fault is not None:
+        return Reject(Reason.OUT_OF_RANGE, path, show_value(metric), fault)
+    match value:
+        case bool():
+            return Reading(metric, 1.0 if value else 0.0, "true" if value else "false", unit)
+        case float():
+            return Reading(metric, value, None, unit)
+        case int():
+            return _read_int(metric, value, unit, path)
+        case str():
+            return Reading(metric, None, value, unit)
+    return refuse_value(value, path)
+
+
+def refuse_value(value: object, path: str) -> Reject:
+    """Why this is no value."""
+    if isinstance(value, BadNumber):
+        return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
+    return Reject(Reason.WRONG_TYPE, path, show_value(value), WANTED_VALUE)
+
+
+def _read_int(metric: str, value: int, unit: str | None, path: str) -> Reading | Reject:
+    if -_EXACT <= value <= _EXACT:
+        return Reading(metric, float(value), None, unit)
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return Reject(Reason.BAD_NUMBER, path, show("an integer past every double"), "a finite number")
+    return Reading(metric, nearest, str(value), unit, flags=[BEYOND_DOUBLE])

@@ -1,0 +1,168 @@
+"""Strict JSON: bytes to a python document with flags, or a refusal. Never an exception, whatever the bytes are.
+
+The usual document goes through one fast parse (msgspec, C). Only where that refuses, or where keys are missing (a key
+that stood twice) or digits may have been lost, does a second, exact parse say what is going on: so the rules of bad
+input cost good input nothing.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["BadNumber", "Document", "parse_json"]
+
+DUPLICATE_KEY: Final = "duplicate_key"
+UNDERFLOW: Final = "underflow"
+_MAX_DIGITS: Final = 309
+"""More digits than this are past every double; refusing by length also keeps quadratic int parsing out."""
+_LARGEST: Final = 2**1024
+_SMALL_EXPONENT = re.compile(rb"[eE]-\d{3}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_decode = msgspec.json.Decoder().decode
+
+
+class BadNumber:
+    """Stands in a document where JSON text held NaN, Infinity or a number past every double: spoils only its field."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = show(text)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A parsed document: dict, list, str, int, float, bool, None or BadNumber, nested; `flags` tell what was odd."""
+
+    value: Any
+    flags: tuple[str, ...] = ()
+
+
+def parse_json(payload: bytes, *, max_bytes: int, max_depth: int) -> Document | Reject:
+    """Parse one JSON document.
+
+    Guarantee: never raises; time and memory are bounded by `max_bytes`, at any nesting.
+    """
+    if len(payload) > max_bytes:
+        return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {max_bytes} bytes")
+    try:
+        value = _decode(payload)
+    except RecursionError:
+        return _too_deep(max_depth)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _parse_exactly(payload, max_depth)
+    keys, depth = _count_keys(value)
+    if depth > max_depth:
+        return _too_deep(max_depth)
+    # Every key brings a colon. More colons than keys: a key stood twice, or a text holds a colon.
+    if payload.count(b":") != keys or _may_underflow(payload):
+        return _parse_exactly(payload, max_depth)
+    return Document(value)
+
+
+def _may_underflow(payload: bytes) -> bool:
+    return (b"e-" in payload or b"E-" in payload) and _SMALL_EXPONENT.search(payload) is not None
+
+
+def _count_keys(value: object) -> tuple[int, int]:
+    """Keys of all objects, and the depth of nesting (a scalar has 0)."""
+    keys = depth = 0
+    level = [value] if type(value) in (dict, list) else []
+    while level:
+        depth += 1
+        deeper: list[object] = []
+        for node in level:
+            if type(node) is dict:
+                keys += len(node)
+                deeper += [item for item in node.values() if type(item) is dict or type(item) is list]
+            elif type(node) is list:
+                deeper += [item for item in node if type(item) is dict or type(item) is list]
+        level = deeper
+    return keys, depth
+
+
+def _too_deep(max_depth: int) -> Reject:
+    return Reject(Reason.TOO_DEEP, path="$", got="deeper nesting", wanted=f"at most {max_depth} levels")
+
+
+def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
+    """The slow parse: same documents as the fast one, plus what JSON does not allow but devices send."""
+    text = _decode_text(payload)
+    if isinstance(text, Reject):
+        return text
+    flags: dict[str, None] = {}
+    try:
+        value = _exact_decoder(flags).decode(text)
+    except RecursionError:
+        return _too_deep(max_depth)
+    except json.JSONDecodeError as error:
+        got = f"{error.msg} at character {error.pos}: {text[error.pos : error.pos + 40]}"
+        return Reject(Reason.BAD_JSON, got=show(got), wanted="one JSON document")
+    if _count_keys(value)[1] > max_depth:
+        return _too_deep(max_depth)
+    if "\\u" in text and _holds_surrogate(value):
+        return Reject(Reason.BAD_ENCODING, got="half of a surrogate pair", wanted="whole characters")
+    return Document(value, tuple(flags))
+
+
+def _decode_text(payload: bytes) -> str | Reject:
+    wanted = "UTF-8 without a byte order mark"
+    if payload.startswith(b"\xef\xbb\xbf"):
+        return Reject(Reason.BAD_ENCODING, got="a UTF-8 byte order mark", wanted=wanted)
+    # No JSON document begins with NUL or has one as second byte: it is UTF-16 or UTF-32.
+    if b"\0" in payload[:4]:
+        return Reject(Reason.BAD_ENCODING, got="NUL bytes, as in UTF-16 or UTF-32", wanted=wanted)
+    try:
+        return payload.decode("utf-8")
+    except UnicodeDecodeError as error:
+        got = f"byte 0x{payload[error.start]:02x} at position {error.start}"
+        return Reject(Reason.BAD_ENCODING, got=got, wanted=wanted)
+
+
+def _exact_decoder(flags: dict[str, None]) -> json.JSONDecoder:
+    """A decoder of the standard library (C scanner) that reports into `flags`."""
+
+    def read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            flags[DUPLICATE_KEY] = None
+        return found
+
+    def read_float(text: str) -> float | BadNumber:
+        number = float(text)
+        if number == 0.0 and any(digit in "123456789" for digit in re.split("[eE]", text, maxsplit=1)[0]):
+            flags[UNDERFLOW] = None
+        return number if abs(number) != float("inf") else BadNumber(text)
+
+    def read_int(text: str) -> int | BadNumber:
+        if len(text) > _MAX_DIGITS + 1:
+            return BadNumber(text)
+        number = int(text)
+        return number if abs(number) < _LARGEST else BadNumber(text)
+
+    return json.JSONDecoder(
+        object_pairs_hook=read_object, parse_float=read_float, parse_int=read_int, parse_constant=BadNumber
+    )
+
+
+def _holds_surrogate(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            if _SURROGATE.search(node):
+                return True
+        elif isinstance(node, dict):
+            waiting.extend(node)
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return False

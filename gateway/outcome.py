@@ -1,0 +1,258 @@
+"""One MQTT message to its one outcome: accepted, dead-lettered or ignored, with the records that Kafka must have."""
+
+import base64
+import hashlib
+import logging
+import re
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gateway.decoders.registry import DECODERS
+from gateway.decoders.shape import Decoded, Ignored, RouteMatch
+from gateway.routes import OWN, RouteTable
+from gateway.settings import GatewaySettings
+from gateway.show import show
+from gateway.topics import id_fault
+from ingest.contract.dead_letter import (
+    MAX_PAYLOAD_BYTES,
+    DeadLetterRecord,
+    Reject,
+    cut_payload,
+    decode_dead_letter,
+    encode_dead_letter,
+)
+from ingest.contract.reading import RECORD_VERSION, ReadingRecord, encode_record
+from ingest.contract.reasons import IgnoredReason, Reason
+from ingest.contract.topics import DEAD_LETTERS, READINGS
+
+__all__ = ["Gate", "Message", "Outcome", "Record", "shrink"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+NO_IDENTITY: Final = "no_identity"
+MAX_PARTS: Final = 100
+"""Partial dead letters of one message; what goes beyond is told as a count in the last one."""
+_MAX_KEY_BYTES: Final = 1024
+_MAX_ID_CHARACTERS: Final = 256
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class Message(NamedTuple):
+    """One MQTT message as received. `number` ascends in receive order within the gateway process."""
+
+    number: int
+    epoch: int
+    received_us: int
+    topic: bytes
+    payload: bytes
+    qos: int = 1
+    dup: bool = False
+    retain: bool = False
+    message_id: str | None = None
+    trace: str | None = None
+
+
+class Record(NamedTuple):
+    """One record to produce."""
+
+    topic: str
+    key: bytes
+    value: bytes
+
+
+class Outcome(msgspec.Struct, gc=False):
+    """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set."""
+
+    records: list[Record]
+    device: str | None = None
+    accepted: bool = False
+    rejected: Reason | None = None
+    ignored: IgnoredReason | None = None
+    readings: int = 0
+    parts: list[Reason] = []
+    sequence: list[tuple[int, int]] = []
+
+
+class Gate:
+    """Decides outcomes. Pure but for a log line when a decoder fails in a way nobody foresaw."""
+
+    def __init__(self, routes: RouteTable, limits: GatewaySettings) -> None:
+        self._routes, self._limits = routes, limits
+        self._known_devices: set[str] = set()
+
+    def decide(self, message: Message) -> Outcome:
+        """The outcome of a message; never raises: what fails inside becomes a dead letter `internal_error`."""
+        try:
+            return self._decide(message)
+        except Exception as error:
+            logger.exception("a decoder failed on message %d; it becomes a dead letter", message.number)
+            fault = Reject(
+                Reason.INTERNAL_ERROR, got=show(f"{type(error).__name__}: {error}"), wanted="a report of this bug"
+            )
+            return self.reject(message, fault, None)
+
+    def reject(
+        self,
+        message: Message,
+        fault: Reject,
+        device: str | None,
+        *,
+        keep_bytes: int | None = None,
+        sequence: list[tuple[int, int]] | None = None,
+    ) -> Outcome:
+        """A dead letter of the whole message; `keep_bytes` cuts the payload further than the limit does."""
+        record = self._dead_letter(message, fault, device, partial=False, keep_bytes=keep_bytes)
+        return Outcome([record], device, rejected=fault.reason, sequence=sequence or [])
+
+    def _decide(self, message: Message) -> Outcome:
+        try:
+            topic = message.topic.decode("utf-8")
+        except UnicodeDecodeError as error:
+            got = f"byte 0x{message.topic[error.start]:02x} at position {error.start} of the topic"
+            return self.reject(message, Reject(Reason.BAD_ENCODING, "topic", got, "a topic in UTF-8"), None)
+        match = self._routes.match(topic)
+        if match is None:
+            wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
+            return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
+        if match is OWN or isinstance(match, str):
+            return Outcome([], ignored=IgnoredReason.OWN_TOPIC)
+        if not message.payload:
+            return Outcome([], self._device_or_none(match), ignored=IgnoredReason.EMPTY_PAYLOAD)
+        fault = self._device_fault(match.device)
+        if fault is not None:
+            return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(match.device), fault), None)
+        return self._decode(message, topic, match)
+
+    def _device_fault(self, device: str) -> str | None:
+        if device in self._known_devices:
+            return None
+        fault = id_fault(device, self._limits.max_device_id_bytes)
+        if fault is None and len(self._known_devices) < 100_000:
+            self._known_devices.add(device)
+        return fault
+
+    def _device_or_none(self, match: RouteMatch) -> str | None:
+        return match.device if self._device_fault(match.device) is None else None
+
+    def _decode(self, message: Message, topic: str, match: RouteMatch) -> Outcome:
+        decoded = DECODERS[match.decoder](message.payload, match, self._limits, message.received_us)
+        if isinstance(decoded, Reject):
+            return self.reject(message, decoded, match.device)
+        if isinstance(decoded, Ignored):
+            return Outcome([], match.device, ignored=decoded.reason)
+        fault = self._device_fault(decoded.device)
+        if fault is not None:
+            return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(decoded.device), fault), None)
+        if decoded.readings:
+            return self._accept(message, topic, decoded)
+        if decoded.rejects:
+            return self.reject(message, decoded.rejects[0], decoded.device, sequence=decoded.sequence)
+        return Outcome([], decoded.device, ignored=IgnoredReason.NO_VALUE, sequence=decoded.sequence)
+
+    def _accept(self, message: Message, topic: str, decoded: Decoded) -> Outcome:
+        message_id = self._identity(message, decoded)
+        flags = decoded.flags
+        if message_id is None and any(reading.message_id is None for reading in decoded.readings):
+            flags = [*(flags or ()), NO_IDENTITY]
+        record = ReadingRecord(
+            RECORD_VERSION,
+            self._limits.gateway_id,
+            message.epoch,
+            message.number,
+            message.received_us,
+            topic,
+            decoded.device,
+            decoded.readings,
+            message.qos,
+            message.dup,
+            message.retain,
+            message_id,
+            decoded.boot,
+            decoded.seq,
+            flags,
+            decoded.tags,
+            _traceparent(message.trace),
+        )
+        records = [Record(READINGS, decoded.device.encode(), encode_record(record))]
+        parts: list[Reason] = []
+        if decoded.rejects:
+            records += self._partial(message, decoded)
+            parts = [fault.reason for fault in decoded.rejects]
+        return Outcome(records, decoded.device, True, None, None, len(decoded.readings), parts, decoded.sequence)
+
+    def _identity(self, message: Message, decoded: Decoded) -> str | None:
+        """What makes a redelivery of this message recognisable; None where nothing does."""
+        if decoded.boot is not None and decoded.seq is not None:
+            return f"bs:{decoded.boot}:{decoded.seq}"
+        if message.message_id:
+            if len(message.message_id) <= _MAX_ID_CHARACTERS:
+                return f"mp:{message.message_id}"
+            digest = hashlib.sha256(message.message_id.encode("utf-8", "surrogatepass")).hexdigest()
+            return f"mp:sha256:{digest}"
+        if message.retain:
+            digest = hashlib.sha256(message.topic + b"\0" + message.payload).hexdigest()
+            return f"rt:{digest[:32]}"
+        return None
+
+    def _partial(self, message: Message, decoded: Decoded) -> list[Record]:
+        """A dead letter for each refused part. Together they hold the payload's bytes at most a few times over."""
+        faults = decoded.rejects
+        if len(faults) > MAX_PARTS:
+            more = Reject(faults[MAX_PARTS - 1].reason, "$", f"{len(faults) - MAX_PARTS + 1} more parts refused", None)
+            faults = [*faults[: MAX_PARTS - 1], more]
+        records = []
+        budget = max(self._limits.max_payload_bytes, len(message.payload))
+        for fault in faults:
+            keep = None if budget >= len(message.payload) else 0
+            budget -= len(message.payload)
+            records.append(self._dead_letter(message, fault, decoded.device, partial=True, keep_bytes=keep))
+        return records
+
+    def _dead_letter(
+        self, message: Message, fault: Reject, device: str | None, *, partial: bool, keep_bytes: int | None
+    ) -> Record:
+        limit = self._limits.max_payload_bytes if keep_bytes is None else keep_bytes
+        encoded, sha256 = cut_payload(message.payload, limit)
+        letter = DeadLetterRecord(
+            v=RECORD_VERSION,
+            gateway=self._limits.gateway_id,
+            epoch=message.epoch,
+            number=message.number,
+            received_us=message.received_us,
+            topic=message.topic.decode("utf-8", "backslashreplace"),
+            reason=fault.reason,
+            payload_base64=encoded,
+            payload_bytes=len(message.payload),
+            partial=partial,
+            path=None if fault.path is None else show(fault.path),
+            got=None if fault.got is None else show(fault.got),
+            wanted=None if fault.wanted is None else show(fault.wanted),
+            device=device,
+            qos=message.qos,
+            dup=message.dup,
+            retain=message.retain,
+            payload_sha256=sha256,
+            trace=_traceparent(message.trace),
+        )
+        key = message.topic if device is None else device.encode()
+        return Record(DEAD_LETTERS, key[:_MAX_KEY_BYTES], encode_dead_letter(letter))
+
+
+def shrink(record: Record) -> Record | None:
+    """A dead letter that Kafka refused by size, smaller: 64 KiB of payload, then none, then a cut topic; then None."""
+    letter = decode_dead_letter(record.value)
+    payload = base64.b64decode(letter.payload_base64)
+    if payload:
+        kept = payload[:MAX_PAYLOAD_BYTES] if len(payload) > MAX_PAYLOAD_BYTES else b""
+        letter.payload_sha256 = letter.payload_sha256 or hashlib.sha256(payload).hexdigest()
+        letter.payload_base64 = base64.b64encode(kept).decode("ascii")
+    elif len(letter.topic) > _MAX_KEY_BYTES:
+        letter.topic = letter.topic[:_MAX_KEY_BYTES]
+    else:
+        return None
+    return record._replace(value=encode_dead_letter(letter))
+
+
+def _traceparent(text: str | None) -> str | None:
+    return text if text is not None and _TRACEPARENT.fullmatch(text) else None

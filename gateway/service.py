@@ -1,0 +1,357 @@
+"""The gateway's run loop: receive, decide, produce, and acknowledge what Kafka has. One thread, no locks.
+
+Everything it waits for comes from outside: broker, log writer, stop event. When Kafka fails for good the gateway does
+not repair single messages: it drops the connection without acknowledging, takes a new writer and lets the broker
+redeliver in order.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from gateway.accounts import Accounts
+from gateway.ack_chain import AckChain, Batch, Entry
+from gateway.client import MqttSession, Received, SessionEvents
+from gateway.outcome import Gate, Message, Record, shrink
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from ingest.admin import ensure_topics, wait_for_kafka
+from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.outcome import encode_outcome
+from ingest.contract.reasons import Reason
+from ingest.contract.topics import OUTCOMES, READINGS
+from ingest.log import DeliveryError, LogFull, LogWriter
+from ingest.producer import open_writer
+from ingest.settings import KafkaSettings
+from monitoring.metrics import GatewayMetrics
+
+__all__ = ["GatewayService", "OpenLog", "build", "open_kafka", "run"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
+"""Opens a log writer, telling in sentences what it waits for; None where `stop` was set first."""
+
+BUSY_SECONDS: Final = 0.002
+HELD_UP_SECONDS: Final = 0.02
+IDLE_SECONDS: Final = 0.2
+STALLED_SECONDS: Final = 30.0
+DRAIN_SECONDS: Final = 7.0
+
+
+def run(
+    *,
+    mqtt: MqttSettings,
+    gateway: GatewaySettings,
+    routes: tuple[RouteSettings, ...],
+    kafka: KafkaSettings,
+    metrics: GatewayMetrics,
+    stop: threading.Event,
+) -> None:
+    """Run a gateway until `stop` is set; returns when what it received is acknowledged or left to the broker."""
+    build(mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics).run(stop)
+
+
+def build(
+    *,
+    mqtt: MqttSettings,
+    gateway: GatewaySettings,
+    routes: tuple[RouteSettings, ...],
+    kafka: KafkaSettings,
+    metrics: GatewayMetrics,
+) -> "GatewayService":
+    """A gateway on a real Kafka, not yet running: for callers that also serve its health.
+
+    Raises:
+        ConfigError: a route is wrong.
+    """
+    return GatewayService(mqtt, gateway, routes, partial(open_kafka, kafka), metrics)
+
+
+def open_kafka(kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None]) -> LogWriter | None:
+    """Wait for Kafka, make sure its topics exist, and open a writer.
+
+    Raises:
+        RetryableError: Kafka went away again.
+        FatalError: the topics cannot be made.
+    """
+    if not wait_for_kafka(kafka, stop, tell):
+        return None
+    for difference in ensure_topics(kafka):
+        logger.warning("%s", difference)
+    return open_writer(kafka)
+
+
+class GatewayService(SessionEvents):
+    """One gateway. `run` belongs to one thread; `healthy` and `status` may be asked from others."""
+
+    def __init__(
+        self,
+        mqtt: MqttSettings,
+        gateway: GatewaySettings,
+        routes: tuple[RouteSettings, ...],
+        open_log: OpenLog,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._limits = gateway
+        self._gate = Gate(compile_routes(routes), gateway)
+        self._open_log = open_log
+        self._accounts = Accounts(metrics)
+        self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
+        self._chain = AckChain(gateway.gateway_id)
+        self._log: LogWriter | None = None
+        self._backlog: deque[tuple[Entry, Record]] = deque()
+        self._outcome_waiting: Batch | None = None
+        self._number = 0
+        self._live = False
+        self._abort_because: str | None = None
+        self._give_up_because: str | None = None
+        self._vain_opens = 0
+        self._progress_at = 0.0
+        self._beat_at = time.monotonic()
+        self._state, self._detail, self._since = "starting", "starting", time.time()
+
+    def run(self, stop: threading.Event) -> None:
+        """Receive until `stop` is set, then drain. Blocks.
+
+        Raises:
+            FatalError: the session was taken over, or Kafka refuses even what must fit: end the process, say why.
+        """
+        try:
+            while not stop.is_set():
+                self._pass(stop)
+            self._drain()
+        except FatalError as error:
+            self._say("failed", str(error))
+            raise
+        finally:
+            self._session.close()
+            self._accounts.disconnected()
+            if self._log is not None:
+                self._log.close()
+        self._say("stopped", "stopped; what was not acknowledged waits at the broker")
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether messages flow: the loop turns and the session is up; and a sentence for people."""
+        status = self.status()
+        return status["state"] == "running", str(status["detail"])
+
+    def status(self) -> dict[str, Any]:
+        """State (`starting`, `waiting`, `running`, `stalled`, `failed`, `stopped`), since when, and a sentence."""
+        state, detail = self._state, self._detail
+        age = time.monotonic() - self._beat_at
+        if state not in ("failed", "stopped") and age > STALLED_SECONDS:
+            state, detail = "stalled", f"the gateway's loop has not turned for {age:.0f} s"
+        return {
+            "state": state,
+            "since": self._since,
+            "detail": detail,
+            "epoch": self._chain.epoch,
+            "in_flight": self._chain.in_flight,
+        }
+
+    # Events of the session. An exception here would cost the connection, not a message.
+
+    def connected(self, epoch: int, *, session_lost: bool) -> None:
+        """See SessionEvents."""
+        dropped = self._chain.begin(epoch)
+        self._forget()
+        self._live = True
+        self._accounts.connected(session_lost=session_lost)
+        if session_lost:
+            logger.error("the broker has forgotten this gateway's session: what it queued is lost; gaps show it")
+        if dropped:
+            logger.info(
+                "%d messages of the last connection were not acknowledged; the broker sends them again", dropped
+            )
+
+    def disconnected(self, why: str) -> None:
+        """See SessionEvents."""
+        # Outcomes of an epoch that can no longer acknowledge would be counted again after the redelivery.
+        self._live = False
+        self._forget()
+        self._accounts.disconnected()
+
+    def received(self, message: Received) -> None:
+        """See SessionEvents."""
+        self._accounts.received(message.qos)
+        if message.qos == 0 and self._chain.in_flight >= 2 * self._limits.window_messages:
+            self._accounts.dropped()
+            return
+        self._number += 1
+        decided = Message(
+            self._number,
+            self._chain.epoch,
+            time.time_ns() // 1000,
+            message.topic,
+            bytes(message.payload),
+            message.qos,
+            message.dup,
+            message.retain,
+            message.message_id,
+            message.trace,
+        )
+        outcome = self._gate.decide(decided)
+        if outcome.rejected is Reason.INTERNAL_ERROR:
+            self._accounts.failed("decode")
+        entry = Entry(decided, message.mid, outcome, time.monotonic())
+        self._chain.receive(entry)
+        for record in outcome.records:
+            self._backlog.append((entry, record))
+
+    def failed(self, stage: str) -> None:
+        """See SessionEvents."""
+        self._accounts.failed(stage)
+
+    # The loop.
+
+    def _pass(self, stop: threading.Event) -> None:
+        self._beat()
+        if self._log is None:
+            self._reopen(stop)
+            return
+        self._turn(self._log, self._patience())
+        self._report_state()
+        if self._give_up_because is not None:
+            raise FatalError(self._give_up_because)
+        if self._abort_because is not None:
+            self._abandon(self._abort_because)
+
+    def _turn(self, log: LogWriter, wait_seconds: float, *, read: bool = True) -> None:
+        self._session.loop(wait_seconds, read=read)
+        try:
+            self._produce_backlog(log)
+            log.poll(0)
+            self._advance(log)
+        except LogFull:
+            # Poll next time round. Reading goes on, so keepalive does: the broker stops at its window by itself.
+            pass
+        except FatalError as error:
+            self._abort_because = str(error)
+        self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
+
+    def _patience(self) -> float:
+        """How long to wait for the broker: hardly while reports are due, longer when Kafka is slow."""
+        if not self._backlog and not self._chain.in_flight:
+            return IDLE_SECONDS
+        return BUSY_SECONDS if time.monotonic() - self._progress_at < 1.0 else HELD_UP_SECONDS
+
+    def _produce_backlog(self, log: LogWriter) -> None:
+        backlog = self._backlog
+        if backlog and not log.in_flight:
+            self._progress_at = time.monotonic()
+        while backlog:
+            entry, record = backlog[0]
+            log.produce(record.topic, record.key, record.value, partial(self._reported, entry, record))
+            backlog.popleft()
+
+    def _reported(self, entry: Entry, record: Record, error: DeliveryError | None) -> None:
+        if error is None or entry.epoch != self._chain.epoch:
+            self._chain.delivered(entry)
+            self._progress_at = time.monotonic()
+        elif error.kind == "record":
+            self._replace(entry, record, error)
+        else:
+            self._abort_because = f"Kafka: {error.text}"
+
+    def _replace(self, entry: Entry, record: Record, error: DeliveryError) -> None:
+        """Kafka will never take this record: what it held becomes a dead letter, and a smaller one if need be."""
+        if record.topic == READINGS:
+            old = entry.outcome
+            fault = Reject(Reason.KAFKA_TOO_LARGE, None, f"a record of {len(record.value)} bytes", error.text)
+            entry.outcome = self._gate.reject(entry.message, fault, old.device, sequence=old.sequence)
+            self._backlog.append((entry, entry.outcome.records[0]))
+            return
+        smaller = shrink(record)
+        if smaller is None:
+            # Told by the loop: an exception of a report would only be logged by the writer.
+            self._give_up_because = (
+                f"Kafka refuses even an empty dead letter on {record.topic} ({error.text}): check its max.message.bytes"
+            )
+            return
+        self._backlog.append((entry, smaller))
+
+    def _advance(self, log: LogWriter) -> None:
+        """Send the outcome of what is finished; its report releases the PUBACKs."""
+        if not self._live:
+            return
+        if self._outcome_waiting is None:
+            self._outcome_waiting = self._chain.next_batch()
+        batch = self._outcome_waiting
+        if batch is not None:
+            key = self._limits.gateway_id.encode()
+            log.produce(OUTCOMES, key, encode_outcome(batch.record), partial(self._outcome_reported, batch))
+            self._outcome_waiting = None
+
+    def _outcome_reported(self, batch: Batch, error: DeliveryError | None) -> None:
+        if error is not None:
+            if batch.epoch == self._chain.epoch:
+                self._abort_because = f"Kafka: {error.text}"
+            return
+        if self._chain.outcome_delivered(batch):
+            now = self._progress_at = time.monotonic()
+            acknowledged = self._session.acknowledge(batch.epoch, batch.mids)
+            self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.entries[0].produced_at)
+
+    def _forget(self) -> None:
+        self._backlog.clear()
+        self._outcome_waiting = None
+
+    def _abandon(self, why: str) -> None:
+        """Kafka failed for good: no acknowledgement, a new writer, and the broker redelivers in order."""
+        logger.error("%s; dropping the MQTT connection unacknowledged and starting anew with a new writer", why)
+        self._accounts.failed("produce")
+        self._abort_because = None
+        self._session.drop(f"Kafka failed ({why})")
+        self._forget()
+        log, self._log = self._log, None
+        if log is not None:
+            log.abort()
+
+    def _reopen(self, stop: threading.Event) -> None:
+        try:
+            self._log = self._open_log(stop, self._wait_for)
+            self._vain_opens = 0
+        except RetryableError as error:
+            self._wait_for(str(error))
+            self._vain_opens += 1
+            delay = min(10.0, 0.25 * 2 ** min(self._vain_opens, 8)) * random.uniform(0.5, 1.0)  # noqa: S311 - spread
+            stop.wait(max(delay, error.retry_after_seconds))
+
+    def _drain(self) -> None:
+        """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self._log is not None and self._live and self._chain.in_flight and time.monotonic() < deadline:
+            self._beat()
+            self._turn(self._log, BUSY_SECONDS, read=False)
+            if self._abort_because is not None:
+                break
+
+    # What people see.
+
+    def _beat(self) -> None:
+        self._beat_at = time.monotonic()
+
+    def _wait_for(self, what: str) -> None:
+        self._beat()
+        self._say("waiting", what)
+
+    def _report_state(self) -> None:
+        if not self._session.connected:
+            self._say("waiting", self._session.detail)
+        elif self._chain.in_flight and time.monotonic() - self._progress_at > 3.0:
+            self._say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
+        else:
+            self._say("running", self._session.detail)
+
+    def _say(self, state: str, detail: str) -> None:
+        if state != self._state:
+            self._since = time.time()
+            logger.info("gateway %s: %s", state, detail)
+        self._state, self._detail = state, detail

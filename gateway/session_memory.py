@@ -1,0 +1,47 @@
+"""Which topic filters the broker's session holds, remembered over restarts in a small file where one is set."""
+
+import json
+import logging
+import os
+from pathlib import Path
+
+__all__ = ["SessionMemory"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+
+class SessionMemory:
+    """The filters of one session (client id at a broker). MQTT has no way to ask the broker for them."""
+
+    def __init__(self, path: str | None, session: str) -> None:
+        self._path = None if path is None else Path(path)
+        self._session = session
+        self._filters: tuple[str, ...] | None = self._load()
+
+    def filters(self) -> tuple[str, ...] | None:
+        """The filters last granted, None where nothing is known."""
+        return self._filters
+
+    def remember(self, filters: tuple[str, ...]) -> None:
+        """Keep the filters; a file that cannot be written costs a SUBSCRIBE at the next start, nothing else."""
+        if filters == self._filters:
+            return
+        self._filters = filters
+        if self._path is None:
+            return
+        beside = self._path.with_name(self._path.name + ".new")
+        try:
+            beside.write_text(json.dumps({"session": self._session, "filters": filters}), encoding="utf-8")
+            os.replace(beside, self._path)
+        except OSError as error:
+            logger.warning("cannot write %s: %s; the next start subscribes anew", self._path, error)
+
+    def _load(self) -> tuple[str, ...] | None:
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            kept = json.loads(self._path.read_text(encoding="utf-8"))
+            return tuple(str(text) for text in kept["filters"]) if kept["session"] == self._session else None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("cannot read %s: %s; subscribing anew", self._path, error)
+            return None

@@ -1,0 +1,39 @@
+"""Values and JSON paths as short, safe text: what a dead letter says about a device's bytes."""
+
+import re
+from typing import Final
+
+__all__ = ["json_path", "show", "show_value"]
+
+MAX_CHARACTERS: Final = 120
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,80}")
+
+
+def show(text: str) -> str:
+    """At most 120 characters, without control characters or broken ones: safe in logs, labels and terminals."""
+    cut = text[: MAX_CHARACTERS + 1]
+    safe = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
+    return safe if len(safe) <= MAX_CHARACTERS else safe[: MAX_CHARACTERS - 1] + "…"
+
+
+def show_value(value: object) -> str:
+    """A JSON value in a few words; containers by kind and size, since their content may be large."""
+    if isinstance(value, dict):
+        return f"an object of {len(value)} keys"
+    if isinstance(value, list):
+        return f"an array of {len(value)} items"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return show(f'"{value[:MAX_CHARACTERS]}"')
+    if isinstance(value, int) and value.bit_length() > 1100:
+        return "an integer of more than 330 digits"
+    return show(repr(value))
+
+
+def json_path(parent: str, key: str | int) -> str:
+    """The path of a member: `$.values.temp`, `$[3]`, `$["odd key"]`."""
+    if isinstance(key, int):
+        return f"{parent}[{key}]"
+    return f"{parent}.{key}" if _PLAIN_KEY.fullmatch(key) else f'{parent}["{show(key)}"]'

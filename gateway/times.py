@@ -1,0 +1,137 @@
+"""The time rules: what a device's clock says, as UTC epoch microseconds, or why it is no time to use.
+
+Time is never made up: what is ambiguous is refused, what is far off is refused, and what is missing is None.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from gateway.json_text import BadNumber
+from gateway.show import show, show_value
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["Instant", "native_time", "plausible", "read_time"]
+
+AMBIGUOUS_LOCAL: Final = "ambiguous_local_time"
+NONEXISTENT_LOCAL: Final = "nonexistent_local_time"
+YEAR_2000_S: Final = 946_684_800
+YEAR_2100_S: Final = 4_102_444_800
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - arithmetic on the UTC time line, without a zone object per reading
+_MICROSECOND: Final = timedelta(microseconds=1)
+_UNITS: Final = (("s", 1_000_000, 1), ("ms", 1_000, 1), ("us", 1, 1), ("ns", 1, 1_000))
+"""Unit, microseconds per unit as a fraction."""
+_TEXT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"\d{1,19}(?:\.\d{1,18})?", re.ASCII)
+_WANTED_TEXT: Final = "RFC 3339 such as 2026-11-28T12:00:00Z"
+
+
+class Instant(msgspec.Struct, frozen=True, gc=False):
+    """A claimed time in UTC epoch microseconds; `flag` says what was odd about it."""
+
+    us: int
+    flag: str | None = None
+
+
+def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:
+    """Refuse times before 2000 and times further ahead than clocks may be."""
+    if time_us < YEAR_2000_S * 1_000_000:
+        return Reject(Reason.TS_TOO_OLD, path, _show_us(time_us), "a time since 2000-01-01T00:00:00Z")
+    if time_us > received_us + max_future_seconds * 1_000_000:
+        wanted = f"at most {max_future_seconds} s after {_show_us(received_us)}"
+        return Reject(Reason.TS_TOO_FAR_FUTURE, path, _show_us(time_us), wanted)
+    return None
+
+
+def _show_us(time_us: int) -> str:
+    try:
+        return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us)).isoformat()
+    except OverflowError:
+        return show(f"{time_us} µs since 1970")
+
+
+def native_time(value: int | str, path: str) -> Instant | Reject:
+    """The native format's `ts`: an integer in epoch milliseconds, or RFC 3339 text with an offset."""
+    if isinstance(value, str):
+        return parse_text(value, path, zone=None)
+    return Instant(value * 1000)
+
+
+def read_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reject:
+    """A time of unknown making: the epoch unit by its magnitude, or text, local where it has no offset."""
+    if isinstance(value, BadNumber):
+        return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
+    if isinstance(value, str):
+        text = value.strip()
+        if not _NUMBER.fullmatch(text):
+            return parse_text(text, path, zone)
+        return _epoch(float(text) if "." in text else int(text), path)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _epoch(value, path)
+    return Reject(Reason.WRONG_TYPE, path, show_value(value), f"a number or {_WANTED_TEXT}")
+
+
+def _epoch(value: float, path: str) -> Instant | Reject:
+    """Unit by magnitude: the window 2000 to 2100 in each of s, ms, us and ns; they do not overlap."""
+    if value < YEAR_2000_S:
+        # Before 2000 in every unit.
+        return Reject(Reason.TS_TOO_OLD, path, show_value(value), "a time since 2000-01-01T00:00:00Z")
+    for _unit, times, parts in _UNITS:
+        per_second = 1_000_000 // times * parts
+        if YEAR_2000_S * per_second <= value < YEAR_2100_S * per_second:
+            return Instant(value * times // parts if isinstance(value, int) else round(value * times / parts))
+    if value >= YEAR_2100_S * 1_000_000_000:
+        return Reject(Reason.TS_TOO_FAR_FUTURE, path, show_value(value), "a time before 2100")
+    wanted = "epoch seconds, milliseconds, microseconds or nanoseconds between 2000 and 2100"
+    return Reject(Reason.AMBIGUOUS_TIME, path, show_value(value), wanted)
+
+
+def parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
+    """RFC 3339 and its common spellings; digits past the microsecond are cut, not rounded.
+
+    Local time without an offset needs `zone`: the repeated hour takes its first pass and a flag, the hour that does
+    not exist is read with the offset before the change and a flag.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return Reject(Reason.BAD_TIMESTAMP, path, show_value(text), _WANTED_TEXT)
+    micros = int((found[7] or "")[:6].ljust(6, "0"))
+    try:
+        year, month, day, hour, minute, second = (int(found[part] or 0) for part in range(1, 7))
+        local = datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001 - its zone is found out below
+    except ValueError as error:
+        return Reject(Reason.BAD_TIMESTAMP, path, show_value(text), show(f"a time that exists ({error})"))
+    since_epoch_us = (local - _EPOCH) // _MICROSECOND
+    if found[8]:
+        return Instant(since_epoch_us)
+    if found[9]:
+        return _with_offset(since_epoch_us, found, path)
+    if zone is None:
+        wanted = "an offset (Z, +02:00), or `zone` in the route"
+        return Reject(Reason.AMBIGUOUS_TIME, path, show_value(text), wanted)
+    return _local_time(local, since_epoch_us, zone)
+
+
+def _with_offset(since_epoch_us: int, found: re.Match[str], path: str) -> Instant | Reject:
+    hours, minutes = int(found[10]), int(found[11] or 0)
+    if hours > 23 or minutes > 59:
+        return Reject(Reason.BAD_TIMESTAMP, path, show_value(found[0]), "an offset of at most 23:59")
+    offset_us = (hours * 60 + minutes) * 60_000_000
+    return Instant(since_epoch_us - offset_us if found[9] == "+" else since_epoch_us + offset_us)
+
+
+def _local_time(local: datetime, since_epoch_us: int, zone: ZoneInfo) -> Instant:
+    # Offsets are asked from the zone, not from an aware datetime's arithmetic: that fails at the ends of the calendar.
+    first = zone.utcoffset(local.replace(tzinfo=zone, fold=0)) or timedelta()
+    second = zone.utcoffset(local.replace(tzinfo=zone, fold=1)) or timedelta()
+    flag = None
+    if first != second:
+        flag = AMBIGUOUS_LOCAL if first > second else NONEXISTENT_LOCAL
+    return Instant(since_epoch_us - first // _MICROSECOND, flag)

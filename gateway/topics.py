@@ -1,0 +1,120 @@
+"""MQTT topics: filters with `+`, `#` and named segments, the native grammar, and what may be a device id.
+
+Incoming ids are kept as they are (no percent-decoding), so two devices never fold into one. Ids in topics that we
+publish are percent-encoded, reversibly.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "NATIVE_FILTER",
+    "BadFilter",
+    "TopicFilter",
+    "compile_filter",
+    "encode_device",
+    "id_fault",
+    "native_topic",
+    "subscription_filter",
+]
+
+NATIVE_FILTER: Final = "tidegate/v1/{device}/readings"
+_NATIVE_HEAD: Final = "tidegate/v1/"
+_NATIVE_TAIL: Final = "/readings"
+_RESERVED: Final = "%+#/\0"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class BadFilter(ValueError):
+    """A topic filter that MQTT or our named segments do not allow; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """A compiled filter; `names` are its named segments in order."""
+
+    text: str
+    names: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def match(self, topic: str) -> dict[str, str] | None:
+        """The named segments where the topic matches, else None. A leading wildcard never matches `$...` topics."""
+        found = self.pattern.fullmatch(topic)
+        return None if found is None else found.groupdict()
+
+
+def compile_filter(text: str) -> TopicFilter:
+    """Compile an MQTT topic filter; `{name}` stands for one whole segment that is not empty.
+
+    Raises:
+        BadFilter: empty, `#` not last, a wildcard or name that is only a part of a segment, a name used twice.
+    """
+    if not text or "\0" in text:
+        message = "a topic filter needs at least one character and no NUL"
+        raise BadFilter(message)
+    parts: list[str] = []
+    names: list[str] = []
+    segments = text.split("/")
+    for position, segment in enumerate(segments):
+        if segment == "#":
+            if position != len(segments) - 1:
+                message = "# stands only at the end of a filter"
+                raise BadFilter(message)
+            continue
+        parts.append(_segment_pattern(segment, names))
+    tail = ("(?:/.*)?" if parts else ".*") if segments[-1] == "#" else ""
+    guard = r"(?!\$)" if segments[0] in ("#", "+") or segments[0].startswith("{") else ""
+    return TopicFilter(text, tuple(names), re.compile(guard + "/".join(parts) + tail, re.DOTALL))
+
+
+def _segment_pattern(segment: str, names: list[str]) -> str:
+    if segment == "+":
+        return "[^/]*"
+    named = _NAMED.fullmatch(segment)
+    if named is not None:
+        if named[1] in names:
+            message = f"the name {{{named[1]}}} stands twice in the filter"
+            raise BadFilter(message)
+        names.append(named[1])
+        return f"(?P<{named[1]}>[^/]+)"
+    if any(char in segment for char in "+#{}"):
+        message = f"the segment {segment!r} mixes text with +, # or {{name}}: each of them fills a whole segment"
+        raise BadFilter(message)
+    return re.escape(segment)
+
+
+def subscription_filter(text: str) -> str:
+    """The filter as a broker understands it: named segments become `+`."""
+    return _NAMED.sub("+", text)
+
+
+def native_topic(topic: str) -> str | None:
+    """The device of a native topic (possibly empty: the caller refuses it), None where the topic is no native one."""
+    if not (topic.startswith(_NATIVE_HEAD) and topic.endswith(_NATIVE_TAIL)):
+        return None
+    device = topic[len(_NATIVE_HEAD) : -len(_NATIVE_TAIL)]
+    return None if "/" in device or len(topic) < len(_NATIVE_HEAD) + len(_NATIVE_TAIL) else device
+
+
+def id_fault(text: str, max_bytes: int) -> str | None:
+    """Why this text is no device id or metric name ("wanted"), None where it is one.
+
+    Anything printable is allowed, slashes and other scripts included; control characters would forge log lines and
+    NUL ends strings in other systems.
+    """
+    if not text:
+        return "a name of at least one character"
+    if len(text) > max_bytes or len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        return f"a name of at most {max_bytes} bytes"
+    if _CONTROL.search(text):
+        return "a name without NUL and control characters"
+    return None
+
+
+def encode_device(device: str) -> str:
+    """The device id as one topic segment: `+ # / NUL` and `%` itself percent-encoded, so that no two ids collide."""
+    if not any(char in device for char in _RESERVED):
+        return device
+    return "".join(f"%{ord(char):02X}" if char in _RESERVED else char for char in device)
