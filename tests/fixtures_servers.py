@@ -1,0 +1,127 @@
+"""Real servers for tests: one Kafka per session, brokers as a test asks for them. Loopback, free ports, own folders."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import artifacts, broker
+from deploy.local.java import find_java
+from deploy.local.kafka import EmbeddedKafka
+from deploy.local.ports import choose_port
+
+
+class Server:
+    """A started process with the part that made it; a restart uses the same ports and data."""
+
+    def __init__(self, part: EmbeddedKafka | broker.Mosquitto | broker.Iotcore, log: Path) -> None:
+        self.part = part
+        self._log = log
+        self.process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        self.part.prepare()
+        with self._log.open("ab") as out:
+            process = subprocess.Popen(
+                self.part.command(), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+        try:
+            self.part.wait_ready(process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        return process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """As a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """As a supervisor does."""
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def restart(self) -> None:
+        self.kill()
+        self.process = self._start()
+
+
+class KafkaServer(Server):
+    part: EmbeddedKafka
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.part.bootstrap_servers
+
+
+class BrokerServer(Server):
+    """`port` speaks MQTT 3.1.1, `port_v5` MQTT 5: the same number where the broker serves both on one."""
+
+    part: broker.Mosquitto | broker.Iotcore
+
+    def __init__(self, part: broker.Mosquitto | broker.Iotcore, log: Path, username: str, password: str) -> None:
+        self.host, self.port, self.port_v5 = part.host, part.port, part.port_v5
+        self.username, self.password, self.durable = username, password, part.durable
+        super().__init__(part, log)
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A real Kafka for the whole session: use topic names of your own; to kill one, ask for `new_kafka`."""
+    server = _kafka(tmp_path_factory.mktemp("kafka"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def new_kafka(tmp_path: Path) -> Iterator[Callable[[], KafkaServer]]:
+    """Makes a Kafka for this test alone, which it may kill and restart."""
+    started: list[KafkaServer] = []
+
+    def make() -> KafkaServer:
+        started.append(_kafka(tmp_path / f"kafka-{len(started)}"))
+        return started[-1]
+
+    yield make
+    for server in started:
+        server.kill()
+
+
+def _kafka(folder: Path) -> KafkaServer:
+    artifacts.ensure("kafka", lambda text: None)
+    port, _ = choose_port(0)
+    controller_port, _ = choose_port(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    return KafkaServer(EmbeddedKafka(folder, find_java(), port, controller_port), folder / "stdout.log")
+
+
+@pytest.fixture
+def mqtt_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerServer]]:
+    """`mqtt_broker("mosquitto" | "iotcore")` starts a real broker; a test skips where mosquitto is not there."""
+    started: list[BrokerServer] = []
+
+    def make(kind: broker.BrokerKind | None = None, **limits: int) -> BrokerServer:
+        if kind == "mosquitto" and broker.find_mosquitto() is None:
+            pytest.skip("mosquitto is not on this machine")
+        folder = tmp_path / f"broker-{len(started)}"
+        folder.mkdir()
+        users = {"tester": "a secret: with spaces"}
+        port, _ = choose_port(0)
+        port_v5, _ = choose_port(0)
+        part = broker.make_broker(kind or broker.find_broker(), folder, port, port_v5=port_v5, users=users, **limits)
+        started.append(BrokerServer(part, folder / "stdout.log", "tester", users["tester"]))
+        return started[-1]
+
+    yield make
+    for server in started:
+        server.kill()
