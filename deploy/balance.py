@@ -1,6 +1,6 @@
 """The arithmetic of the audit: what the gateway counted, what Kafka holds, what the tables hold. No servers, no clock.
 
-Messages are named by (gateway, epoch, number). DuckDB joins on disk, so a week of records fits; see balance.sql.
+Messages are named by (gateway, epoch, number). DuckDB joins and spills to disk: see balance.sql.
 """
 
 import re
@@ -69,8 +69,9 @@ class Books:
         self._foreign = 0
         self._upto: dict[tuple[str, int], int] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-audit-")
-        self._db = duckdb.connect(str(Path(self._folder.name) / "books.duckdb"))
-        self._db.execute("set memory_limit = '512MB'; set threads = 2; set timezone = 'UTC'")
+        limits = {"temp_directory": self._folder.name, "memory_limit": "512MB", "threads": 2}
+        self._db = duckdb.connect(":memory:", config=limits)
+        self._db.execute("set timezone = 'UTC'")
         self._db.execute(f"set variable cutoff_us = {cutoff_us}")
         self._db.execute(
             f"set variable readings_topic = '{READINGS}'; set variable dead_letters_topic = '{DEAD_LETTERS}'"

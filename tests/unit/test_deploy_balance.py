@@ -39,6 +39,7 @@ class World:
     def __init__(self) -> None:
         self.number = 0
         self.epoch = EPOCH
+        self.gateway = "gw-1"
         self.records: list[LogRecord] = []
         self.letters: list[LogRecord] = []
         self.outcomes: list[LogRecord] = []
@@ -51,7 +52,15 @@ class World:
         received_us = START_US + self.number * 1000
         readings = [Reading(metric=f"m{i}", value=float(i)) for i in range(metrics)]
         record = ReadingRecord(
-            1, "gw-1", self.epoch, self.number, received_us, f"t/{device}", device, readings, message_id=message_id
+            1,
+            self.gateway,
+            self.epoch,
+            self.number,
+            received_us,
+            f"t/{device}",
+            device,
+            readings,
+            message_id=message_id,
         )
         self.records.append(LogRecord(0, len(self.records), 0, device.encode(), encode_record(record)))
         if land:
@@ -62,12 +71,38 @@ class World:
             ]
         return self.number
 
+    def store_batch(self, device: str, items: list[tuple[str | None, bool]]) -> None:
+        """A message whose items carry identities of their own: (identity, is its row in the table); one metric."""
+        self.number += 1
+        readings = [
+            Reading(metric="m0", value=1.0, message_id=name, index=i * (not name)) for i, (name, _) in enumerate(items)
+        ]
+        at = START_US + self.number * 1000
+        record = ReadingRecord(1, self.gateway, self.epoch, self.number, at, "t", device, readings)
+        self.records.append(LogRecord(0, len(self.records), 0, device.encode(), encode_record(record)))
+        self.rows += [
+            self._origin(len(self.records) - 1, device)
+            | {"metric": "m0", "index": reading.index, "message_id": reading.message_id}
+            for reading, (_, land) in zip(readings, items, strict=True)
+            if land
+        ]
+
     def refuse(self, device: str | None, *, partial: bool = False, land: bool = True) -> None:
         """A dead letter: of the whole next message, or (`partial`) of a part of the last one."""
         self.number += not partial
         received_us = START_US + self.number * 1000
         letter = DeadLetterRecord(
-            1, "gw-1", self.epoch, self.number, received_us, "t", Reason.BAD_JSON, "", 0, partial=partial, device=device
+            1,
+            self.gateway,
+            self.epoch,
+            self.number,
+            received_us,
+            "t",
+            Reason.BAD_JSON,
+            "",
+            0,
+            partial=partial,
+            device=device,
         )
         self.letters.append(LogRecord(0, len(self.letters), 0, b"k", encode_dead_letter(letter)))
         if land:
@@ -86,7 +121,7 @@ class World:
             dead_lettered={"bad_json": dead} if dead else {},
             ignored={"no_value": ignored} if ignored else {},
         )
-        outcome = OutcomeRecord(1, "gw-1", self.epoch, 1, self.number, [count])
+        outcome = OutcomeRecord(1, self.gateway, self.epoch, 1, self.number, [count])
         self.outcomes.append(LogRecord(0, len(self.outcomes), 0, b"k", encode_outcome(outcome)))
 
     def balance(self, cutoff_us: int = START_US) -> Figures:
@@ -213,6 +248,19 @@ def test_a_half_new_redelivery_is_no_duplicate(world: World) -> None:
     assert_faults(world.balance(), unaccounted=1)
 
 
+def test_a_batch_of_which_a_part_was_stored_before_is_stored(world: World) -> None:
+    world.store("c", "bs:7:1")
+    world.store_batch("c", [("bs:7:1", False), ("bs:7:2", True), (None, True)])
+    figures = world.balance()
+    assert_faults(figures)
+    assert figures.stored == 5
+
+
+def test_a_batch_that_lost_an_item_with_the_metric_of_another_is_unaccounted(world: World) -> None:
+    world.store_batch("c", [("bs:7:1", True), ("bs:7:2", False)])
+    assert_faults(world.balance(), unaccounted=1)
+
+
 def test_the_same_identity_of_another_device_is_no_duplicate(world: World) -> None:
     world.store("b", "bs:1:2", land=False)
     assert_faults(world.balance(), unaccounted=1)
@@ -233,6 +281,12 @@ def test_swapped_records_of_one_device_are_a_violation(world: World) -> None:
 
 def test_records_of_different_devices_may_interleave(world: World) -> None:
     world.store("b")
+    world.store("a", "bs:1:3")
+    assert_faults(world.balance())
+
+
+def test_two_gateways_number_their_messages_apart(world: World) -> None:
+    world.gateway, world.epoch, world.number = "gw-2", EPOCH - 5, 0
     world.store("a", "bs:1:3")
     assert_faults(world.balance())
 
