@@ -13,8 +13,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deploy.local.settings import EmbeddedSettings
-from deploy.settings_file import read_toml
 from deploy.settings_faults import Origins, config_error, describe_faults
+from deploy.settings_file import read_toml
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings

@@ -4,9 +4,10 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from ingest.contract.errors import ConfigError
 
@@ -48,9 +49,9 @@ def _line_of(file: Path, loc: Sequence[int | str]) -> int | None:
             inside = header[1].strip('"') == section and table == wanted_table
             if inside and key is None:
                 return number
-        elif re.match(rf"\s*\"?{re.escape(key or section)}\"?\s*[.=]", line) and (inside or key is None):
-            return number
-        elif re.match(rf"\s*{re.escape(section)}\s*\.\s*{re.escape(key or '')}\s*=", line):
+        elif (re.match(rf"\s*\"?{re.escape(key or section)}\"?\s*[.=]", line) and (inside or key is None)) or re.match(
+            rf"\s*{re.escape(section)}\s*\.\s*{re.escape(key or '')}\s*=", line
+        ):
             return number
     return None
 
@@ -60,7 +61,7 @@ def describe_faults(error: ValidationError, model: type[BaseModel], origins: Ori
     return [_sentence(fault, model, origins) for fault in error.errors(include_url=False, include_input=False)]
 
 
-def _sentence(fault: Any, model: type[BaseModel], origins: Origins) -> str:
+def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> str:
     loc = fault["loc"]
     path = ".".join(str(part) for part in loc)
     if fault["type"] == "extra_forbidden":
@@ -97,7 +98,7 @@ def _sections(model: type[BaseModel]) -> list[tuple[str, type[BaseModel]]]:
     return [(name, inner) for name, inner in found if inner]
 
 
-def _model_of(annotation: Any) -> type[BaseModel] | None:
+def _model_of(annotation: object) -> type[BaseModel] | None:
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

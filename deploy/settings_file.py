@@ -37,42 +37,47 @@ def read_toml(file: Path) -> dict[str, Any]:
     raise ConfigError(msg)
 
 
-def to_toml(model: BaseModel) -> str:
-    """The settings as TOML with their secrets in clear: for a private file only. None is left out, as its default is None."""
-    tables: list[str] = []
-    for section in type(model).model_fields:
-        value = getattr(model, section)
-        if isinstance(value, tuple):
-            tables += [f"[[{section}]]\n{_pairs(item)}" for item in value]
-        else:
-            tables.append(f"[{section}]\n{_pairs(value)}")
-    return "\n".join(tables)
+def to_toml(model: BaseModel, *, mask_secrets: bool = False) -> str:
+    """The settings as TOML; without `mask_secrets` for a private file only. None is left out: it is the default."""
+    return _Writer(mask_secrets).tables(model)
 
 
-def _pairs(section: BaseModel) -> str:
-    lines = [
-        f"{name} = {_value(getattr(section, name))}\n"
-        for name in type(section).model_fields
-        if getattr(section, name) is not None
-    ]
-    return "".join(lines)
+class _Writer:
+    def __init__(self, mask_secrets: bool) -> None:
+        self._mask = mask_secrets
+
+    def tables(self, model: BaseModel) -> str:
+        tables: list[str] = []
+        for section in type(model).model_fields:
+            value = getattr(model, section)
+            if isinstance(value, tuple):
+                tables += [f"[[{section}]]\n{self._pairs(item)}" for item in value]
+            else:
+                tables.append(f"[{section}]\n{self._pairs(value)}")
+        return "\n".join(tables)
+
+    def _pairs(self, section: BaseModel) -> str:
+        return "".join(f"{name} = {self._value(value)}\n" for name, value in _given(section))
+
+    def _value(self, value: object) -> str:  # noqa: PLR0911 - one line per kind of value
+        if isinstance(value, SecretStr):
+            return _text(str(value) if self._mask else value.get_secret_value())
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int | float):
+            return repr(value)
+        if isinstance(value, Mapping):
+            return "{" + ", ".join(f"{_text(str(key))} = {self._value(item)}" for key, item in value.items()) + "}"
+        if isinstance(value, tuple | list | set | frozenset):
+            return "[" + ", ".join(self._value(item) for item in value) + "]"
+        if isinstance(value, BaseModel):
+            return "{" + ", ".join(f"{name} = {self._value(item)}" for name, item in _given(value)) + "}"
+        return _text(str(value))
 
 
-def _value(value: object) -> str:
-    if isinstance(value, SecretStr):
-        return _text(value.get_secret_value())
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_text(str(key))} = {_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, tuple | list | set | frozenset):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    if isinstance(value, BaseModel):
-        inner = ((name, getattr(value, name)) for name in type(value).model_fields)
-        return "{" + ", ".join(f"{name} = {_value(item)}" for name, item in inner if item is not None) + "}"
-    return _text(str(value))
+def _given(section: BaseModel) -> list[tuple[str, object]]:
+    pairs = ((name, getattr(section, name)) for name in type(section).model_fields)
+    return [(name, value) for name, value in pairs if value is not None]
 
 
 def _text(text: str) -> str:

@@ -9,8 +9,8 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,16 +37,26 @@ class FaultRates:
         """A little of everything, so that dead letters and flags can be seen at once."""
         return cls(bad_json=0.004, out_of_order=0.004, wrong_clock=0.002, duplicate=0.004)
 
+    def scaled(self, factor: float) -> "FaultRates":
+        """The same mixture, `factor` times as frequent."""
+        return FaultRates(
+            bad_json=self.bad_json * factor,
+            out_of_order=self.out_of_order * factor,
+            wrong_clock=self.wrong_clock * factor,
+            duplicate=self.duplicate * factor,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FleetMessage:
-    """One message to publish. `fault` is None or the way in which it is wrong."""
+    """One message to publish. `published_ms` is when it was made; `fault` is None or the way in which it is wrong."""
 
     device: str
     boot: int
     seq: int
     topic: str
     payload: bytes
+    published_ms: int
     fault: str | None = None
 
 
@@ -68,11 +78,20 @@ class FleetScript:
         boot: the boot count that all devices claim; must differ between runs, as (device, boot, seq) is the identity.
         faults: share of each fault.
         prefix: of the device ids.
+        metrics: how many values each message holds, 1 to 4.
     """
 
     def __init__(
-        self, devices: int, *, seed: int, boot: int, faults: FaultRates | None = None, prefix: str = "sim"
+        self,
+        devices: int,
+        *,
+        seed: int,
+        boot: int,
+        faults: FaultRates | None = None,
+        prefix: str = "sim",
+        metrics: int = 4,
     ) -> None:
+        self._metrics = metrics
         self._random = random.Random(seed)  # noqa: S311 - a simulation must repeat
         self._boot = boot
         self._faults = faults or FaultRates()
@@ -108,33 +127,39 @@ class FleetScript:
 
     def _faulty(self, device: _Device, now_ms: int, fault: str) -> FleetMessage:
         if fault == "wrong_clock":
-            return self._message(device, now_ms + 365 * DAY_MS, fault)
+            return self._message(device, now_ms, fault, clock_error_ms=365 * DAY_MS)
         first = self._message(device, now_ms, fault)
         if fault == "bad_json":
-            return FleetMessage(first.device, first.boot, first.seq, first.topic, first.payload[:-3], fault)
+            return replace(first, payload=first.payload[:-3])
         if fault == "duplicate":
             self._queued.append(first)
             return first
         self._queued.append(first)
         return self._message(device, now_ms, fault)
 
-    def _message(self, device: _Device, ts_ms: int, fault: str | None = None) -> FleetMessage:
+    def _message(
+        self, device: _Device, now_ms: int, fault: str | None = None, *, clock_error_ms: int = 0
+    ) -> FleetMessage:
         device.seq += 1
-        payload = {"ts": ts_ms, "boot": self._boot, "seq": device.seq, "values": self._values(device)}
+        payload = {"ts": now_ms + clock_error_ms, "boot": self._boot, "seq": device.seq, "values": self._values(device)}
         topic = f"tidegate/v1/{device.name}/readings"
         encoded = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
-        return FleetMessage(device.name, self._boot, device.seq, topic, encoded, fault)
+        return FleetMessage(device.name, self._boot, device.seq, topic, encoded, now_ms, fault)
 
     def _values(self, device: _Device) -> dict[str, Any]:
         """A day's swing around a room's climate, with noise; the battery only falls."""
         swing = math.sin(device.phase + device.seq / 200)
         device.battery = max(3.0, device.battery - 0.00001)
-        return {
+        values = {
             "temperature": {"value": round(21 + 4 * swing + self._random.gauss(0, 0.1), 2), "unit": "°C"},
             "humidity": {"value": round(50 - 15 * swing + self._random.gauss(0, 0.5), 1), "unit": "%"},
-            "pressure": {"value": round(1013 + 6 * math.cos(device.phase) + self._random.gauss(0, 0.2), 1), "unit": "hPa"},
+            "pressure": {
+                "value": round(1013 + 6 * math.cos(device.phase) + self._random.gauss(0, 0.2), 1),
+                "unit": "hPa",
+            },
             "battery": {"value": round(device.battery, 3), "unit": "V"},
         }
+        return dict(list(values.items())[: self._metrics])
 
 
 class Journal:
@@ -225,7 +250,7 @@ def _publisher_of(device: str, publishers: list[Publisher]) -> Publisher:
     return publishers[sum(device.encode()) % len(publishers)]
 
 
-def _paced(script: FleetScript, rate: float, stop: threading.Event, seconds: float | None) -> Any:
+def _paced(script: FleetScript, rate: float, stop: threading.Event, seconds: float | None) -> Iterator[FleetMessage]:
     """Messages when they are due. After a stall the missed ones are not made up for beyond one second's worth."""
     began = time.monotonic()
     due = began

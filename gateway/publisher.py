@@ -85,10 +85,10 @@ class Publisher:
     def publish(
         self, topic: str, payload: bytes, *, tag: object = None, qos: int = 1, message_id: str | None = None
     ) -> None:
-        """Hand one message over; blocks while the window is full. `message_id` becomes a user property (MQTT 5 only)."""
+        """Hand one message over; blocks while the window is full. `message_id` becomes a user property (MQTT 5)."""
         properties = None
         if message_id is not None and self._settings.protocol == "5":
-            properties = Properties(PacketTypes.PUBLISH)
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
             properties.UserProperty = [("message-id", message_id)]
         self._slots.acquire()
         info = self._client.publish(topic, payload, qos=qos, properties=properties)
@@ -102,8 +102,8 @@ class Publisher:
         self._register(info.mid, tag)
 
     def _register(self, mid: int, tag: object) -> None:
-        # No lock is held over client.publish(): paho calls on_publish under the lock that publish() takes. So the PUBACK
-        # may come before its tag is known here.
+        # No lock is held over client.publish(): paho calls on_publish under the lock that publish() takes. So the
+        # PUBACK may come before its tag is known here.
         with self._lock:
             if mid not in self._early:
                 self._pending[mid] = tag

@@ -26,7 +26,7 @@ STALLED_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version: when its log file was written (`committed_at`) and when this reader had its rows, both epoch seconds."""
+    """One version: when its log file was written and when this reader had its rows, both in epoch seconds."""
 
     version: int
     committed_at: float
@@ -61,7 +61,7 @@ class TableFollower:
         return self._next - 1
 
     def poll(self) -> Iterator[Commit]:
-        """The commits since the last call; none where nothing was committed or the table is not there yet."""
+        """The commits since the last call; none where there is nothing new or no table yet."""
         while (found := self._log_file(self._next)) is not None:
             committed_at, text = found
             rows = self._rows(text)
@@ -78,7 +78,7 @@ class TableFollower:
             return -1
 
     def _skip_expired(self) -> None:
-        """A reader that slept longer than the log is kept waits for a file that is gone: go on behind the newest one."""
+        """A reader that slept longer than the log is kept waits for a file that is gone: go on at the newest."""
         self._news_at = time.monotonic()
         newest = self._newest()
         if newest >= self._next and self._log_file(self._next) is None:
@@ -116,9 +116,13 @@ class TableFollower:
     def _read(self, add: dict[str, Any]) -> pa.Table:
         filters = [("device", "=", self._device)] if self._device is not None else None
         return pq.read_table(
-            unquote(add["path"]), filesystem=self._filesystem(), columns=self._columns, filters=filters, partitioning=None,
+            unquote(add["path"]),
+            filesystem=self._filesystem(),
+            columns=self._columns,
+            filters=filters,
+            partitioning=None,
             use_threads=False,
-        )  # fmt: skip
+        )
 
 
 def _appended(log_text: str) -> list[dict[str, Any]]:

@@ -9,17 +9,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 from prometheus_client import CollectorRegistry
 
 TESTS = Path(__file__).parent
 FOLDERS = {"unit", "contract", "spark", "integration", "e2e", "guards"}
-SHARED_FIXTURES = ("fixtures_servers.py",)
+SHARED_FIXTURES = ("fixtures_servers.py", "fixtures_scripted_broker.py")
 """Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""
 
 # Before anything else reads the zone: a test that passes only in its author's zone proves nothing.
 os.environ["TZ"] = "UTC"
 time.tzset()
+
+# A busy machine is no failure; and what was found once is found again.
+hypothesis.settings.register_profile("tidegate", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("tidegate")
 
 
 def _load(path: Path) -> ModuleType:
@@ -58,7 +63,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, seconds=30, what="…")` returns the first truthy answer or fails naming what was awaited."""
+    """`wait_until(condition, seconds=30, what="…")` returns the first truthy answer or fails naming what it awaited."""
 
     def wait(condition: Callable[[], Any], *, seconds: float = 30.0, what: str = "the condition") -> Any:
         deadline = time.monotonic() + seconds

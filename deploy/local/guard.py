@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import psutil
 
@@ -27,7 +28,7 @@ def marked(run_id: str) -> list[psutil.Process]:
 
 def _carries(process: psutil.Process, run_id: str) -> bool:
     try:
-        return process.environ().get(RUN_ID) == run_id and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.environ().get(RUN_ID) == run_id and process.status() != psutil.STATUS_ZOMBIE)
     except (psutil.Error, OSError):
         return False
 
@@ -37,22 +38,22 @@ def kill_marked(run_id: str, *, grace_seconds: float = 5.0, spare: Iterable[int]
     spared = set(spare)
     found = [process for process in marked(run_id) if process.pid not in spared]
     for process in found:
-        _signal(process, process.terminate)
+        _signal(process.terminate)
     psutil.wait_procs(found, timeout=grace_seconds)
     deadline = time.monotonic() + grace_seconds
     # A process may have started another one meanwhile: look again until nothing is left.
-    while (left := [process for process in marked(run_id) if process.pid not in spared]) and time.monotonic() < deadline:
+    while (
+        left := [process for process in marked(run_id) if process.pid not in spared]
+    ) and time.monotonic() < deadline:
         for process in left:
-            _signal(process, process.kill)
+            _signal(process.kill)
         psutil.wait_procs(left, timeout=1.0)
     return len(found)
 
 
-def _signal(process: psutil.Process, act: object) -> None:
-    try:
-        act()  # type: ignore[operator]
-    except (psutil.Error, OSError):
-        return
+def _signal(act: Callable[[], None]) -> None:
+    with suppress(psutil.Error, OSError):
+        act()
 
 
 def start_guard(run_id: str) -> "subprocess.Popen[bytes]":

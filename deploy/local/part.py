@@ -1,7 +1,7 @@
-"""One part of the embedded run: a child process that is started, watched, restarted with back-off and stopped.
+"""One part of the embedded run: a child process that is started, watched, restarted and stopped.
 
-Each part has a thread of its own, so the life of a part reads from top to bottom. A part runs in its own session: signals
-of the terminal reach only the supervisor, which then stops the parts in order.
+Each part has a thread of its own, so the life of a part reads from top to bottom. A part runs in its own session:
+signals of the terminal reach only the supervisor, which then stops the parts in order.
 """
 
 import os
@@ -180,7 +180,7 @@ def _ending(code: int) -> str:
 
 
 def _end_group(group: int) -> None:
-    """Kill what a part left in its session (a JVM whose Python died) and wait until it is gone, so that locks are free."""
+    """Kill what a part left in its session (a JVM whose Python died); back when it is gone and its locks are free."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
         deadline = time.monotonic() + 10
@@ -189,7 +189,7 @@ def _end_group(group: int) -> None:
 
 
 def _group_lives(group: int) -> bool:
-    """Whether the group has a member that still runs; where nobody reaps orphans, dead ones stay as zombies for ever."""
+    """Whether a member of the group still runs; where nobody reaps orphans, dead ones stay as zombies."""
     for process in psutil.process_iter():
         with suppress(OSError, psutil.Error):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:

@@ -1,7 +1,7 @@
 """The run file: how every command finds an embedded run, and how a second one is refused.
 
-While a run lives, its supervisor holds a lock on the data folder itself. The kernel drops that lock with the process, so
-a run file that nobody locks is left over from a run that was killed, and the next start takes over.
+While a run lives, its supervisor holds a lock on the data folder itself. The kernel drops that lock with the process,
+so a run file that nobody locks is left over from a run that was killed, and the next start takes over.
 """
 
 import fcntl
@@ -49,8 +49,8 @@ class DataLock:
             run = read_run(data)
             who = f"pid {run.pid}" if run else "another process"
             msg = (
-                f"{data} is already in use by a running `tidegate up` ({who}). Look with `tidegate status`, stop it with "
-                "`tidegate down`, or run beside it with another --data and --port-offset 100."
+                f"{data} is already in use by a running `tidegate up` ({who}). Look with `tidegate status`, stop it "
+                "with `tidegate down`, or run beside it with another --data and --port-offset 100."
             )
             raise FatalError(msg) from error
 

@@ -16,12 +16,17 @@ class EmbeddedSettings(BaseModel):
         "auto", description="auto takes mosquitto where it is on PATH (keeps its queue over a kill), else iotcore."
     )
     mqtt_port: int = Field(1883, ge=1, le=65535)
+    mqtt_v5_port: int = Field(
+        1884, ge=1, le=65535, description="Of MQTT 5, for a broker that needs a port of its own for it."
+    )
     kafka_port: int = Field(9092, ge=1, le=65535)
     kafka_controller_port: int = Field(9093, ge=1, le=65535)
     kafka_heap: str = Field("512m", pattern=r"^[0-9]+[kmgKMG]$")
     kafka_partitions: int = Field(2, ge=1, description="Of telemetry.readings in the embedded run.")
     kafka_retention_bytes: int = Field(
-        512 * 1024**2, ge=8 * 1024**2, description="Per partition in the embedded run, so that a laptop's disk never fills."
+        512 * 1024**2,
+        ge=8 * 1024**2,
+        description="Per partition in the embedded run, so that a laptop's disk never fills.",
     )
     fleet_devices: int = Field(20, ge=0, description="Simulated devices; 0 starts none.")
     fleet_rate: float = Field(20.0, gt=0, description="Messages per second of the whole fleet.")

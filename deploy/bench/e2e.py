@@ -1,0 +1,132 @@
+"""`bench e2e`: publish over MQTT at a rate, and time every message from its publish to its queryable row.
+
+The clock starts when a message is handed to the MQTT connection (its own `ts`), and stops when a reader apart from the
+writer has read the row from the committed version. Every message of the measured span counts, none is sampled.
+"""
+
+import math
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from deploy.bench.environment import hardware, versions
+from deploy.settings import Settings
+from gateway.devices import FleetMessage, FleetScript, run_fleet
+from lakehouse.follow import Commit, TableFollower
+
+__all__ = ["Landing", "measure_e2e", "percentile", "render"]
+
+COLUMNS: Final = ("device", "boot", "seq", "event_time")
+POLL_SECONDS: Final = 0.01
+GIVE_UP_SECONDS: Final = 60.0
+
+
+@dataclass
+class Landing:
+    """When each message of this run became a queryable row; filled by one thread, read after it ended."""
+
+    boot: int
+    seen_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    committed_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    commits: int = 0
+
+    def add(self, commit: Commit) -> None:
+        """Note the rows of one commit that belong to this run."""
+        if commit.rows.num_rows == 0:
+            return
+        rows = commit.rows.filter(pc.equal(commit.rows.column("boot"), self.boot))
+        self.commits += rows.num_rows > 0
+        for device, seq in zip(rows.column("device").to_pylist(), rows.column("seq").to_pylist(), strict=True):
+            self.seen_at.setdefault((device, seq), commit.seen_at)
+            self.committed_at.setdefault((device, seq), commit.committed_at)
+
+
+def measure_e2e(
+    settings: Settings, *, rate: float, seconds: float, warmup_seconds: float, devices: int, metrics: int = 1
+) -> dict[str, Any]:
+    """Run the load through a running pipeline; the result as it is printed with --json."""
+    machine = hardware()
+    landing = Landing(boot=int(time.time() * 1000))
+    follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS)
+    sent: dict[tuple[str, int], float] = {}
+
+    def note(message: FleetMessage) -> None:
+        sent[message.device, message.seq] = message.published_ms / 1000
+
+    script = FleetScript(devices, seed=1, boot=landing.boot, prefix=f"bench-{uuid.uuid4().hex[:6]}", metrics=metrics)
+    reading = threading.Event()
+    reader = threading.Thread(target=_follow, args=(follower, landing, reading), name="reader", daemon=True)
+    reader.start()
+    began = time.time()
+    totals = run_fleet(
+        settings.mqtt, script, rate=rate, stop=threading.Event(), seconds=warmup_seconds + seconds,
+        client_prefix=f"bench-{uuid.uuid4().hex[:6]}", on_sent=note,
+    )  # fmt: skip
+    _await_rows(landing, sent)
+    reading.set()
+    reader.join()
+    measured = {key: at for key, at in sent.items() if at >= began + warmup_seconds}
+    return {
+        "rate": rate,
+        "seconds": seconds,
+        "sent_rate": round(len(measured) / seconds, 1),
+        **_figures(measured, landing),
+        "lost": len(sent.keys() - landing.seen_at.keys()),
+        "unacknowledged": totals.sent - totals.acknowledged,
+        "commits": landing.commits,
+        "warmup_seconds": warmup_seconds,
+        "hardware": machine,
+        "versions": versions(),
+    }
+
+
+def _follow(follower: TableFollower, landing: Landing, done: threading.Event) -> None:
+    while not done.is_set():
+        for commit in follower.poll():
+            landing.add(commit)
+        done.wait(POLL_SECONDS)
+
+
+def _await_rows(landing: Landing, sent: Mapping[tuple[str, int], float]) -> None:
+    """Wait for the last rows as long as any still arrive."""
+    count, since = -1, time.monotonic()
+    while len(landing.seen_at) < len(sent) and time.monotonic() - since < GIVE_UP_SECONDS:
+        if len(landing.seen_at) != count:
+            count, since = len(landing.seen_at), time.monotonic()
+        time.sleep(0.1)
+
+
+def _figures(measured: Mapping[tuple[str, int], float], landing: Landing) -> dict[str, Any]:
+    seen = sorted(landing.seen_at[key] - at for key, at in measured.items() if key in landing.seen_at)
+    committed = sorted(landing.committed_at[key] - at for key, at in measured.items() if key in landing.committed_at)
+    shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+    return {
+        "rows": len(seen),
+        **{name: percentile(seen, share) for name, share in shares.items()},
+        "commit": {name: percentile(committed, share) for name, share in shares.items()},
+    }
+
+
+def percentile(ascending: Sequence[float], share: float) -> int | None:
+    """The nearest-rank percentile of ascending seconds, in ms; None of nothing."""
+    if not ascending:
+        return None
+    return round(ascending[max(0, math.ceil(share * len(ascending)) - 1)] * 1000)
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """The result in a few lines for people."""
+    machine = result["hardware"]
+    return "\n".join(
+        [
+            f"Publish to queryable row at {result['sent_rate']:g} messages/s for {result['seconds']:g} s:",
+            f"  p50 {result['p50_ms']} ms   p95 {result['p95_ms']} ms   p99 {result['p99_ms']} ms",
+            f"  {result['rows']} rows in {result['commits']} commits, {result['lost']} lost",
+            f"  {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, load {machine['load_1m']}",
+        ]
+    )

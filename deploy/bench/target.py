@@ -1,0 +1,51 @@
+"""Which pipeline a benchmark runs against: the one of --config, a running embedded run, or one started for it."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from deploy.local.locate import locate_settings
+from deploy.local.runfile import is_locked
+from deploy.settings import Settings, data_dir, load_settings
+from ingest.contract.errors import FatalError
+
+__all__ = ["bench_target"]
+
+
+@contextmanager
+def bench_target(config: Path | None, data: Path | None) -> Iterator[Settings]:
+    """Settings of a running pipeline; what was started for the benchmark is stopped and removed afterwards."""
+    if config is not None:
+        yield load_settings(config)
+    elif is_locked(data_dir(data)):
+        yield locate_settings(None, data, needs_run=True)
+    else:
+        with _started() as settings:
+            yield settings
+
+
+@contextmanager
+def _started() -> Iterator[Settings]:
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+    typer.echo(f"Nothing runs here: starting a pipeline of its own in {folder}.", err=True)
+    try:
+        _tidegate("up", "--detach", "--wait", "--no-fleet", "--port-offset", "2000", "--data", str(folder))
+        yield locate_settings(None, folder, needs_run=True)
+    finally:
+        if is_locked(folder):
+            _tidegate("down", "--data", str(folder))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tidegate(*arguments: str) -> None:
+    command = [sys.executable, "-P", "-m", "deploy.cli", *arguments]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        msg = f"`tidegate {json.dumps(arguments)[1:-1]}` failed; its words are above."
+        raise FatalError(msg)

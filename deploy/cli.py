@@ -1,0 +1,84 @@
+"""The command line `tidegate`: data to stdout, words to stderr.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 69 something needed is not there, 78 configuration, 130 interrupted.
+"""
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import typer
+from typer.exceptions import TyperException
+
+from deploy.commands import analyst, bench, config, device, embedded, hops, preflight
+from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tidegate",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Sensor readings from MQTT through Kafka into Delta tables, exactly once, with proof.\n\n"
+    "First steps: `tidegate up`, then in another terminal `tidegate status` and\n"
+    "`tidegate sql 'select * from readings limit 5'`. Everything takes --json.\n\n"
+    "Exit codes: 0 ok, 1 failed, 2 usage, 69 unavailable, 78 configuration.",
+)
+embedded.register(app)
+preflight.register(app)
+config.register(app)
+hops.register(app)
+analyst.register(app)
+device.register(app)
+bench.register(app)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run())
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; every fault becomes one sentence on stderr."""
+    try:
+        code = app(args=arguments, prog_name="tidegate", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except TidegateError as error:
+        typer.echo(str(error), err=True)
+        # To a command that ends, a fault that may pass means: not available now.
+        return UnavailableError.exit_code if isinstance(error, RetryableError) else error.exit_code
+    except TyperException as error:
+        show = getattr(error, "show", None)
+        typer.echo(error.format_message(), err=True) if show is None else show()
+        return error.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("Interrupted.", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; a second flush at exit must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        typer.echo(_unexpected(error), err=True)
+        return 1
+
+
+def _unexpected(error: Exception) -> str:
+    """One sentence for a fault that nobody foresaw, and a file with the rest of it."""
+    what = " ".join(str(error).split())[:200]
+    file = Path(tempfile.gettempdir()) / f"tidegate-fault-{int(time.time())}-{os.getpid()}.txt"
+    try:
+        file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except OSError:
+        return f"Unexpected fault: {type(error).__name__}: {what}"
+    return f"Unexpected fault: {type(error).__name__}: {what}. The traceback is in {file}; please report it."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
+"""`tidegate bench e2e`: how long from publish to queryable row."""
+
+from typing import Annotated
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+__all__ = ["register"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks; figures come with the hardware.")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(app, name="bench")
+
+
+@app.callback()
+def group() -> None:
+    """Keep `bench` a group while it has one command."""
+
+
+@app.command()
+def e2e(
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Messages per second.")] = 1000.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=2, help="How long is measured.")] = 60.0,
+    warmup: Annotated[float, typer.Option("--warmup", min=0, help="Seconds before that, not counted.")] = 20.0,
+    devices: Annotated[int, typer.Option("--devices", min=1)] = 100,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Publish over MQTT and measure every reading's time to its queryable row.
+
+    Measures the running embedded run (--data) or the pipeline of --config; starts one in a temporary folder where there
+    is none.
+    """
+    from deploy.bench.e2e import measure_e2e, render
+    from deploy.bench.target import bench_target
+
+    with bench_target(config, data) as settings:
+        result = measure_e2e(settings, rate=rate, seconds=seconds, warmup_seconds=warmup, devices=devices)
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render(result))
+    raise typer.Exit(0 if result["lost"] == 0 else 1)

@@ -1,0 +1,48 @@
+"""`tidegate config show|validate|schema`."""
+
+import typer
+
+from deploy.commands.options import Json, OptionalConfig, show_json
+
+__all__ = ["register"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and check settings.")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(app, name="config")
+
+
+@app.command()
+def show(config: OptionalConfig = None, as_json: Json = False) -> None:
+    """Print the effective settings, secrets masked: defaults, then the file, then TIDEGATE_<SECTION>__<FIELD>."""
+    from deploy.settings import load_settings, masked
+    from deploy.settings_file import to_toml
+
+    settings = load_settings(config)
+    if as_json:
+        show_json(masked(settings))
+    else:
+        typer.echo(to_toml(settings, mask_secrets=True), nl=False)
+
+
+@app.command()
+def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
+    """Check a settings file; exit 78 names every wrong key with its line and a suggestion."""
+    from deploy.settings import load_settings
+    from gateway.routes import compile_routes
+
+    compile_routes(load_settings(config).routes)
+    if as_json:
+        show_json({"valid": True, "file": str(config) if config else None})
+    else:
+        typer.echo(f"{config or 'The settings'}: valid.", err=True)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the settings file, for editors."""
+    from deploy.settings import Settings
+
+    show_json(Settings.model_json_schema())

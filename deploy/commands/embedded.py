@@ -1,0 +1,137 @@
+# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
+"""`tidegate up | down | status | logs`: the whole pipeline on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+__all__ = ["register"]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    parent.command()(up)
+    parent.command()(down)
+    parent.command()(status)
+    parent.command()(logs)
+
+
+def up(
+    detach: Annotated[bool, typer.Option("--detach", help="Run in the background.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="With --detach: return when it is ready.")] = False,
+    no_fleet: Annotated[bool, typer.Option("--no-fleet", help="Start no simulated devices.")] = False,
+    no_prometheus: Annotated[
+        bool, typer.Option("--no-prometheus", help="Start no Prometheus (today none is started; exporters always are).")
+    ] = False,
+    data: Data = None,
+    port_offset: Annotated[
+        int,
+        typer.Option("--port-offset", min=0, max=40000, help="Added to every port: runs a second instance beside one."),
+    ] = 0,
+    config: OptionalConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Start the whole pipeline on this machine.
+
+    Broker, Kafka, gateway, Spark and a small simulated fleet; "ready" means that a reading went all the way.
+    Ctrl-C stops everything in order; with --detach, `tidegate down` does.
+    """
+    from deploy.local.up import UpOptions, run_detached, run_foreground
+    from deploy.settings import data_dir, load_settings
+
+    settings = load_settings(config)
+    options = UpOptions(
+        data=data_dir(data), config=config, port_offset=port_offset, fleet=not no_fleet, as_json=as_json
+    )
+    if detach:
+        raise typer.Exit(run_detached(options, settings, wait=wait))
+    raise typer.Exit(run_foreground(options, settings))
+
+
+def down(data: Data = None, as_json: Json = False) -> None:
+    """Stop the embedded run; data stays.
+
+    In order: devices, gateway, stream, Kafka, broker; each drains first.
+    """
+    from deploy.local.down import stop_run
+    from deploy.settings import data_dir
+
+    outcome = stop_run(data_dir(data), told=lambda line: typer.echo(line, err=True))
+    if as_json:
+        show_json(outcome)
+
+
+def status(
+    data: Data = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show again every 2 s until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show parts, rates, latency, lag and alerts.
+
+    Exit 1 while the run is not ready, 69 when nothing runs.
+    """
+    from deploy.local.status import follow_status, read_status, render_status
+    from deploy.settings import data_dir
+
+    folder = data_dir(data)
+    if watch:
+        follow_status(folder, as_json=as_json)
+        return
+    found = read_status(folder)
+    if as_json:
+        show_json(found)
+    else:
+        typer.echo(render_status(found))
+    raise typer.Exit(0 if found["ready"] else 1)
+
+
+def logs(
+    part: Annotated[
+        str | None,
+        typer.Argument(help="broker, kafka, gateway, stream, spark, fleet, canary, supervisor; default all."),
+    ] = None,
+    data: Data = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of each log to begin with.")] = 50,
+) -> None:
+    """Print the logs of the parts."""
+    import time
+
+    from deploy.local.logs import follow_lines, last_lines
+    from deploy.settings import data_dir
+
+    files = _log_files(data_dir(data), part)
+    for file in files:
+        for line in last_lines(file, lines):
+            typer.echo(_labelled(file, line, files))
+    if follow:
+        for found in follow_lines(files):
+            if found is None:
+                time.sleep(0.2)
+            else:
+                typer.echo(_labelled(*found, files))
+
+
+def _log_files(data: Path, part: str | None) -> list[Path]:
+    from ingest.contract.errors import UnavailableError
+
+    folder = data / "logs"
+    # Kafka and Spark keep their own logs, and bound them themselves.
+    known = [*sorted(folder.glob("*.log")), *(data / "kafka" / "logs").glob("server.log")]
+    chosen = [file for file in known if part is None or _part_of(file) == part]
+    if not chosen:
+        names = ", ".join(sorted({_part_of(file) for file in known})) or "none: nothing was started here yet"
+        msg = f"There is no log of {part or 'any part'} in {folder}. There are: {names}."
+        raise UnavailableError(msg)
+    return chosen
+
+
+def _part_of(file: Path) -> str:
+    return "kafka" if file.name == "server.log" else file.stem
+
+
+def _labelled(file: Path, line: str, files: list[Path]) -> str:
+    return f"{_part_of(file):<10} {line}" if len(files) > 1 else line

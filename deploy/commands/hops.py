@@ -1,0 +1,65 @@
+"""`tidegate gateway | stream`: one hop as a process of its own; the hidden ones are steps of the embedded run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.commands.options import Config, Json, show_json
+
+__all__ = ["register"]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    parent.command()(gateway)
+    parent.command()(stream)
+    parent.command(hidden=True, name="make-topics")(make_topics)
+    parent.command(hidden=True)(canary)
+
+
+def gateway(config: Config) -> None:
+    """Run hop 1: MQTT in, Kafka out.
+
+    PUBACK only after Kafka has the message. SIGTERM drains.
+    """
+    from deploy.hops import run_gateway
+    from deploy.settings import load_settings
+
+    run_gateway(load_settings(config))
+
+
+def stream(
+    config: Config,
+    log_dir: Annotated[Path, typer.Option("--log-dir", help="Where Spark's own log goes.")] = Path(
+        "tidegate-data/logs"
+    ),
+) -> None:
+    """Run hop 3: Kafka in, Delta tables out.
+
+    Exactly once; one writer per tables root. SIGTERM drains.
+    """
+    from deploy.hops import run_stream
+    from deploy.settings import load_settings
+
+    run_stream(load_settings(config), log_dir=log_dir)
+
+
+def make_topics(config: Config, as_json: Json = False) -> None:
+    """Create the Kafka topics that are missing, and say how those that exist differ from the settings."""
+    from deploy.settings import load_settings
+    from ingest.admin import ensure_topics
+
+    differences = ensure_topics(load_settings(config).kafka)
+    for line in differences:
+        typer.echo(line, err=True)
+    if as_json:
+        show_json({"differences": differences})
+
+
+def canary(config: Config) -> None:
+    """Publish a reading every few seconds and read it back from Delta."""
+    from deploy.hops import run_canary_process
+    from deploy.settings import load_settings
+
+    run_canary_process(load_settings(config))

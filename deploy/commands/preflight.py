@@ -1,0 +1,39 @@
+"""`tidegate doctor`: is everything there, and can it be reached?"""
+
+from typing import Annotated
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+__all__ = ["register"]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the command line."""
+    parent.command()(doctor)
+
+
+def doctor(
+    config: OptionalConfig = None,
+    data: Data = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for each server.")] = 3.0,
+    as_json: Json = False,
+) -> None:
+    """Check what a run needs, with remedies.
+
+    Java, JVM parts, memory, disk, packages; with --config also that its broker and Kafka answer.
+
+    Exit 1 where a check fails; each says how to mend it.
+    """
+    from deploy.doctor import examine
+    from deploy.settings import data_dir, load_settings
+
+    settings = load_settings(config)
+    found = list(examine(settings, data_dir(data), servers=config is not None, timeout_seconds=timeout))
+    if as_json:
+        show_json({"ok": all(check.state != "fail" for check in found), "checks": [check.as_dict() for check in found]})
+    else:
+        for check in found:
+            typer.echo(f"{check.state:<5} {check.name:<10} {check.text}{'. ' + check.fix if check.fix else ''}")
+    raise typer.Exit(1 if any(check.state == "fail" for check in found) else 0)

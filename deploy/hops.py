@@ -1,0 +1,114 @@
+"""Puts a hop on its feet as a process: log, signals, metrics, exporter, and the hop's own front door."""
+
+import importlib.metadata
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.process import configure_logging, stop_on_signals
+from deploy.settings import Settings
+from ingest.contract.errors import UnavailableError
+from monitoring.exporter import CollectorRegistry, Exporter
+from monitoring.metrics import CanaryMetrics, GatewayMetrics, StreamMetrics, build_info
+
+__all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics"]
+
+
+@contextmanager
+def serve_metrics(
+    registry: CollectorRegistry, *, host: str, port: int, part: str, healthy: Callable[[], tuple[bool, str]]
+) -> Iterator[None]:
+    """Serve one process's metrics while the block runs.
+
+    Raises:
+        UnavailableError: the port is taken.
+    """
+    build_info(registry, version(), part)
+    try:
+        exporter = Exporter(registry, host=host, port=port, healthy=healthy)
+    except OSError as error:
+        msg = f"{host}:{port} cannot serve the metrics ({error.strerror}). Set monitoring.{part}_port to a free port."
+        raise UnavailableError(msg) from error
+    try:
+        yield
+    finally:
+        exporter.close()
+
+
+def version() -> str:
+    """Our version; a checkout that was never installed has none."""
+    try:
+        return importlib.metadata.version("tidegate")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def run_gateway(settings: Settings) -> None:
+    """Run hop 1 until a signal asks to stop."""
+    from gateway.service import build
+    from ingest.contract.reasons import IgnoredReason, Reason
+
+    configure_logging()
+    stop = stop_on_signals()
+    registry = CollectorRegistry()
+    metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
+    service = build(
+        mqtt=settings.mqtt, gateway=settings.gateway, routes=settings.routes, kafka=settings.kafka, metrics=metrics
+    )
+    monitoring = settings.monitoring
+    with serve_metrics(
+        registry, host=monitoring.host, port=monitoring.gateway_port, part="gateway", healthy=service.healthy
+    ):
+        service.run(stop)
+
+
+def run_stream(settings: Settings, *, log_dir: Path) -> None:
+    """Run hop 3 until a signal asks to stop; Spark's own log goes to `log_dir`."""
+    from deploy.local.artifacts import spark_jars
+    from deploy.local.java import find_java
+    from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
+    from ingest.groups import OffsetMirror
+    from lakehouse.jvm import JvmOptions
+    from lakehouse.tables import TABLES
+    from streaming.progress import StreamState
+    from streaming.queries import LAND
+    from streaming.service import run
+
+    configure_logging()
+    stop = stop_on_signals()
+    registry = CollectorRegistry()
+    metrics = StreamMetrics(registry, query=LAND, tables=TABLES, topics=(READINGS, DEAD_LETTERS))
+    java = find_java()
+    jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=tuple(java.gc_options))
+    state = StreamState()
+    mirror = OffsetMirror(settings.kafka, LAND_GROUP)
+    monitoring = settings.monitoring
+    with serve_metrics(
+        registry, host=monitoring.host, port=monitoring.stream_port, part="stream", healthy=state.healthy
+    ):
+        try:
+            run(settings.kafka, settings.stream, settings.lake, jvm, metrics, stop, state=state, mirror=mirror.mirror)
+        finally:
+            mirror.close()
+
+
+def run_canary_process(settings: Settings) -> None:
+    """Run the canary until a signal asks to stop."""
+    from deploy.local.canary import DEVICE, Canary, run_canary
+    from gateway.publisher import Publisher
+    from lakehouse.follow import TableFollower
+
+    configure_logging()
+    stop = stop_on_signals()
+    registry = CollectorRegistry()
+    every = settings.embedded.canary_seconds
+    canary = Canary(CanaryMetrics(registry), boot=int(time.time() * 1000), late_seconds=max(15.0, 5 * every))
+    follower = TableFollower(settings.lake.root, "readings", columns=("boot", "seq"), device=DEVICE)
+    publisher = Publisher(settings.mqtt, client_id=DEVICE)
+    monitoring = settings.monitoring
+    with serve_metrics(
+        registry, host=monitoring.host, port=monitoring.canary_port, part="canary", healthy=canary.healthy
+    ):
+        run_canary(publisher, follower, canary, every_seconds=every, stop=stop)
+    publisher.close()

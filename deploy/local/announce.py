@@ -1,0 +1,72 @@
+"""What `up` prints when it is ready: MQTT address and credentials, tables, metrics, the next three commands."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.settings import Settings
+
+__all__ = ["announcement", "command_name", "metrics_urls", "render_announcement"]
+
+
+FIRST_QUERY: Final = "select device, metric, value, event_time from readings order by landed_at desc limit 5"
+
+
+def metrics_urls(settings: Settings) -> dict[str, str]:
+    """`/metrics` address per part."""
+    monitoring = settings.monitoring
+    ports = {"gateway": monitoring.gateway_port, "stream": monitoring.stream_port, "canary": monitoring.canary_port}
+    return {part: f"http://{monitoring.host}:{port}/metrics" for part, port in ports.items()}
+
+
+def command_name() -> str:
+    """How the person in front of the screen can call us."""
+    return "tidegate" if shutil.which("tidegate") else "./tidegate"
+
+
+def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:
+    """The four things, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
+    mqtt = settings.mqtt
+    where = "" if data == Path("tidegate-data").absolute() else f" --data {_quoted(data)}"
+    name = command_name()
+    return {
+        "mqtt": {
+            "url": f"mqtt://{mqtt.host}:{ports['mqtt']}",
+            "host": mqtt.host,
+            "port": ports["mqtt"],
+            "port_v5": ports["mqtt_v5"],
+            "username": mqtt.username,
+            "password": mqtt.password.get_secret_value() if mqtt.password else None,
+            "topic": "tidegate/v1/<device>/readings",
+        },
+        "tables": settings.lake.root,
+        "metrics": metrics_urls(settings),
+        "next": [
+            f"{name} status{where}",
+            f'{name} sql "{FIRST_QUERY}"{where}',
+            f"{name} down{where}",
+        ],
+    }
+
+
+def _quoted(path: Path) -> str:
+    import shlex
+
+    return shlex.quote(str(path))
+
+
+def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool = True) -> str:
+    """The four things for people, or as JSON."""
+    if as_json:
+        return json.dumps({"ready": ready, **told}, indent=2)
+    mqtt = told["mqtt"]
+    version_5 = "" if mqtt["port_v5"] == mqtt["port"] else f"  (MQTT 5 on port {mqtt['port_v5']})"
+    lines = [
+        f"MQTT     {mqtt['url']}{version_5}  user {mqtt['username']}  password {mqtt['password']}",
+        f"Tables   {told['tables']}",
+        f"Metrics  {'  '.join(told['metrics'].values())}",
+        *(f"{'Next' if number == 0 else '':<7}  {command}" for number, command in enumerate(told["next"])),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,41 @@
+"""How much memory the embedded run needs, part by part, so that it is said before anything starts."""
+
+from typing import Final
+
+import psutil
+
+from deploy.settings import Settings
+
+__all__ = ["available_mb", "memory_budget_mb", "memory_line"]
+
+# Resident memory beyond the heap (metaspace, code, threads, direct buffers) and of the Python processes, as measured.
+KAFKA_BEYOND_HEAP_MB: Final = 250
+SPARK_BEYOND_HEAP_MB: Final = 500
+PYTHON_MB: Final = {"broker": 50, "gateway": 120, "stream": 170, "fleet": 60, "canary": 150, "supervisor": 90}
+
+
+def memory_budget_mb(settings: Settings) -> dict[str, int]:
+    """The most that each part takes, in MB."""
+    budget = dict(PYTHON_MB)
+    budget["kafka"] = _megabytes(settings.embedded.kafka_heap) + KAFKA_BEYOND_HEAP_MB
+    budget["stream"] += _megabytes(settings.stream.driver_memory) + SPARK_BEYOND_HEAP_MB
+    return budget
+
+
+def _megabytes(size: str) -> int:
+    number, unit = int(size[:-1]), size[-1].lower()
+    return max(1, int(number * {"k": 1 / 1024, "m": 1, "g": 1024}[unit]))
+
+
+def available_mb() -> int:
+    """Memory that can be had without swapping."""
+    return int(psutil.virtual_memory().available) // 1024**2
+
+
+def memory_line(settings: Settings) -> tuple[bool, str]:
+    """Whether the budget fits, in words."""
+    budget = memory_budget_mb(settings)
+    total, free = sum(budget.values()), available_mb()
+    shown = ", ".join(f"{name} {size}" for name, size in sorted(budget.items(), key=lambda item: -item[1])[:3])
+    text = f"needs up to {total / 1024:.1f} GB ({shown} MB, …), {free / 1024:.1f} GB are free"
+    return free >= total, text

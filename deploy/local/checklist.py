@@ -1,0 +1,89 @@
+"""The live checklist of `tidegate up` on stderr: each part with its seconds, never silent for over 2 s.
+
+On a terminal the block is redrawn in place; elsewhere each change is one line, and a "still …" line fills a silence.
+"""
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Final
+
+__all__ = ["Checklist"]
+
+SILENCE_SECONDS: Final = 2.0
+SPINNER: Final = "|/-\\"
+SETTLED: Final = ("ready", "done")
+
+
+class Checklist:
+    """Shows snapshots of the parts: `{name: {state, since, detail, seconds}}`."""
+
+    def __init__(self, stream: IO[str], *, tty: bool | None = None) -> None:
+        self._stream = stream
+        self._tty = stream.isatty() if tty is None else tty
+        self._drawn = 0
+        self._spin = 0
+        self._seen: dict[str, str] = {}
+        self._spoke_at = 0.0
+
+    def show(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Show how the parts stand now."""
+        if self._tty:
+            self._redraw(parts)
+        else:
+            self._append(parts)
+
+    def _append(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        for name, part in parts.items():
+            told = _told(part)
+            if told != self._seen.get(name) and part["state"] not in ("waiting", "starting", "stopping"):
+                self._say(_line(name, part, _mark(part, "")))
+            self._seen[name] = told
+        open_parts = [_still(name, part) for name, part in parts.items() if part["state"] == "starting"]
+        if open_parts and time.monotonic() - self._spoke_at >= SILENCE_SECONDS * 0.9:
+            self._say(f"  ..  still starting: {', '.join(open_parts)}")
+
+    def _say(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+        self._spoke_at = time.monotonic()
+
+    def _redraw(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._spin += 1
+        spinner = SPINNER[self._spin % len(SPINNER)]
+        columns = shutil.get_terminal_size().columns
+        lines: Sequence[str] = [_line(name, part, _mark(part, spinner))[: columns - 1] for name, part in parts.items()]
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        self._stream.write(up + "".join(f"\r\x1b[K{line}\n" for line in lines))
+        self._stream.flush()
+        self._drawn = len(lines)
+
+
+def _still(name: str, part: Mapping[str, Any]) -> str:
+    detail = f": {part['detail']}" if part["detail"] else ""
+    return f"{name} ({_age(part):.0f} s{detail})"
+
+
+def _told(part: Mapping[str, Any]) -> str:
+    """What makes a new line worth printing: a detail that only counts on does not."""
+    return f"{part['state']} {part['detail'] if part['state'] == 'restarting' else ''}"
+
+
+def _mark(part: Mapping[str, Any], spinner: str) -> str:
+    if part["state"] in SETTLED:
+        return "ok"
+    if part["state"] in ("restarting", "failed"):
+        return "!!"
+    return spinner if part["state"] in ("starting", "stopping") and spinner else ".."
+
+
+def _line(name: str, part: Mapping[str, Any], mark: str) -> str:
+    seconds = part.get("seconds")
+    shown = seconds if seconds is not None else _age(part)
+    clock = "" if part["state"] in ("waiting", "stopped") else f"{shown:5.1f} s"
+    detail = part["detail"] or ("" if part["state"] in SETTLED else part["state"])
+    return f"  {mark:<2}  {name:<8} {clock:>8}  {detail}".rstrip()
+
+
+def _age(part: Mapping[str, Any]) -> float:
+    return max(0.0, time.time() - float(part["since"]))

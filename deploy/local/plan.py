@@ -1,0 +1,207 @@
+"""What an embedded run consists of: ports, credentials, the settings that every part is started with, the parts."""
+
+import json
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.local.announce import metrics_urls
+from deploy.local.broker import EmbeddedBroker, choose_broker, make_broker
+from deploy.local.java import find_java
+from deploy.local.kafka import EmbeddedKafka
+from deploy.local.part import PartSpec
+from deploy.local.ports import choose_port
+from deploy.local.runfile import RunFile
+from deploy.settings import Settings, load_settings
+from deploy.settings_file import to_toml, write_private
+from monitoring.scrape import healthz
+
+__all__ = ["Plan", "embedded_settings", "make_plan"]
+
+STOP_ORDER: Final = ("fleet", "canary", "gateway", "stream", "kafka", "broker")
+HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run before it starts. `remarks` are for the person, `notes` are standing warnings for `status`."""
+
+    settings: Settings
+    specs: Sequence[PartSpec]
+    metrics_urls: dict[str, str]
+    remarks: Sequence[str]
+    notes: Sequence[dict[str, str]]
+    stop_order: Sequence[str] = STOP_ORDER
+
+
+def make_plan(settings: Settings, data: Path, run: RunFile, *, port_offset: int, fleet: bool) -> Plan:
+    """Choose ports and credentials, write config.toml and run.json, and say how each part is started.
+
+    Raises:
+        TidegateError: no Java, no broker, or no free port.
+    """
+    remarks: list[str] = []
+    run.ports = _choose_ports(settings, port_offset, remarks)
+    username, password = _credentials(data / run.credentials)
+    broker = make_broker(
+        choose_broker(settings.embedded.broker),
+        data / "mqtt",
+        run.ports["mqtt"],
+        users={username: password},
+        port_v5=run.ports["mqtt_v5"],
+        window=settings.gateway.window_messages,
+    )
+    run.ports["mqtt_v5"] = broker.port_v5
+    effective = embedded_settings(settings, data, run.ports, username=username, password=password)
+    write_private(data / run.config, to_toml(effective))
+    run.write(data)
+    kafka = EmbeddedKafka(
+        data / "kafka",
+        find_java(),
+        run.ports["kafka"],
+        run.ports["kafka_controller"],
+        heap=effective.embedded.kafka_heap,
+    )
+    return Plan(
+        settings=effective,
+        specs=_specs(effective, data / run.config, broker, kafka, fleet=fleet),
+        metrics_urls=metrics_urls(effective),
+        remarks=remarks,
+        notes=[{"part": "broker", "text": text} for text in broker.warnings],
+    )
+
+
+def _choose_ports(settings: Settings, offset: int, remarks: list[str]) -> dict[str, int]:
+    embedded, monitoring = settings.embedded, settings.monitoring
+    wishes = {
+        "mqtt": (embedded.mqtt_port, HOST),
+        "mqtt_v5": (embedded.mqtt_v5_port, HOST),
+        "kafka": (embedded.kafka_port, HOST),
+        "kafka_controller": (embedded.kafka_controller_port, HOST),
+        "gateway": (monitoring.gateway_port, monitoring.host),
+        "stream": (monitoring.stream_port, monitoring.host),
+        "canary": (monitoring.canary_port, monitoring.host),
+    }
+    ports: dict[str, int] = {}
+    for name, (wish, host) in wishes.items():
+        ports[name], remark = choose_port(wish + offset if wish else 0, host, taken=ports.values())
+        if remark:
+            remarks.append(f"{name + ':':<11} {remark}")
+    return ports
+
+
+def _credentials(file: Path) -> tuple[str, str]:
+    """Made once per data folder, so that devices keep working over restarts."""
+    if not file.exists():
+        write_private(file, json.dumps({"username": "tidegate", "password": secrets.token_urlsafe(18)}) + "\n")
+    found: dict[str, str] = json.loads(file.read_text("utf-8"))
+    return found["username"], found["password"]
+
+
+def embedded_settings(
+    settings: Settings, data: Path, ports: dict[str, int], *, username: str, password: str
+) -> Settings:
+    """The person's settings with everything that the embedded run decides put in."""
+    embedded = settings.embedded
+    mqtt_port = ports["mqtt_v5" if settings.mqtt.protocol == "5" else "mqtt"]
+    decided: dict[str, dict[str, Any]] = {
+        "mqtt": {"host": HOST, "port": mqtt_port, "username": username, "password": password, "tls": False},
+        "kafka": {
+            "bootstrap_servers": f"{HOST}:{ports['kafka']}",
+            "security_protocol": "PLAINTEXT",
+            "partitions": embedded.kafka_partitions,
+            "replication": 1,
+            "retention_bytes": embedded.kafka_retention_bytes,
+        },
+        "stream": {"checkpoint": str(data / "checkpoints" / "land")},
+        "lake": {"root": str(data / "tables")},
+        "monitoring": {f"{part}_port": ports[part] for part in ("gateway", "stream", "canary")},
+    }
+    overrides = {f"{section}.{field}": value for section, fields in decided.items() for field, value in fields.items()}
+    plain = settings.model_dump()
+    overrides = {
+        **{
+            f"{section}.{field}": value
+            for section, fields in plain.items()
+            if section != "routes"
+            for field, value in fields.items()
+        },
+        "routes": plain["routes"],
+        **overrides,
+    }
+    return load_settings(overrides=overrides, environ={})
+
+
+def _specs(
+    settings: Settings, config: Path, broker: EmbeddedBroker, kafka: EmbeddedKafka, *, fleet: bool
+) -> list[PartSpec]:
+    seconds = settings.embedded.stop_timeout_seconds
+    urls = {part: url.replace("/metrics", "/healthz") for part, url in metrics_urls(settings).items()}
+
+    def hop(name: str, *after: str, flags: Sequence[str] = ()) -> PartSpec:
+        return PartSpec(
+            name=name,
+            command=_ours(name, "--config", str(config), *flags),
+            ready=_healthy(urls[name]),
+            after=after,
+            stop_seconds=seconds,
+        )
+
+    specs = [
+        PartSpec(
+            name="broker", command=_prepared(broker), ready=_answers(broker, f"{broker.kind} "), stop_seconds=seconds
+        ),
+        PartSpec(name="kafka", command=_prepared(kafka), ready=_answers(kafka), stop_seconds=max(seconds, 30.0)),
+        PartSpec(
+            name="topics",
+            command=_ours("make-topics", "--config", str(config)),
+            ready=_never,
+            after=("kafka",),
+            one_shot=True,
+        ),
+        hop("gateway", "topics", "broker"),
+        hop("stream", "topics", flags=("--log-dir", str(config.parent / "logs"))),
+    ]
+    if fleet and settings.embedded.fleet_devices:
+        specs.append(_fleet(settings, config))
+    return [*specs, hop("canary", "gateway", "stream")]
+
+
+def _fleet(settings: Settings, config: Path) -> PartSpec:
+    devices, rate = settings.embedded.fleet_devices, settings.embedded.fleet_rate
+    command = _ours("device", "simulate", "--config", str(config), "--devices", str(devices), "--rate", f"{rate:g}")
+    return PartSpec(
+        name="fleet", command=command, ready=lambda: (True, f"{devices} devices, {rate:g} messages/s"),
+        after=("gateway", "stream"), stop_seconds=10.0,
+    )  # fmt: skip
+
+
+def _ours(*arguments: str) -> Callable[[], Sequence[str]]:
+    # -P: a folder named like one of our packages in the working directory must not be imported.
+    return lambda: [sys.executable, "-P", "-m", "deploy.cli", *arguments]
+
+
+def _prepared(server: EmbeddedBroker | EmbeddedKafka) -> Callable[[], Sequence[str]]:
+    def command() -> Sequence[str]:
+        server.prepare()
+        return server.command()
+
+    return command
+
+
+def _answers(server: EmbeddedBroker | EmbeddedKafka, kind: str = "") -> Callable[[], tuple[bool, str]]:
+    def ready() -> tuple[bool, str]:
+        return (True, f"{kind}on {HOST}:{server.port}") if server.ready() else (False, "does not answer yet")
+
+    return ready
+
+
+def _healthy(url: str) -> Callable[[], tuple[bool, str]]:
+    return lambda: healthz(url)
+
+
+def _never() -> tuple[bool, str]:
+    return False, ""

@@ -1,0 +1,101 @@
+"""The checks before a start: what is missing is said with its remedy before anything runs, in under a second."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from deploy.local import artifacts
+from deploy.local.budget import memory_line
+from deploy.local.java import find_java
+from deploy.local.packages import intruders
+from deploy.settings import Settings
+from ingest.contract.errors import FatalError, TidegateError, UnavailableError
+
+__all__ = ["Check", "checks", "preflight"]
+
+DISK_NEEDED_BYTES: Final = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `fix` says what to do where it is not ok."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    text: str
+    fix: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+def checks(settings: Settings, data: Path) -> Iterator[Check]:
+    """Everything that an embedded run needs, one finding at a time."""
+    yield _packages()
+    yield _tried("java", lambda: str(find_java()))
+    yield _tried("jvm parts", _jars)
+    yield _memory(settings)
+    yield _disk(data)
+    yield _broker(settings)
+
+
+def preflight(settings: Settings, data: Path) -> list[str]:
+    """Lines to show before the start.
+
+    Raises:
+        TidegateError: something without which nothing can run.
+    """
+    lines = []
+    for check in checks(settings, data):
+        if check.state == "fail":
+            message = f"{check.text} {check.fix}".strip()
+            raise UnavailableError(message) if check.name != "packages" else FatalError(message)
+        warning = f" {check.fix}" if check.state == "warn" else ""
+        lines.append(f"{check.name + ':':<11} {check.text}{'.' if warning else ''}{warning}")
+    return lines
+
+
+def _tried(name: str, ask: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", ask())
+    except TidegateError as error:
+        return Check(name, "fail", str(error))
+
+
+def _packages() -> Check:
+    if found := intruders():
+        return Check("packages", "fail", " ".join(found), "Use an environment of its own for Tidegate.")
+    return Check("packages", "ok", "all six are ours")
+
+
+def _jars() -> str:
+    count = len(artifacts.spark_jars()) + len(artifacts.kafka_classpath())
+    return f"{count} in {artifacts.cache_dir()}"
+
+
+def _memory(settings: Settings) -> Check:
+    fits, text = memory_line(settings)
+    if fits:
+        return Check("memory", "ok", text)
+    fix = "Close something, or lower stream.driver_memory and embedded.kafka_heap."
+    return Check("memory", "warn", text, fix)
+
+
+def _disk(data: Path) -> Check:
+    folder = next(parent for parent in (data, *data.parents) if parent.exists())
+    free = shutil.disk_usage(folder).free
+    text = f"{free / 1024**3:.1f} GB free at {folder}"
+    if free < DISK_NEEDED_BYTES:
+        return Check(
+            "disk", "warn", text, "Kafka keeps up to 2 GB: free some space or name another folder with --data."
+        )
+    return Check("disk", "ok", text)
+
+
+def _broker(settings: Settings) -> Check:
+    from deploy.local.broker import choose_broker
+
+    return _tried("broker", lambda: str(choose_broker(settings.embedded.broker)))

@@ -1,0 +1,145 @@
+"""Runs the parts of the embedded run: starts them in order, keeps their state on disk, stops them in order."""
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.local.guard import start_guard
+from deploy.local.logs import rotate
+from deploy.local.observe import Observer, alerts_of
+from deploy.local.part import Part, PartSpec
+from deploy.local.runfile import RunFile
+from deploy.settings import child_environment
+from deploy.settings_file import write_private
+
+__all__ = ["Supervisor"]
+
+LOOK_SECONDS: Final = 2.0
+
+
+class Supervisor:
+    """One embedded run. `tick` is to be called a few times a second by the thread that owns it.
+
+    Args:
+        data: the run's folder; logs go to its `logs/`.
+        run: the run file, kept up to date with the processes' ids.
+        specs: the parts, in the order in which they are shown.
+        stop_order: names of parts, first to stop first; parts not named are stopped before all.
+        metrics_urls: `/metrics` address per part.
+        notes: standing warnings, such as a broker that forgets its queue when killed.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        run: RunFile,
+        specs: Iterable[PartSpec],
+        *,
+        stop_order: Sequence[str],
+        metrics_urls: dict[str, str],
+        log_max_bytes: int,
+        notes: Sequence[dict[str, str]] = (),
+    ) -> None:
+        self._data = data
+        self._run = run
+        self._stop_order = stop_order
+        self._log_max_bytes = log_max_bytes
+        self._notes = list(notes)
+        self._observer = Observer(metrics_urls)
+        self._figures: dict[str, Any] = {"rates": {}, "latency_ms": {}, "lag": {}, "scrapes": {}}
+        self._changed = threading.Event()
+        self._looked_at = 0.0
+        self._guard = start_guard(run.run_id)
+        environment = child_environment(run.run_id)
+        self._parts = {
+            spec.name: Part(spec, environment=environment, log=data / "logs" / f"{spec.name}.log", cwd=data)
+            for spec in specs
+        }
+
+    def start(self) -> None:
+        """Start all parts, each as soon as those it needs were ready."""
+        for part in self._parts.values():
+            part.start(self._parts, self._changed.set)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every part is ready now: the canary among them reads rows back."""
+        return all(part.state in ("ready", "done") for part in self._parts.values())
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """The parts as people and `state.json` see them."""
+        return {
+            name: {
+                "state": part.state,
+                "since": part.since,
+                "detail": part.detail,
+                "seconds": part.first_ready_seconds,
+                "pid": part.pid,
+                "restarts": part.restarts,
+            }
+            for name, part in self._parts.items()
+        }
+
+    def tick(self) -> None:
+        """Look at the parts when it is time, bound their logs, and write what is seen."""
+        due = time.monotonic() - self._looked_at >= LOOK_SECONDS
+        if due:
+            self._looked_at = time.monotonic()
+            self._figures = self._observer.look()
+            self._rotate_logs()
+            self._watch_guard()
+        if due or self._changed.is_set():
+            self._changed.clear()
+            self._write()
+
+    def stop(self, told: Callable[[str], None]) -> None:
+        """Stop all parts in order, each within its time; `told(name)` before each."""
+        for part in self._parts.values():
+            if part.state == "waiting":
+                part.stop()
+        named = [name for name in self._stop_order if name in self._parts]
+        for name in [*(name for name in self._parts if name not in named), *named]:
+            if self._parts[name].pid is not None:
+                told(name)
+            self._parts[name].stop()
+            self._write()
+        self._end_guard()
+        for file in ("run.json", "state.json"):
+            (self._data / file).unlink(missing_ok=True)
+
+    def _watch_guard(self) -> None:
+        if self._guard.poll() is not None:
+            self._guard = start_guard(self._run.run_id)
+
+    def _end_guard(self) -> None:
+        assert self._guard.stdin is not None  # noqa: S101 - it was opened as a pipe
+        self._guard.stdin.close()
+        self._guard.wait(30)
+
+    def _rotate_logs(self) -> None:
+        for part in self._parts.values():
+            rotate(part.log, max_bytes=self._log_max_bytes)
+
+    def _write(self) -> None:
+        parts = self.parts()
+        alerts = [*self._notes, *alerts_of(parts, self._figures["scrapes"], disk_free_bytes=self._disk_free())]
+        state = {
+            "ready": self.ready,
+            "at": time.time(),
+            "parts": parts,
+            **{key: self._figures[key] for key in ("rates", "latency_ms", "lag")},
+            "alerts": alerts,
+        }
+        self._run.parts = {name: part["pid"] for name, part in parts.items()}
+        # A full disk must not end the supervisor: it has parts to look after.
+        with suppress(OSError):
+            self._run.write(self._data)
+            write_private(self._data / "state.json", json.dumps(state) + "\n")
+
+    def _disk_free(self) -> int:
+        return shutil.disk_usage(self._data).free
