@@ -221,16 +221,17 @@ def _watch(
 
 def _accept(jar: Jar, path: Path | None, folder: Path, log: Path) -> None:
     if path is None:
+        said = maven.last_words(log)
         message = (
-            f"The JVM part {jar.coordinate} could not be fetched from Maven ({maven.last_words(log)}). Check the "
-            f"network, or name a mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's words are in {log}."
+            f"The JVM part {jar.coordinate} could not be fetched from Maven ({said}). Check the network, or name a "
+            f"mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's words are in {log}."
         )
         raise UnavailableError(message)
     if (found := _sha256(path)) != jar.sha256:
         path.unlink()
         message = (
             f"The JVM part {jar.coordinate} arrived with sha256 {found}, the lock list asks for {jar.sha256}: it "
-            "was thrown away. Run the same command again; if it comes back, a mirror or the network changes what it serves."
+            "was thrown away. Run the same command again; if it comes back, a mirror changes what it serves."
         )
         raise UnavailableError(message)
     path.replace(folder / jar.file_name)

@@ -1,0 +1,165 @@
+"""Fetching the JVM parts with the real Ivy from a repository on this machine: whole, cut off, wrong, twice at once."""
+
+import http.server
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import artifacts, maven
+from ingest.contract.errors import UnavailableError
+
+
+class Repository:
+    """A Maven repository of made-up jars; `served` are the requests, `broken` names answer 404."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.served: list[str] = []
+        self.broken: set[str] = set()
+        outer = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def __init__(self, *args: object) -> None:
+                super().__init__(*args, directory=str(folder))  # type: ignore[arg-type]
+
+            def do_GET(self) -> None:
+                outer.served.append(self.path)
+                if any(name in self.path for name in outer.broken):
+                    self.send_error(404)
+                else:
+                    super().do_GET()
+
+            def log_message(self, *args: object) -> None: ...
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+
+    def put(self, name: str, content: bytes) -> None:
+        path = self.folder / "org" / "example" / name / "1.0" / f"{name}-1.0.jar"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def downloads(self, name: str) -> int:
+        return sum(path.endswith(f"{name}-1.0.jar") for path in self.served)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    repository = Repository(tmp_path / "repository")
+    threading.Thread(target=repository.server.serve_forever, daemon=True).start()
+    monkeypatch.setenv(maven.MIRROR_VARIABLE, repository.url)
+    yield repository
+    repository.server.shutdown()
+    repository.server.server_close()
+
+
+@pytest.fixture
+def lock(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three jars, each needed by another part."""
+    file, lines = tmp_path / "jars.lock", ["# a comment", ""]
+    for part, name in [("both", "one"), ("spark", "two"), ("kafka", "three")]:
+        content = name.encode() * 1000
+        repository.put(name, content)
+        source = tmp_path / name
+        source.write_bytes(content)
+        lines.append(f"{part:5} org.example:{name}:1.0 {len(content)} {artifacts._sha256(source)}")
+    file.write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setattr(artifacts, "LOCK_FILE", file)
+    monkeypatch.setattr(artifacts.read_lock, "__defaults__", (file,))
+    return file
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "a cache with spaces"
+
+
+def names(cache: Path) -> set[str]:
+    return {path.name for path in cache.iterdir() if not path.name.startswith(".")}
+
+
+def quiet(_text: str) -> None: ...
+
+
+@pytest.mark.usefixtures("lock")
+def test_a_group_is_fetched_once_and_then_found_offline(repository: Repository, cache: Path) -> None:
+    told: list[str] = []
+    artifacts.ensure("spark", told.append, cache=cache)
+    assert names(cache) == {"one-1.0.jar", "two-1.0.jar"}
+    assert told[0] == "JVM parts: fetching 2, 0.0 MB"
+    repository.server.shutdown()
+    artifacts.ensure("spark", told.append, cache=cache)
+    assert [path.name for path in artifacts.spark_jars(cache)] == ["one-1.0.jar", "two-1.0.jar"]
+
+
+@pytest.mark.usefixtures("lock")
+def test_only_what_is_missing_is_fetched(repository: Repository, cache: Path) -> None:
+    artifacts.ensure("spark", quiet, cache=cache)
+    artifacts.ensure("all", quiet, cache=cache)
+    assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
+    assert [repository.downloads(name) for name in ("one", "two", "three")] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("lock")
+def test_a_missing_part_is_one_sentence_and_the_rest_is_kept_for_the_next_run(
+    repository: Repository, cache: Path
+) -> None:
+    repository.broken = {"two"}
+    with pytest.raises(UnavailableError) as error:
+        artifacts.ensure("all", quiet, cache=cache)
+    assert "The JVM part org.example:two:1.0 could not be fetched from Maven" in str(error.value)
+    assert maven.MIRROR_VARIABLE in str(error.value)
+    assert error.value.exit_code == 69
+    repository.broken = set()
+    artifacts.ensure("all", quiet, cache=cache)
+    assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
+    assert repository.downloads("one") == 1
+
+
+@pytest.mark.usefixtures("lock")
+def test_a_wrong_hash_is_one_sentence_and_never_in_the_cache(repository: Repository, cache: Path) -> None:
+    repository.put("two", b"changed on its way")
+    with pytest.raises(UnavailableError) as error:
+        artifacts.ensure("spark", quiet, cache=cache)
+    assert "org.example:two:1.0 arrived with sha256" in str(error.value)
+    assert "thrown away" in str(error.value)
+    assert "two-1.0.jar" not in names(cache)
+    repository.put("two", b"two" * 1000)
+    artifacts.ensure("spark", quiet, cache=cache)
+    assert names(cache) == {"one-1.0.jar", "two-1.0.jar"}
+
+
+@pytest.mark.usefixtures("lock", "repository")
+def test_a_cut_or_changed_file_is_found(cache: Path) -> None:
+    artifacts.ensure("spark", quiet, cache=cache)
+    (cache / "one-1.0.jar").write_bytes(b"cut")
+    artifacts.ensure("spark", quiet, cache=cache)
+    assert (cache / "one-1.0.jar").read_bytes() == b"one" * 1000
+    (cache / "one-1.0.jar").write_bytes(b"ONE" * 1000)
+    artifacts.ensure("spark", quiet, cache=cache)
+    told: list[str] = []
+    artifacts.ensure("spark", told.append, cache=cache, verify=True)
+    assert (cache / "one-1.0.jar").read_bytes() == b"one" * 1000
+    assert any("org.example:one:1.0" in text and "damaged" in text for text in told)
+
+
+@pytest.mark.usefixtures("lock")
+def test_two_runs_at_once_fetch_once(repository: Repository, cache: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    runs: list[Callable[[], None]] = []
+    processes = [context.Process(target=artifacts.ensure, args=("all", quiet), kwargs={"cache": cache}) for _ in "ab"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert not runs
+    assert [repository.downloads(name) for name in ("one", "two", "three")] == [1, 1, 1]
+
+
+def test_a_part_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"delta-spark_4\.2_2\.13:4\.4\.0|kafka-clients:4\.3\.1.*make setup"):
+        artifacts.spark_jars(tmp_path)

@@ -1,0 +1,62 @@
+"""Which port a part gets when the wanted one is taken."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local import ports
+from ingest.contract.errors import UnavailableError
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(1)
+        yield server.getsockname()[1]
+
+
+def test_a_free_port_is_taken_without_a_word() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert ports.choose_port(port) == (port, "")
+
+
+def test_a_taken_port_gives_way_to_a_later_one_and_its_owner_is_named(taken: int) -> None:
+    port, note = ports.choose_port(taken)
+    assert taken < port < taken + ports.TRIED
+    assert f"port {taken} is taken" in note
+    assert f"pid {os.getpid()}" in note
+    assert str(port) in note
+
+
+def test_zero_asks_for_any_port() -> None:
+    port, note = ports.choose_port(0)
+    assert port > 0
+    assert note == ""
+
+
+def test_ports_promised_to_other_parts_are_left_alone() -> None:
+    first, _ = ports.choose_port(0)
+    second, note = ports.choose_port(first, taken=[first])
+    assert second != first
+    assert "another part" in note
+
+
+def test_an_unknown_owner_is_not_made_up(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "owner_of", lambda port: None)
+    assert "another process" in ports.choose_port(taken)[1]
+
+
+def test_no_free_port_is_one_sentence_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "is_free", lambda port, host: False)
+    with pytest.raises(UnavailableError, match=r"No port from 1883 to 2082 is free on 127\.0\.0\.1.*--port-offset"):
+        ports.choose_port(1883)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(UnavailableError, match="use an address of this machine"):
+        ports.choose_port(18830, "192.0.2.1")
