@@ -16,3 +16,26 @@ def _loaded_by(statement: str) -> set[str]:
 def test_the_contract_loads_without_vendor_libraries(module: str) -> None:
     loaded = _loaded_by(f"import ingest.contract.{module}")
     assert not loaded & {"paho", "confluent_kafka", "pyspark", "delta", "deltalake", "prometheus_client", "py4j"}
+
+
+HEAVY = {
+    "paho",
+    "confluent_kafka",
+    "pyspark",
+    "delta",
+    "deltalake",
+    "pyarrow",
+    "duckdb",
+    "prometheus_client",
+    "psutil",
+    "pydantic",
+}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    loaded = _loaded_by(
+        "from deploy.cli import run\n"
+        "import contextlib, io\n"
+        "with contextlib.redirect_stdout(io.StringIO()): run(['--help'])"
+    )
+    assert not loaded & HEAVY

@@ -1,0 +1,123 @@
+"""Rules of the repository: what a wheel holds, what no tracked file says, where names and settings come from."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from deploy.local.packages import PACKAGES, intruders
+from deploy.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def _git(*arguments: str) -> list[str]:
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return done.stdout.splitlines()
+
+
+def _tracked_texts() -> Iterator[tuple[str, str]]:
+    for name in _git("ls-files"):
+        file = ROOT / name
+        if file.is_file():
+            yield name, file.read_text("utf-8", "replace")
+
+
+def test_the_wheel_holds_exactly_the_six_packages(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    top = {name.split("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
+    assert "deploy/local/jars.lock" in names
+
+
+def test_every_package_resolves_to_this_checkout() -> None:
+    assert intruders(owners={}) == []
+
+
+def test_an_intruder_is_named() -> None:
+    found = intruders(owners={"streaming": ["tidegate", "mosaicml-streaming"], "gateway": ["tidegate"]})
+    assert found == ["The package streaming is also installed by mosaicml-streaming."]
+    assert "comes from" in intruders(owners={}, root=Path("/elsewhere"))[0]
+
+
+# Written in pieces, so that this file does not hold what it looks for.
+REGISTRIES = [
+    "pypi" + ".org", "python" + "hosted", "repo1.maven" + ".org", "repo.maven" + ".apache", "maven" + "-central",
+    "registry.npmjs" + ".org", "conda.anaconda" + ".org", "docker" + ".io", "ghcr" + ".io", "quay" + ".io",
+]  # fmt: skip
+PRIVATE = re.compile("/" + r"(?:work/(?:main|shared)|tmp/w/|home/\w+/|Users/\w+/)")
+SECRET = re.compile(
+    "|".join(["AKIA" + "[0-9A-Z]{16}", "-----BEGIN " + "[A-Z ]*PRIVATE KEY", "gh[pousr]" + "_[A-Za-z0-9]{36}"])
+)
+
+
+def test_no_tracked_file_names_a_registry_a_private_path_or_a_secret() -> None:
+    found = []
+    for name, text in _tracked_texts():
+        found += [f"{name}: {host}" for host in REGISTRIES if host in text.lower()]
+        found += [f"{name}: {match[0]}" for pattern in (PRIVATE, SECRET) for match in pattern.finditer(text)]
+    assert found == []
+
+
+def test_no_seventh_source_folder() -> None:
+    folders = {name.split("/")[0] for name in _git("ls-files", "*.py") if "/" in name}
+    assert folders <= {*PACKAGES, "tests"}
+
+
+def test_tests_are_no_packages_and_are_named_after_their_hop() -> None:
+    files = [Path(name) for name in _git("ls-files", "tests")]
+    assert not [file for file in files if file.name == "__init__.py"]
+    pattern = re.compile(rf"test_(?:{'|'.join(PACKAGES)})_\w+\.py")
+    tests = [file for file in files if file.name.startswith("test_") and file.suffix == ".py"]
+    assert [str(file) for file in tests if not pattern.fullmatch(file.name)] == []
+
+
+def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in Settings.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield name, annotation
+
+
+def test_every_setting_has_a_default_or_says_what_it_is() -> None:
+    bare = [
+        f"{section}.{name}"
+        for section, model in _sections()
+        for name, field in model.model_fields.items()
+        if field.is_required() and not field.description
+    ]
+    assert bare == []
+    assert all(
+        model.model_config.get("frozen") and model.model_config.get("extra") == "forbid" for _, model in _sections()
+    )
+
+
+def test_only_the_settings_read_the_environment_for_settings() -> None:
+    """Paths of the system (PATH, JAVA_HOME, caches) may be looked up where they are used; settings may not."""
+    reading = re.compile(r"os\.(?:environ|getenv)[^\n]*TIDEGATE_\w+__")
+    found = [
+        name
+        for name, text in _tracked_texts()
+        if name.endswith(".py") and not name.startswith("tests/") and reading.search(text)
+    ]
+    assert found == []
+
+
+def test_modules_stay_small() -> None:
+    long = {
+        name: text.count("\n")
+        for name, text in _tracked_texts()
+        if name.endswith(".py") and not name.startswith("tests/") and text.count("\n") > 450
+    }
+    assert long == {}

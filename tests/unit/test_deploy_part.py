@@ -1,0 +1,143 @@
+"""The life of a part: start, readiness, restart with back-off, stop; and nothing left when its supervisor is gone."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from deploy.local.guard import RUN_ID, kill_marked, marked
+from deploy.local.part import Part, PartSpec
+
+Wait = Callable[..., Any]
+
+FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+WITH_CHILD = [
+    sys.executable, "-S", "-c",
+    "import subprocess, sys, time; subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)']); "
+    "print('up', flush=True); time.sleep(600)",
+]  # fmt: skip
+
+
+@pytest.fixture
+def make_part(tmp_path: Path) -> Iterator[Callable[..., Part]]:
+    made: list[Part] = []
+
+    def make(command: Sequence[str], **options: Any) -> Part:
+        defaults: dict[str, Any] = {"name": "part", "command": lambda: command, "ready": lambda: (True, "up")}
+        spec = PartSpec(**{**defaults, **options})
+        part = Part(spec, environment=dict(os.environ), log=tmp_path / "part.log", cwd=tmp_path)
+        made.append(part)
+        return part
+
+    yield make
+    for part in made:
+        part.stop()
+
+
+def started(part: Part, others: dict[str, Part] | None = None) -> Part:
+    part.start(others or {}, lambda: None)
+    return part
+
+
+def test_becomes_ready_and_stops(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    part = started(make_part(FOREVER))
+    wait_until(lambda: part.state == "ready", what="the part being ready")
+    pid = part.pid
+    assert pid is not None
+    part.stop()
+    assert part.state == "stopped"
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_killed_part_starts_again(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    part = started(make_part(FOREVER))
+    first = wait_until(lambda: part.state == "ready" and part.pid, what="the first process")
+    os.kill(first, signal.SIGKILL)
+    second = wait_until(lambda: part.pid != first and part.state == "ready" and part.pid, what="a new process")
+    assert second != first
+    assert part.restarts == 1
+
+
+def test_the_cause_of_a_restart_is_told_and_the_wait_doubles(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    part = started(make_part([sys.executable, "-S", "-c", "raise SystemExit(3)"], ready=lambda: (False, "")))
+    wait_until(lambda: part.state == "restarting" and "in 0.5 s" in part.detail, what="the first back-off")
+    assert "ended with exit code 3" in part.detail
+    wait_until(lambda: part.state == "restarting" and "in 1 s" in part.detail, what="the second back-off")
+
+
+def test_a_command_that_cannot_start_is_tried_again(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    part = started(make_part([str(Path("/nowhere/program"))]))
+    wait_until(lambda: part.state == "restarting" and "/nowhere/program" in part.detail, what="the failed start")
+
+
+def test_waits_for_the_parts_it_needs_and_a_step_is_done_once(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    step = make_part([sys.executable, "-S", "-c", "pass"], name="step", one_shot=True, ready=lambda: (False, ""))
+    part = make_part(FOREVER, name="after", after=("step",))
+    parts = {"step": step, "after": part}
+    started(part, parts)
+    assert part.state == "waiting"
+    started(step, parts)
+    wait_until(lambda: part.state == "ready", what="the part after the step")
+    assert step.state == "done"
+
+
+def test_a_child_of_a_killed_part_does_not_live_on(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    part = started(make_part(WITH_CHILD))
+    leader = wait_until(lambda: part.pid, what="the process")
+    child = wait_until(lambda: psutil.Process(leader).children(), what="its child")[0]
+    os.kill(leader, signal.SIGKILL)
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the child's end")
+
+
+def test_a_part_that_does_not_stop_when_asked_is_killed(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    part = started(make_part([sys.executable, "-S", "-c", deaf], stop_seconds=0.3))
+    wait_until(lambda: part.log.exists() and part.log.read_text() == "up\n", what="the deaf part")
+    pid = part.pid
+    assert pid is not None
+    part.stop()
+    assert not psutil.pid_exists(pid)
+
+
+def test_the_guard_clears_up_after_a_killed_supervisor(wait_until: Wait) -> None:
+    run_id = uuid.uuid4().hex
+    supervisor = subprocess.Popen(
+        [
+            sys.executable, "-c",
+            "import os, subprocess, sys, time\n"
+            "from deploy.local.guard import start_guard\n"
+            "run_id = sys.argv[1]\n"
+            "guard = start_guard(run_id)\n"
+            "code = 'import time; time.sleep(600)'\n"
+            "subprocess.Popen([sys.executable, '-S', '-c', code], env={**os.environ, 'TIDEGATE_RUN_ID': run_id},"
+            " start_new_session=True)\n"
+            "time.sleep(600)",
+            run_id,
+        ]
+    )  # fmt: skip
+    wait_until(lambda: marked(run_id), what="the child of the run")
+    supervisor.kill()
+    supervisor.wait()
+    wait_until(lambda: not marked(run_id), what="the end of the run's processes")
+
+
+def test_processes_of_another_run_are_spared() -> None:
+    mine, other = uuid.uuid4().hex, uuid.uuid4().hex
+    children = [subprocess.Popen(FOREVER, env={**os.environ, RUN_ID: run_id}) for run_id in (mine, other)]
+    try:
+        assert kill_marked(mine) == 1
+        children[0].wait(10)
+        assert children[1].poll() is None
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
