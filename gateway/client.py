@@ -7,6 +7,7 @@ epoch, and every call into paho is guarded. The session itself lives at the brok
 
 import contextlib
 import logging
+import os
 import random
 import select
 import socket
@@ -157,18 +158,29 @@ class MqttSession:
 
     def close(self, timeout_seconds: float = 2.0) -> None:
         """Say DISCONNECT (the session stays at the broker) after what waits to be written is out."""
-        client = self._client
-        if client is not None:
-            deadline = self._clock() + timeout_seconds
+        if self._client is not None and self._live:
             with contextlib.suppress(Exception):
-                client.disconnect()
-                while client.want_write() and self._lost_because is None and self._clock() < deadline:
-                    select.select([], [cast("socket.socket", client.socket())], [], 0.1)
-                    client.loop_write()
+                self._say_goodbye(self._client, self._clock() + timeout_seconds)
         self._lost_because = None
         self._discard()
         self.connected = False
         self.detail = "stopped"
+
+    def _say_goodbye(self, client: paho.Client, deadline: float) -> None:
+        sock = cast("socket.socket", client.socket())
+        # paho closes the socket right behind DISCONNECT. With packets unread that is a reset, which takes back the
+        # last PUBACKs from the broker's buffer: a second handle keeps the connection until the broker has ended it.
+        with socket.socket(fileno=os.dup(sock.fileno())) as second:
+            while client.want_write() and self._clock() < deadline:
+                select.select([], [sock], [], 0.1)
+                client.loop_write()
+            client.disconnect()
+            second.shutdown(socket.SHUT_WR)
+            second.settimeout(0.1)
+            while self._clock() < deadline:
+                with contextlib.suppress(TimeoutError):
+                    if not second.recv(65536):
+                        break
 
     def _wait_or_connect(self, timeout_seconds: float) -> None:
         wait = self._next_attempt_at - self._clock()

@@ -40,7 +40,10 @@ class BadNumber:
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A parsed document: dict, list, str, int, float, bool, None or BadNumber, nested; `flags` tell what was odd."""
+    """A parsed document: dict, list, str, int, float, bool, None or BadNumber, nested; `flags` tell what was odd.
+
+    Floats are finite; integers may be larger than any float.
+    """
 
     value: Any
     flags: tuple[str, ...] = ()

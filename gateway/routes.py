@@ -8,7 +8,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from typing import Final, Literal
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from gateway.decoders.registry import DECODERS
 from gateway.decoders.shape import RouteMatch
@@ -116,13 +116,14 @@ def _compile(number: int, route: RouteSettings) -> _Route:
 
 
 def _zone(where: str, name: str) -> ZoneInfo:
-    known = available_timezones()
-    if name not in known:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        known = available_timezones()
         message = (
             f"{where}: zone {name!r} is no IANA time zone{_suggest(name, known)}; wanted a name such as Europe/Berlin"
         )
-        raise ConfigError(message)
-    return ZoneInfo(name)
+        raise ConfigError(message) from error
 
 
 def _suggest(text: str, known: object) -> str:

@@ -143,7 +143,7 @@ class GatewayService(SessionEvents):
         return status["state"] == "running", str(status["detail"])
 
     def status(self) -> dict[str, Any]:
-        """State (`starting`, `waiting`, `running`, `stalled`, `failed`, `stopped`), since when, and a sentence."""
+        """State (starting, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
         state, detail = self._state, self._detail
         age = time.monotonic() - self._beat_at
         if state not in ("failed", "stopped") and age > STALLED_SECONDS:
@@ -326,6 +326,7 @@ class GatewayService(SessionEvents):
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""
+        self._say("draining", "stopping: acknowledging what Kafka has")
         deadline = time.monotonic() + DRAIN_SECONDS
         while self._log is not None and self._live and self._chain.in_flight and time.monotonic() < deadline:
             self._beat()

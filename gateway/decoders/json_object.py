@@ -50,6 +50,8 @@ class _Reader:
         self._at, self._index = None, 0
         if not isinstance(body, list):
             return self._flatten(body, self._match.metric, "$")
+        if len(body) > self._limits.max_readings_per_message:
+            return self._too_many()
         for index, item in enumerate(body):
             path = f"$[{index}]"
             if isinstance(item, dict):
@@ -86,6 +88,8 @@ class _Reader:
 
     def _flatten(self, value: object, metric: str, path: str) -> Reject | None:
         """Nesting is bounded by the parser, so recursion is too."""
+        if isinstance(value, dict | list) and len(value) > self._limits.max_readings_per_message:
+            return self._too_many()
         if isinstance(value, dict):
             quantity = value.keys() == _QUANTITY and isinstance(value["unit"], str)
             if quantity and not isinstance(value["value"], dict | list):
@@ -102,8 +106,7 @@ class _Reader:
             return None
         decoded, at = self._decoded, self._at
         if len(decoded.readings) + len(decoded.rejects) >= self._limits.max_readings_per_message:
-            wanted = f"at most {self._limits.max_readings_per_message} readings in a message"
-            return Reject(Reason.TOO_LARGE, "$", "more readings", wanted)
+            return self._too_many()
         reading = read_value(metric, value, unit or self._match.units.get(metric), path)
         if isinstance(reading, Reject):
             decoded.rejects.append(reading)
@@ -118,6 +121,10 @@ class _Reader:
         reading.flags = flags or None
         decoded.readings.append(reading)
         return None
+
+    def _too_many(self) -> Reject:
+        wanted = f"at most {self._limits.max_readings_per_message} readings in a message"
+        return Reject(Reason.TOO_LARGE, "$", "more readings", wanted)
 
     def _own_index(self, metric: str, index: int) -> int:
         """Two fields may flatten to one name (`a.b` and `a: {b}`): the second takes another index, so both are kept."""

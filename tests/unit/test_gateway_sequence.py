@@ -1,0 +1,48 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.sequence import SequenceTracker
+
+
+def test_gap_then_late_arrival() -> None:
+    #  1 2 . . 5 3 | 3 and 4 were skipped when 5 came; 3 came late
+    tracker = SequenceTracker()
+    seen = [tracker.see("d", 1, seq) for seq in (1, 2, 5, 3, 3, 5)]
+    assert seen == [(0, 0), (0, 0), (2, 0), (0, 1), (0, 0), (0, 0)]
+
+
+def test_each_boot_and_device_counts_for_itself() -> None:
+    tracker = SequenceTracker()
+    tracker.see("d", 1, 100)
+    assert tracker.see("d", 2, 0) == (0, 0)
+    assert tracker.see("e", 1, 5) == (0, 0)
+    assert tracker.see("d", 1, 102) == (1, 0)
+
+
+def test_a_counter_that_wraps_begins_anew() -> None:
+    tracker = SequenceTracker()
+    tracker.see("d", 1, 2**32 - 1)
+    assert tracker.see("d", 1, 0) == (0, 0)
+    assert tracker.see("d", 1, 2) == (1, 0)
+
+
+def test_memory_is_bounded_by_counters_and_ranges() -> None:
+    tracker = SequenceTracker(max_counters=10, max_ranges=4)
+    for number in range(1000):
+        tracker.see(f"d{number}", 1, 1)
+    assert len(tracker) == 10
+    for seq in range(0, 1000, 2):
+        tracker.see("d", 1, seq)
+    assert len(tracker._counters["d", 1][1]) == 4
+
+
+@given(st.permutations(range(12)), st.integers(0, 3))
+def test_what_is_still_missing_is_gap_minus_reordered(order: list[int], lost: int) -> None:
+    tracker = SequenceTracker()
+    first, arrived = order[0], order[: len(order) - lost]
+    gap = reordered = 0
+    for seq in arrived:
+        more = tracker.see("d", 1, seq)
+        gap, reordered = gap + more[0], reordered + more[1]
+    expected = set(range(first, max(arrived) + 1)) - set(arrived)
+    assert gap - reordered == len(expected)

@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.topics import (
+    BadFilter,
+    compile_filter,
+    encode_device,
+    id_fault,
+    native_topic,
+    subscription_filter,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "names"),
+    [
+        ("site/#", "site", {}),
+        ("site/#", "site/a/b", {}),
+        ("site/#", "sites/a", None),
+        ("#", "a/b", {}),
+        ("#", "/a", {}),
+        ("#", "$SYS/broker", None),
+        ("+/a", "$SYS/a", None),
+        ("$SYS/#", "$SYS/broker/load", {}),
+        ("+/b", "a/b", {}),
+        ("+/b", "/b", {}),
+        ("+", "a/b", None),
+        ("a/+/c", "a//c", {}),
+        ("a/+", "a/line\nbreak", {}),
+        ("site/{site}/{device}/state", "site/x/y/state", {"site": "x", "device": "y"}),
+        ("site/{site}/state", "site//state", None),
+        ("{a}/b", "$x/b", None),
+        ("a.b/c", "axb/c", None),
+    ],
+)
+def test_filters_match_as_mqtt_says(text: str, topic: str, names: dict[str, str] | None) -> None:
+    assert compile_filter(text).match(topic) == names
+
+
+@pytest.mark.parametrize("text", ["", "a#", "#/a", "a/+b", "a/{x}/{x}", "a/{1x}", "a/{x", "a/b{x}", "a\0b"])
+def test_filters_that_mqtt_does_not_know_are_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(BadFilter, match=r"\w+ \w+"):
+        compile_filter(text)
+
+
+def test_named_segments_reach_the_broker_as_plus() -> None:
+    assert subscription_filter("site/{site}/+/#") == "site/+/+/#"
+
+
+@pytest.mark.parametrize(
+    ("topic", "device"),
+    [
+        ("tidegate/v1/dev-1/readings", "dev-1"),
+        ("tidegate/v1/a%2Fb/readings", "a%2Fb"),
+        ("tidegate/v1//readings", ""),
+        ("tidegate/v1/readings", None),
+        ("tidegate/v1/a/b/readings", None),
+        ("tidegate/v2/a/readings", None),
+        ("tidegate/v1/a/readings/x", None),
+    ],
+)
+def test_the_native_grammar(topic: str, device: str | None) -> None:
+    assert native_topic(topic) == device
+
+
+@pytest.mark.parametrize(
+    "device", ["1", "x" * 23, "x" * 256, "a/b", "a b", "🌊", "..", "%2f", "ж", "\u202eabc", "'; DROP"]
+)
+def test_ids_that_are_kept_as_they_are(device: str) -> None:
+    assert id_fault(device, 256) is None
+
+
+@pytest.mark.parametrize("device", ["", "x" * 257, "🌊" * 65, "a\0b", "a\nb", "a\x1b[31m", "a\x7f", "a\x85"])
+def test_ids_that_are_refused(device: str) -> None:
+    assert id_fault(device, 256)
+
+
+def test_published_ids_are_percent_encoded_where_mqtt_would_read_them() -> None:
+    assert encode_device("plain-1") == "plain-1"
+    assert encode_device("a/b+c#d%") == "a%2Fb%2Bc%23d%25"
+
+
+@given(st.text(max_size=8), st.text(max_size=8))
+def test_no_two_ids_share_a_published_topic(one: str, other: str) -> None:
+    encoded = encode_device(one)
+    assert not set(encoded) & set("+#/\0")
+    assert (encoded == encode_device(other)) == (one == other)
