@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
+from deploy.local.certificates import trust_options
 from deploy.local.java import Java
 
 __all__ = ["MIRROR_VARIABLE", "arrived", "fetched", "find_mirror", "last_words", "start_ivy"]
@@ -44,7 +45,14 @@ def start_ivy(
     (workdir / "ivy.xml").write_text(_module(coordinates), encoding="utf-8")
     (workdir / "ivysettings.xml").write_text(_settings(workdir, mirror), encoding="utf-8")
     command = [str(java.executable), *java.gc_options, "-XX:TieredStopAtLevel=1", "-Xmx256m", *_proxy_options()]
-    command += ["-cp", str(ivy_jar), "org.apache.ivy.Main", "-settings", str(workdir / "ivysettings.xml")]
+    command += [
+        *trust_options(workdir),
+        "-cp",
+        str(ivy_jar),
+        "org.apache.ivy.Main",
+        "-settings",
+        str(workdir / "ivysettings.xml"),
+    ]
     command += ["-ivy", str(workdir / "ivy.xml")]
     with (workdir / "ivy.log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=workdir)
