@@ -200,6 +200,7 @@ def run_fleet(
     journal: Journal | None = None,
     client_prefix: str = "tidegate-fleet",
     on_sent: Callable[[FleetMessage], None] | None = None,
+    drain_seconds: float = 5.0,
 ) -> FleetTotals:
     """Publish the script at `rate` messages a second until `stop` or `seconds`, then wait for the PUBACKs.
 
@@ -228,7 +229,7 @@ def run_fleet(
                 on_sent(message)
     finally:
         for publisher in publishers:
-            publisher.drain(timeout_seconds=1.0 if stop.is_set() else 30.0)
+            publisher.drain(timeout_seconds=drain_seconds)
             publisher.close()
         totals.acknowledged = sum(publisher.acknowledged_count for publisher in publishers)
     return totals

@@ -66,6 +66,7 @@ def measure_e2e(
     totals = run_fleet(
         settings.mqtt, script, rate=rate, stop=threading.Event(), seconds=warmup_seconds + seconds,
         client_prefix=f"bench-{uuid.uuid4().hex[:6]}", on_sent=note,
+        drain_seconds=GIVE_UP_SECONDS,
     )  # fmt: skip
     _await_rows(landing, sent)
     reading.set()

@@ -46,8 +46,9 @@ def audit(
     from deploy.audit import audit as strike_balance
     from deploy.local.locate import locate_settings
 
+    span = _span(since)
     settings = locate_settings(config, data, needs_run=True)
-    report = strike_balance(settings.kafka, settings.lake.root, _span(since), wait_seconds=wait)
+    report = strike_balance(settings.kafka, settings.lake.root, span, wait_seconds=wait)
     found = report.to_dict()
     if as_json:
         show_json(found)

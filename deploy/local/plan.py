@@ -163,7 +163,8 @@ def _specs(
             one_shot=True,
         ),
         hop("gateway", "topics", "broker"),
-        hop("stream", "topics", flags=("--log-dir", str(config.parent / "logs"))),
+        # Spark takes longest to start and waits for Kafka by itself, so it need not wait for its turn.
+        hop("stream", flags=("--log-dir", str(config.parent / "logs"))),
     ]
     if fleet and settings.embedded.fleet_devices:
         specs.append(_fleet(settings, config))

@@ -106,11 +106,20 @@ class Supervisor:
         for name in [*(name for name in self._parts if name not in named), *named]:
             if self._parts[name].pid is not None:
                 told(name)
-            self._parts[name].stop()
-            self._write()
+            self._stop_one(self._parts[name])
         self._end_guard()
         for file in ("run.json", "state.json"):
             (self._data / file).unlink(missing_ok=True)
+
+    def _stop_one(self, part: Part) -> None:
+        """Stop a part and keep the state on disk true meanwhile: `down` shows it from there."""
+        stopping = threading.Thread(target=part.stop, daemon=True)
+        stopping.start()
+        while stopping.is_alive():
+            stopping.join(0.1)
+            if self._changed.is_set():
+                self._changed.clear()
+                self._write()
 
     def _watch_guard(self) -> None:
         if self._guard.poll() is not None:

@@ -1,0 +1,74 @@
+"""The embedded run as a person meets it: ready, what it prints, what status, sql, tables and metrics say."""
+
+import json
+from typing import Any
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from ingest.contract.reasons import IgnoredReason, Reason
+from monitoring.scrape import healthz, scrape
+
+PARTS = {"broker", "kafka", "topics", "gateway", "stream", "fleet", "canary"}
+
+
+def test_a_reading_went_all_the_way_before_it_said_ready(pipeline: Any) -> None:
+    table = DeltaTable(f"{pipeline.settings.lake.root}/readings").to_pyarrow_dataset()
+    assert table.count_rows(filter=pc.field("device") == "tidegate-canary") > 0
+    healthy, words = healthz(pipeline.url("canary", "healthz"))
+    assert healthy
+    assert "was read back after" in words
+
+
+def test_status_has_the_agreed_shape(pipeline: Any, wait_until: Any) -> None:
+    wait_until(lambda: pipeline.status()["rates"].get("received"), seconds=60, what="a rate")
+    status = pipeline.status()
+    assert {"ready", "parts", "rates", "latency_ms", "lag", "alerts"} <= set(status)
+    assert set(status["parts"]) == PARTS
+    assert all({"state", "since", "detail"} <= set(part) for part in status["parts"].values())
+    assert set(status["latency_ms"]) == {"p50", "p95", "p99"}
+    assert status["lag"].keys() <= {"telemetry.readings", "telemetry.dead-letters"}
+    text = pipeline.tidegate("status", ok=(0, 1)).stdout
+    assert all(part in text for part in PARTS)
+
+
+def test_the_four_things_are_kept_private_and_hold_true(pipeline: Any) -> None:
+    credentials = pipeline.data / "credentials.json"
+    assert credentials.stat().st_mode & 0o077 == 0
+    assert (pipeline.data / "config.toml").stat().st_mode & 0o077 == 0
+    secret = json.loads(credentials.read_text())["password"]
+    shown = pipeline.tidegate("config", "show", "--config", str(pipeline.data / "config.toml")).stdout
+    assert secret not in shown
+    assert "**********" in shown
+
+
+def test_every_label_set_is_there_from_the_start(pipeline: Any) -> None:
+    gateway = scrape(pipeline.url("gateway"))
+    stream = scrape(pipeline.url("stream"))
+    canary = scrape(pipeline.url("canary"))
+    assert gateway is not None
+    assert stream is not None
+    assert canary is not None
+    assert set(gateway.by_label("tidegate_gateway_messages_rejected_total", "reason")) == set(map(str, Reason))
+    assert set(gateway.by_label("tidegate_gateway_messages_ignored_total", "reason")) == set(map(str, IgnoredReason))
+    assert set(stream.by_label("tidegate_stream_rows_total", "table")) == {"readings", "dead_letters"}
+    assert canary.total("tidegate_canary_seen_total") > 0
+    # No device ever becomes a label, so the series count does not grow with the fleet.
+    assert not any(
+        "sim-" in value for scraped in (gateway, stream) for _, labels in scraped.values for _, value in labels
+    )
+
+
+def test_logs_name_their_part_and_unknown_parts_are_refused(pipeline: Any) -> None:
+    assert "gateway" in pipeline.tidegate("logs", "--lines", "5").stdout
+    refused = pipeline.tidegate("logs", "nothing", ok=(69,))
+    assert "There is no log of nothing" in refused.stderr
+
+
+def test_a_malformed_configuration_is_refused_with_78(pipeline: Any) -> None:
+    bad = pipeline.data.parent / "bad.toml"
+    bad.write_text("[mqtt]\nprot = 1\n")
+    for command in (["up"], ["gateway"], ["stream"], ["config", "validate"], ["doctor"]):
+        refused = pipeline.tidegate(*command, "--config", str(bad), ok=(78,))
+        assert "bad.toml:2: unknown key mqtt.prot. Did you mean mqtt.port?" in refused.stderr
+        assert refused.stdout == ""

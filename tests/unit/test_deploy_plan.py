@@ -1,0 +1,83 @@
+"""What an embedded run decides: settings of its parts, memory, and what it tells when it is ready."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deploy.local.announce import announcement, render_announcement
+from deploy.local.budget import memory_budget_mb, memory_line
+from deploy.local.canary import DEVICE, Canary
+from deploy.local.locate import locate_settings
+from deploy.local.plan import embedded_settings
+from deploy.settings import Settings, load_settings
+from deploy.settings_file import to_toml, write_private
+from ingest.contract.errors import UnavailableError
+
+PORTS = {"mqtt": 1, "mqtt_v5": 2, "kafka": 3, "kafka_controller": 4, "gateway": 5, "stream": 6, "canary": 7}
+
+
+def embedded(tmp_path: Path, **overrides: object) -> Settings:
+    person = load_settings(environ={}, overrides={"mqtt.subscriptions": ["#", "$aws/#"], **overrides})
+    return embedded_settings(person, tmp_path, PORTS, username="tidegate", password="hunter2")
+
+
+def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path) -> None:
+    routes = [{"filter": "site/#", "zone": "Europe/Berlin"}]
+    settings = embedded(tmp_path, routes=routes, **{"kafka.security_protocol": "SASL_SSL", "kafka.partitions": 12})
+    assert (settings.mqtt.port, settings.kafka.bootstrap_servers) == (2, "127.0.0.1:3")
+    assert (settings.kafka.security_protocol, settings.kafka.partitions) == ("PLAINTEXT", 2)
+    assert settings.lake.root == str(tmp_path / "tables")
+    assert settings.mqtt.subscriptions == ("#", "$aws/#")
+    assert settings.routes[0].zone == "Europe/Berlin"
+    assert embedded(tmp_path, **{"mqtt.protocol": "3.1.1"}).mqtt.port == 1
+
+
+def test_the_embedded_kafka_is_bounded_for_a_laptop(tmp_path: Path) -> None:
+    settings = embedded(tmp_path)
+    assert settings.kafka.partitions * settings.kafka.retention_bytes <= 2 * 1024**3
+
+
+def test_memory_stays_within_the_promise() -> None:
+    assert sum(memory_budget_mb(Settings()).values()) <= 3.5 * 1024
+    assert "needs up to" in memory_line(Settings())[1]
+
+
+def test_it_tells_four_things(tmp_path: Path) -> None:
+    told = announcement(embedded(tmp_path), tmp_path / "with space", PORTS)
+    text = render_announcement(told, as_json=False)
+    assert "mqtt://127.0.0.1:1  (MQTT 5 on port 2)  user tidegate  password hunter2" in text
+    assert str(tmp_path / "tables") in text
+    assert "http://127.0.0.1:5/metrics" in text
+    assert text.count(f"--data '{tmp_path}/with space'") == 3
+    assert json.loads(render_announcement(told, as_json=True))["ready"] is True
+
+
+def test_readers_find_a_stopped_run_by_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="No embedded run"):
+        locate_settings(None, tmp_path, needs_run=False)
+    write_private(tmp_path / "config.toml", to_toml(embedded(tmp_path)))
+    assert locate_settings(None, tmp_path, needs_run=False).lake.root == str(tmp_path / "tables")
+    with pytest.raises(UnavailableError, match="Nothing runs"):
+        locate_settings(None, tmp_path, needs_run=True)
+
+
+def test_the_canary_is_healthy_while_its_own_readings_come_back() -> None:
+    import pyarrow as pa
+    from prometheus_client import CollectorRegistry
+
+    from lakehouse.follow import Commit
+    from monitoring.metrics import CanaryMetrics
+
+    registry = CollectorRegistry()
+    canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)
+    assert canary.healthy()[0] is False
+    payload = json.loads(canary.next_payload())
+    assert (payload["boot"], payload["seq"]) == (5, 1)
+    other = pa.table({"boot": [4], "seq": [1]})
+    canary.observe(Commit(0, 0.0, payload["ts"] / 1000 + 0.5, other))
+    assert canary.healthy()[0] is False
+    canary.observe(Commit(1, 0.0, payload["ts"] / 1000 + 0.5, pa.table({"boot": [5, 5], "seq": [1, 1]})))
+    assert canary.healthy() == (True, "a reading was read back after 0.50 s")
+    assert registry.get_sample_value("tidegate_canary_seen_total") == 1
+    assert DEVICE == "tidegate-canary"
