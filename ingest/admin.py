@@ -1,10 +1,11 @@
 """Topics and offsets as Kafka has them: wait for it, create what is missing, say what differs, look offsets up."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
@@ -27,7 +28,9 @@ __all__ = [
 
 TIMEOUT_SECONDS: Final = 10.0
 _DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
-_T = TypeVar("_T")
+_NO_LEADER: Final = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ def wait_for_kafka(
         try:
             client.list_topics(timeout=2.0)
         except KafkaException as error:
-            why = reasons[-1] if reasons else error.args[0].str()
+            client.poll(0)
+            why = reasons[0] if reasons else error.args[0].str()
             on_wait(f"Kafka at {settings.bootstrap_servers} does not answer yet ({why}); trying again")
             reasons.clear()
             stop.wait(pause_seconds)
@@ -147,7 +151,8 @@ def offsets_at(settings: KafkaSettings, topic: str, time_ms: int) -> dict[int, i
 
 def _client(settings: KafkaSettings, *, on_error: Callable[[str], None] | None = None) -> AdminClient:
     def report(error: KafkaError) -> None:
-        if on_error is not None:
+        # "All brokers are down" follows each reason and says less.
+        if on_error is not None and error.code() != KafkaError._ALL_BROKERS_DOWN:
             on_error(error.str())
 
     # Errors are told by whoever asked: without a callback librdkafka writes them to stderr on its own.
@@ -219,13 +224,20 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
         message = f"Kafka at {settings.bootstrap_servers} has no topic {topic}: has the pipeline run on this cluster?"
         raise FatalError(message)
     asked = {TopicPartition(topic, partition): spec for partition in range(existing[topic])}
-    found: dict[int, int] = {}
-    for where, future in client.list_offsets(asked, request_timeout=TIMEOUT_SECONDS).items():
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
         try:
-            found[where.partition] = future.result(TIMEOUT_SECONDS + 1).offset
+            answers = client.list_offsets(asked, request_timeout=TIMEOUT_SECONDS)
+            return {where.partition: answer.result(TIMEOUT_SECONDS + 1).offset for where, answer in answers.items()}
         except (KafkaException, TimeoutError) as error:
-            raise _unanswered(settings, error, f"asking for offsets of topic {topic}") from error
-    return found
+            if not _leads_nobody(error) or time.monotonic() > deadline:
+                raise _unanswered(settings, error, f"asking for offsets of topic {topic}") from error
+            time.sleep(0.1)
+
+
+def _leads_nobody(error: Exception) -> bool:
+    """True in the moments after a topic was made, or a broker left, in which a partition has no known leader."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _NO_LEADER
 
 
 def _unanswered(settings: KafkaSettings, error: Exception, doing: str) -> RetryableError:

@@ -2,15 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ingest.admin import end_offsets
 from ingest.contract.errors import RetryableError
-from ingest.security import client_conf, consumer_conf
+from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
 
 __all__ = ["OffsetMirror", "group_lag"]
@@ -21,7 +21,6 @@ Offsets = Mapping[str, Mapping[int, int]]
 """topic -> partition -> next offset to be read."""
 
 _RETRY_SECONDS: Final = 5.0
-_TIMEOUT_SECONDS: Final = 10.0
 
 
 class OffsetMirror:
@@ -99,28 +98,36 @@ class OffsetMirror:
         return None
 
 
-def group_lag(settings: KafkaSettings, group: str) -> dict[str, dict[int, tuple[int, int]]]:
-    """Committed and end offset per topic and partition; empty where the group committed nothing.
+def group_lag(
+    settings: KafkaSettings,
+    group: str,
+    topics: Iterable[str] = (READINGS, DEAD_LETTERS),
+    *,
+    timeout_seconds: float = 10.0,
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Committed and end offset per topic and partition; nothing where the group committed nothing.
 
     Raises:
         RetryableError: Kafka does not answer.
+        FatalError: a topic does not exist.
     """
-    client = AdminClient(
-        client_conf(settings, client_id="tidegate-admin") | {"error_cb": lambda _e: None, "log_level": 2}
-    )
-    asked = [ConsumerGroupTopicPartitions(group)]
+    ends = {topic: end_offsets(settings, topic) for topic in topics}
+    asked = [TopicPartition(topic, partition) for topic, parts in ends.items() for partition in parts]
+    # Not AdminClient.list_consumer_group_offsets: it ends the whole process by a segmentation fault while the group's
+    # coordinator is not known, as on a new cluster (confluentinc/librdkafka#5040).
+    conf = consumer_conf(settings, client_id="tidegate-admin", group=group)
+    consumer = Consumer(conf | {"error_cb": lambda _error: None, "log_level": 2})
     try:
-        answer = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_SECONDS)[group]
-        parts = answer.result(_TIMEOUT_SECONDS + 1).topic_partitions
-    except (KafkaException, TimeoutError) as error:
-        message = f"Kafka at {settings.bootstrap_servers} did not tell the offsets of group {group}: {error}"
+        found = consumer.committed(asked, timeout=timeout_seconds)
+    except KafkaException as error:
+        message = (
+            f"Kafka at {settings.bootstrap_servers} did not tell the offsets of group {group}: {error.args[0].str()}"
+        )
         raise RetryableError(message) from error
-    ends = {topic: end_offsets(settings, topic) for topic in {part.topic for part in parts}}
+    finally:
+        consumer.close()
     lag: dict[str, dict[int, tuple[int, int]]] = {}
-    for part in parts:
+    for part in found:
         if part.offset >= 0:
-            lag.setdefault(part.topic, {})[part.partition] = (
-                part.offset,
-                ends[part.topic].get(part.partition, part.offset),
-            )
+            lag.setdefault(part.topic, {})[part.partition] = (part.offset, ends[part.topic][part.partition])
     return lag

@@ -1,0 +1,189 @@
+"""The audit on a real Kafka and real Delta tables, with everything else played by the test."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from deltalake import CommitProperties, write_deltalake
+
+from deploy.audit import audit
+from deploy.balance import MINUTE_US
+from ingest.admin import begin_offsets, end_offsets, ensure_topics
+from ingest.consumer import read_range
+from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter, encode_dead_letter
+from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
+from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record
+from ingest.contract.reasons import Reason
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.log import LogRecord
+from ingest.producer import open_writer
+from ingest.settings import KafkaSettings
+
+FIELDS = {
+    "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",
+    "unaccounted", "duplicate_rows", "order_violations",
+}  # fmt: skip
+_ORIGIN = [
+    ("partition", pa.int32()), ("offset", pa.int64()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
+    ("received_at", pa.timestamp("us", "UTC")), ("date", pa.date32()), ("device", pa.string()),
+]  # fmt: skip
+_READINGS = pa.schema([*_ORIGIN, ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string())])
+_DEAD_LETTERS = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string())])
+
+
+class Pipeline:
+    """A gateway that produces and counts, and a landing that copies what Kafka holds into the tables."""
+
+    def __init__(self, kafka: KafkaSettings, root: Path) -> None:
+        self.kafka, self.root = kafka, root
+        self.epoch, self.number = 1, 0
+        self.at_us = time.time_ns() // 1000
+        self.landed: dict[str, dict[int, int]] = {READINGS: {0: 0, 1: 0}, DEAD_LETTERS: {0: 0}}
+
+    def receive(self, good: int, bad: int, *, count: bool = True) -> None:
+        writer = open_writer(self.kafka)
+        first = self.number + 1
+        for is_good in [True] * good + [False] * bad:
+            self.number += 1
+            device = f"dev-{self.number % 7}"
+            if is_good:
+                readings = [Reading("a", 1.0), Reading("b", 2.0)]
+                record = ReadingRecord(
+                    1,
+                    "gw-1",
+                    self.epoch,
+                    self.number,
+                    self.at_us,
+                    "t",
+                    device,
+                    readings,
+                    message_id=f"bs:{self.epoch}:{self.number}",
+                )
+                writer.produce(READINGS, device.encode(), encode_record(record), _delivered)
+            else:
+                letter = DeadLetterRecord(1, "gw-1", self.epoch, self.number, self.at_us, "t", Reason.BAD_JSON, "", 0)
+                writer.produce(DEAD_LETTERS, device.encode(), encode_dead_letter(letter), _delivered)
+        assert writer.flush(60) == 0
+        if count:
+            minute = self.at_us // MINUTE_US
+            counts = [Count(minute, good + bad, None, good, dead_lettered={"bad_json": bad})]
+            outcome = OutcomeRecord(1, "gw-1", self.epoch, first, self.number, counts)
+            writer.produce(OUTCOMES, b"gw-1", encode_outcome(outcome), _delivered)
+            assert writer.flush(60) == 0
+        writer.close()
+
+    def land(self, *, skip: int = 0) -> None:
+        """Append what is new; `skip` readings records are left out, as a faulty landing would."""
+        ends = {topic: end_offsets(self.kafka, topic) for topic in (READINGS, DEAD_LETTERS)}
+        letters: list[dict[str, Any]] = []
+        readings: list[dict[str, Any]] = []
+        for batch in read_range(self.kafka, READINGS, self.landed[READINGS], ends[READINGS]):
+            for r in batch[skip:]:
+                m = decode_record(r.value or b"")
+                origin = self._origin(r, m)
+                readings += [origin | {"metric": x.metric, "index": 0, "message_id": m.message_id} for x in m.readings]
+            skip = 0
+        for batch in read_range(self.kafka, DEAD_LETTERS, self.landed[DEAD_LETTERS], ends[DEAD_LETTERS]):
+            for r in batch:
+                d = decode_dead_letter(r.value or b"")
+                origin = self._origin(r, d)
+                letters.append(origin | {"source_topic": DEAD_LETTERS, "stage": "gateway"})
+        mark = json.dumps({"app": "test", "batch": 1, "offsets": ends})
+        commit = CommitProperties(custom_metadata={"userMetadata": mark})
+        for name, rows, schema in (("readings", readings, _READINGS), ("dead_letters", letters, _DEAD_LETTERS)):
+            write_deltalake(
+                str(self.root / name), pa.Table.from_pylist(rows, schema), mode="append", partition_by=["date"],
+                commit_properties=commit,
+            )  # fmt: skip
+        self.landed = ends
+
+    @staticmethod
+    def _origin(record: LogRecord, message: ReadingRecord | DeadLetterRecord) -> dict[str, Any]:
+        at = datetime.fromtimestamp(message.received_us / 1e6, UTC)
+        return {
+            "partition": record.partition, "offset": record.offset, "gateway_epoch": message.epoch,
+            "message_number": message.number, "received_at": at, "date": at.date(), "device": message.device,
+        }  # fmt: skip
+
+
+def _delivered(error: object) -> None:
+    assert error is None
+
+
+@pytest.fixture
+def pipeline(new_kafka: Callable[[], Any], tmp_path: Path) -> Pipeline:
+    kafka = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
+    ensure_topics(kafka)
+    return Pipeline(kafka, tmp_path / "tables")
+
+
+def run(pipeline: Pipeline, **options: Any) -> Any:
+    return audit(pipeline.kafka, str(pipeline.root), pause_seconds=0.05, **options)
+
+
+def test_the_audit_follows_the_pipeline(pipeline: Pipeline) -> None:
+    empty = run(pipeline, wait_seconds=0)
+    assert empty.balanced
+    assert empty.figures.received == 0
+
+    pipeline.receive(100, 5)
+    pipeline.land()
+    report = run(pipeline, since=timedelta(minutes=10))
+    data = report.to_dict()
+    assert report.balanced, data
+    assert {name: data[name] for name in FIELDS} == {
+        "received": 105, "stored": 100, "partial": 0, "dead_lettered": 5, "ignored": 0, "duplicate": 0,
+        "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0,
+    }  # fmt: skip
+    assert data["behind"] == 0
+    assert data["notes"] == []
+    assert sum(end - start for start, end in data["offsets"][READINGS].values()) == 100
+    assert json.loads(json.dumps(data)) == data
+
+    # The gateway dies after Kafka has the records and before they are counted; Spark lands them during the wait.
+    pipeline.receive(10, 1, count=False)
+    landing = threading.Timer(0.5, pipeline.land)
+    landing.start()
+    try:
+        report = run(pipeline, wait_seconds=60)
+    finally:
+        landing.join()
+    assert report.balanced, report.to_dict()
+    assert (report.figures.received, report.figures.stored) == (116, 110)
+
+    # The gateway comes back as a new epoch, and Spark is down: what is not landed is pending, and the audit fails.
+    pipeline.epoch, pipeline.number = 2, 0
+    pipeline.receive(3, 1)
+    report = run(pipeline, wait_seconds=0)
+    assert not report.balanced
+    assert (report.figures.unaccounted, report.figures.pending, report.behind) == (4, 4, 4)
+    assert "Spark is 4 records behind" in report.notes[0]
+    assert len(report.to_dict()["details"]["unaccounted"]) == 4
+
+    # A landing that loses one message claims the same offsets as an honest one.
+    pipeline.land(skip=1)
+    report = run(pipeline)
+    assert (report.figures.unaccounted, report.figures.pending, report.behind) == (1, 0, 0)
+
+
+def test_what_retention_has_deleted_moves_the_beginning_and_is_said(pipeline: Pipeline) -> None:
+    pipeline.receive(50, 0)
+    pipeline.land()
+    admin = AdminClient({"bootstrap.servers": pipeline.kafka.bootstrap_servers})
+    gone = [TopicPartition(READINGS, p, end - 1) for p, end in end_offsets(pipeline.kafka, READINGS).items()]
+    for future in admin.delete_records(gone).values():
+        future.result(20)
+    assert sum(begin_offsets(pipeline.kafka, READINGS).values()) == 48
+    report = run(pipeline)
+    assert report.balanced, report.to_dict()
+    assert report.figures.received == 0
+    assert "retention has deleted" in report.notes[0]
+    assert report.since > datetime.fromtimestamp(pipeline.at_us / 1e6, UTC)
