@@ -1,6 +1,7 @@
 """The Spark session: pinned versions, settings that were measured, quiet console."""
 
 import importlib.metadata
+import logging
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +106,9 @@ def open_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    # py4j logs whatever a callback raises with its stack; the landing tells it in one sentence.
+    for name in ("py4j", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     conf = spark_conf(master=master, app_name=app_name, jars=[str(jar) for jar in options.jars], extra=extra or {})
     jvm = start_jvm(options, conf, keep_open=keep_open)
     with _own_interrupt():

@@ -83,7 +83,7 @@ READINGS: Final = Table(
         Column("message_number", "bigint", "Number of the message within the gateway's process, in receive order."),
         _ORIGIN[2],
     ),
-    statistics=("device", "metric", "event_time", "received_at"),
+    statistics=("device", "metric", "event_time", "received_at", "landed_at"),
 )
 
 DEAD_LETTERS: Final = Table(

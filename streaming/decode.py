@@ -14,7 +14,7 @@ from ingest.contract.reading import RECORD_VERSION
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["DEAD_LETTER_SCHEMA", "RECORD_SCHEMA", "dead_letter_rows", "landed_at", "reading_rows"]
+__all__ = ["DEAD_LETTER_SCHEMA", "RECORD_SCHEMA", "dead_letter_rows", "decoded", "landed_at", "reading_rows"]
 
 READING_SCHEMA: Final = (
     "STRUCT<metric STRING, value DOUBLE, text STRING, unit STRING, time_us BIGINT, claimed_us BIGINT, index INT, "
@@ -34,6 +34,38 @@ DEAD_LETTER_SCHEMA: Final = (
 )
 """ingest.contract.dead_letter.DeadLetterRecord in Spark's words."""
 
+_ENVELOPE: Final = (
+    "gateway", "epoch", "number", "received_us", "topic", "device", "message_id", "boot", "seq", "flags", "tags",
+)  # fmt: skip
+_OWN_NUMBER: Final = "i.boot IS NOT NULL AND i.seq IS NOT NULL"
+_NO_FLAGS: Final = "CAST(array() AS ARRAY<STRING>)"
+_READING_COLUMNS: Final = (
+    "r_device AS device",
+    "i.metric AS metric",
+    "i.value AS value",
+    "i.text AS text",
+    "i.unit AS unit",
+    "timestamp_micros(coalesce(i.time_us, r_received_us)) AS event_time",
+    "timestamp_micros(coalesce(i.claimed_us, i.time_us)) AS device_time",
+    "CASE WHEN i.time_us IS NULL THEN 'gateway' ELSE 'device' END AS time_source",
+    "timestamp_micros(r_received_us) AS received_at",
+    "timestamp AS kafka_time",
+    "coalesce(i.message_id, r_message_id) AS message_id",
+    f"CASE WHEN {_OWN_NUMBER} THEN i.boot ELSE r_boot END AS boot",
+    f"CASE WHEN {_OWN_NUMBER} THEN i.seq ELSE r_seq END AS seq",
+    "coalesce(i.index, 0) AS index",
+    f"array_distinct(concat(coalesce(r_flags, {_NO_FLAGS}), coalesce(i.flags, {_NO_FLAGS}))) AS flags",
+    "r_tags AS tags",
+    "r_topic AS mqtt_topic",
+    "partition",
+    "offset",
+    "r_gateway AS gateway",
+    "r_epoch AS gateway_epoch",
+    "r_number AS message_number",
+    "CAST(timestamp_micros(r_received_us) AS DATE) AS date",
+)
+"""How each column of `readings` comes from a record (`r_…`) and one of its readings (`i`)."""
+
 _CORRUPT: Final = "_corrupt"
 _OPTIONS: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
 # Years 2000 to 2200: outside, a number of microseconds is no receive time that a gateway of ours wrote.
@@ -47,70 +79,52 @@ def landed_at(now: datetime) -> Column:
 
     A plain literal does, and every batch would compile its code anew.
     """
-    return F.get(F.array(F.lit(now)), F.col("partition") - F.col("partition"))
+    return F.expr(f"get(array(timestamp_micros({int(now.timestamp() * 1_000_000)}L)), partition - partition)")
 
 
-def reading_rows(records: DataFrame, landed: Column) -> DataFrame:
-    """Rows of `readings`, and beside them `position` (of the reading in its record), in the order of the records.
+def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
+    """The streaming part, planned once: a row per reading, and one with a null `position` for every record without any.
 
     Args:
-        records: Kafka records of any of our topics: key, value, topic, partition, offset, timestamp.
-        landed: the start of the write.
+        records: Kafka records of both topics: key, value, topic, partition, offset, timestamp.
+        topic: the one that holds readings.
+
+    Returns:
+        The columns of `readings` but landed_at; `position` of the reading in its record; the record's own topic and
+        timestamp; raw_key and raw_value, kept for records without readings only.
     """
-    parsed = records.where(F.col("topic") == READINGS).select(
-        _parse(RECORD_SCHEMA).alias("r"), "topic", "partition", "offset", "timestamp"
-    )
-    # explode_outer, then a filter on what came out: a filter on the parsed record would be moved below the parsing and
-    # make Spark parse every record twice.
+    parsed = records.withColumn("r", F.when(F.col("topic") == topic, _parse(RECORD_SCHEMA))).withColumn("sound", _is_record())
+    # explode_outer: what follows an inner explode is moved below the parsing, and Spark would parse every record twice.
     exploded = parsed.select(
-        "r", "partition", "offset", "timestamp", F.posexplode_outer(F.when(_is_record(), F.col("r.readings"))).alias("position", "i")
-    ).where(F.col("position").isNotNull())
-    own = F.col("i.boot").isNotNull() & F.col("i.seq").isNotNull()
-    return exploded.select(
-        F.col("r.device").alias("device"),
-        F.col("i.metric").alias("metric"),
-        F.col("i.value").alias("value"),
-        F.col("i.text").alias("text"),
-        F.col("i.unit").alias("unit"),
-        F.timestamp_micros(F.coalesce("i.time_us", "r.received_us")).alias("event_time"),
-        F.timestamp_micros(F.coalesce("i.claimed_us", "i.time_us")).alias("device_time"),
-        F.when(F.col("i.time_us").isNull(), "gateway").otherwise("device").alias("time_source"),
-        F.timestamp_micros("r.received_us").alias("received_at"),
-        F.col("timestamp").alias("kafka_time"),
-        landed.alias("landed_at"),
-        F.coalesce("i.message_id", "r.message_id").alias("message_id"),
-        F.when(own, F.col("i.boot")).otherwise(F.col("r.boot")).alias("boot"),
-        F.when(own, F.col("i.seq")).otherwise(F.col("r.seq")).alias("seq"),
-        F.coalesce("i.index", F.lit(0)).alias("index"),
-        _joined("r.flags", "i.flags").alias("flags"),
-        F.col("r.tags").alias("tags"),
-        F.col("r.topic").alias("mqtt_topic"),
-        "partition",
-        "offset",
-        F.col("r.gateway").alias("gateway"),
-        F.col("r.epoch").alias("gateway_epoch"),
-        F.col("r.number").alias("message_number"),
-        F.timestamp_micros("r.received_us").cast("date").alias("date"),
-        "position",
-    )
+        "topic", "partition", "offset", "timestamp", "sound",
+        F.when(~F.col("sound"), F.col("key")).alias("raw_key"),
+        F.when(~F.col("sound"), F.col("value")).alias("raw_value"),
+        *(F.col(f"r.{name}").alias(f"r_{name}") for name in _ENVELOPE),
+        F.when(F.col("sound"), F.col("r.readings")).alias("items"),
+    ).select("*", F.posexplode_outer("items").alias("position", "i"))  # fmt: skip
+    return exploded.selectExpr(*_READING_COLUMNS, "position", "raw_key", "raw_value", "topic", "timestamp")
 
 
-def dead_letter_rows(records: DataFrame, landed: Column) -> DataFrame:
+def reading_rows(decoded_rows: DataFrame, landed: Column) -> DataFrame:
+    """Rows of `readings`, and beside them `position` (of the reading in its record), in the order of the records."""
+    rows = decoded_rows.where("position IS NOT NULL").withColumn("landed_at", landed)
+    return rows.drop("raw_key", "raw_value", "topic", "timestamp")
+
+
+def dead_letter_rows(
+    decoded_rows: DataFrame, landed: Column, topic: str = READINGS, dead_letters_topic: str = DEAD_LETTERS
+) -> DataFrame:
     """Rows of `dead_letters`: those of the gateway, and every poison record of either topic."""
-    refused = records.where(F.col("topic") == DEAD_LETTERS).withColumn("d", _parse(DEAD_LETTER_SCHEMA))
-    poison = records.where(F.col("topic") == READINGS).withColumn("r", _parse(RECORD_SCHEMA)).where(~_is_record())
-    return _refused_rows(refused.where(_is_dead_letter()), landed).unionByName(
-        _poison_rows(poison.drop("r").unionByName(refused.where(~_is_dead_letter()).drop("d")), landed)
+    raw = decoded_rows.where("position IS NULL").selectExpr(
+        "raw_key AS key", "raw_value AS value", "topic", "partition", "offset", "timestamp"
     )
+    refused = raw.where(F.col("topic") == dead_letters_topic).withColumn("d", _parse(DEAD_LETTER_SCHEMA))
+    poison = raw.where(F.col("topic") == topic).unionByName(refused.where(~_is_dead_letter()).drop("d"))
+    return _refused_rows(refused.where(_is_dead_letter()), landed).unionByName(_poison_rows(poison, landed, topic))
 
 
 def _parse(schema: str) -> Column:
     return F.from_json(F.col("value").cast("string"), f"{schema}, {_CORRUPT} STRING", _OPTIONS)
-
-
-def _joined(first: str, second: str) -> Column:
-    nothing = F.array().cast("array<string>")
-    return F.array_distinct(F.concat(F.coalesce(first, nothing), F.coalesce(second, nothing)))
 
 
 def _is_record() -> Column:
@@ -172,7 +186,7 @@ def _refused_rows(refused: DataFrame, landed: Column) -> DataFrame:
     )
 
 
-def _poison_rows(poison: DataFrame, landed: Column) -> DataFrame:
+def _poison_rows(poison: DataFrame, landed: Column, topic: str) -> DataFrame:
     nothing = F.lit(None).cast("string")
     return poison.select(
         F.lit(str(Reason.SPARK_CORRUPT_RECORD)).alias("reason"),
@@ -180,7 +194,7 @@ def _poison_rows(poison: DataFrame, landed: Column) -> DataFrame:
         nothing.alias("path"),
         nothing.alias("got"),
         F.lit(f"a record of version {RECORD_VERSION} as Tidegate's gateway writes it").alias("wanted"),
-        F.when(F.col("topic") == READINGS, F.try_validate_utf8(F.col("key").cast("string"))).alias("device"),
+        F.when(F.col("topic") == topic, F.try_validate_utf8(F.col("key").cast("string"))).alias("device"),
         nothing.alias("mqtt_topic"),
         F.col("value").alias("payload"),
         F.try_validate_utf8(F.col("value").cast("string")).alias("payload_text"),

@@ -1,0 +1,20 @@
+"""Adds many observations to a histogram at once: a call per reading would cost more than landing it."""
+
+from collections.abc import Sequence
+
+from prometheus_client import Histogram
+
+__all__ = ["bucket_bounds", "observe_counts"]
+
+
+def bucket_bounds(histogram: Histogram) -> list[float]:
+    """The histogram's upper bounds, the last one infinite."""
+    return list(histogram._upper_bounds)
+
+
+def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) -> None:
+    """Add `counts[i]` observations to bucket i (each observation in one bucket only), `total` is their sum."""
+    for bucket, count in zip(histogram._buckets, counts, strict=True):
+        if count:
+            bucket.inc(count)
+    histogram._sum.inc(total)

@@ -1,0 +1,164 @@
+"""Which rows are already stored: identities (message_id, device, metric, index), in compact ranges, on the driver.
+
+A message id `bs:<boot>:<seq>` is the number seq on the line (device, metric, index, boot): a device that counts without
+gaps needs one range per metric and boot, for ever. Any other id is a line with one point. A batch's key columns are read
+back from the file that Spark wrote and compared here, all rows at once in DuckDB, before the file is committed.
+
+The ranges are derived from the table and can be lost: `load` reads the snapshot on disk, if there is a fitting one, and
+the rows that landed since.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lakehouse.create import table_uri
+from streaming.snapshot import read_snapshot, write_snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["KEY_COLUMNS", "Seen"]
+
+KEY_COLUMNS: Final = ("device", "metric", "index", "message_id", "boot", "seq", "partition", "offset")
+
+RANGES_LIMIT: Final = 1_000_000
+"""Ranges kept, about 100 bytes each; past it those not met for longest are forgotten, so a late copy would be stored."""
+FOLD_BATCHES: Final = 64
+FOLD_ROWS: Final = 50_000
+SAVE_SECONDS: Final = 60.0
+
+_LINE: Final = "device, metric, index, stem"
+
+_KEYED: Final = """
+    SELECT *, row_number() OVER () AS row,
+        CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN 'bs:' || boot ELSE message_id END AS stem,
+        CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN seq ELSE 0 END AS number
+    FROM rows"""
+
+_DUPLICATES: Final = f"""
+    WITH keyed AS ({_KEYED}),
+    placed AS (
+        SELECT *, row_number() OVER (PARTITION BY partition, "offset" ORDER BY row) - 1 AS position,
+            row_number() OVER (PARTITION BY {_LINE}, number ORDER BY row) AS copy
+        FROM keyed
+    )
+    SELECT row, partition, "offset", position FROM placed WHERE message_id IS NOT NULL AND (
+        copy > 1 OR EXISTS (
+            FROM seen WHERE seen.device = placed.device AND seen.metric = placed.metric AND seen.index = placed.index
+                AND seen.stem = placed.stem AND placed.number BETWEEN seen.low AND seen.high))"""  # noqa: S608
+
+_RANGES: Final = f"""
+    SELECT device, metric, index, stem, number AS low, number AS high, $last::BIGINT AS last
+    FROM ({_KEYED}) WHERE message_id IS NOT NULL"""  # noqa: S608
+
+# Gaps and islands: a range opens a new island where it does not touch what came before it on its line.
+_FOLD: Final = f"""
+    WITH opened AS (
+        SELECT *, low > coalesce(max(high) OVER (
+            PARTITION BY {_LINE} ORDER BY low, high ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -2) + 1 AS opens
+        FROM ranges
+    ), numbered AS (
+        SELECT *, sum(opens::INT) OVER (PARTITION BY {_LINE} ORDER BY low, high ROWS UNBOUNDED PRECEDING) AS island
+        FROM opened
+    )
+    SELECT {_LINE}, min(low) AS low, max(high) AS high, max(last) AS last
+    FROM numbered GROUP BY {_LINE}, island"""  # noqa: S608
+
+
+class Seen:
+    """The identities in `readings`. Not thread-safe: the landing's batch calls it."""
+
+    def __init__(self, snapshot: Path | None = None) -> None:
+        """`snapshot` is where the ranges are kept between runs; None keeps them in memory alone."""
+        import duckdb
+
+        # One thread: the work is small and Spark has the cores.
+        self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
+        self._snapshot = snapshot
+        self._table_id = ""
+        self._base: pa.Table = self._query(_FOLD, ranges=_empty_ranges())
+        self._recent: list[pa.Table] = []
+        self._saved = time.monotonic()
+
+    @property
+    def range_count(self) -> int:
+        """Ranges held now."""
+        return int(self._base.num_rows + sum(chunk.num_rows for chunk in self._recent))
+
+    def load(self, root: str, *, horizon_days: float) -> None:
+        """Learn what is stored: the snapshot, and the rows that landed since (all of the horizon where there is none)."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(table_uri(root, "readings"))
+        self._table_id = str(table.metadata().id)
+        held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
+        since = datetime.now(UTC) - timedelta(days=horizon_days)
+        if held is not None:
+            self._base, since = held
+        for chunk in _stored_since(table, since, whole=held is None):
+            self._recent.append(self._fold([self._query(_RANGES, rows=chunk, last=0)]))
+        self._base, self._recent = self._fold([self._base, *self._recent]), []
+
+    def duplicates(self, rows: "pa.Table") -> "pa.Table":
+        """The rows of a batch that are stored already or stand twice in it: row (from 1), partition, offset, position.
+
+        Args:
+            rows: KEY_COLUMNS, in the order written; `position` counts rows of the same record.
+        """
+        import pyarrow as pa
+
+        return self._query(_DUPLICATES, rows=rows, seen=pa.concat_tables([self._base, *self._recent]))
+
+    def add(self, rows: "pa.Table", landed_at: datetime) -> None:
+        """Remember the rows that were committed; `landed_at` is the time they carry."""
+        self._recent.append(self._fold([self._query(_RANGES, rows=rows, last=int(landed_at.timestamp()))]))
+        if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent) >= FOLD_ROWS:
+            self._base, self._recent = self._fold([self._base, *self._recent]), []
+            if time.monotonic() - self._saved > SAVE_SECONDS:
+                self.save(landed_at)
+
+    def save(self, landed_at: datetime) -> None:
+        """Write the snapshot; rows from `landed_at` on are read again at the next start."""
+        self._saved = time.monotonic()
+        self._base, self._recent = self._fold([self._base, *self._recent]), []
+        if self._snapshot:
+            write_snapshot(self._snapshot, self._base, self._table_id, landed_at)
+
+    def _fold(self, chunks: "Sequence[pa.Table]") -> "pa.Table":
+        import pyarrow as pa
+
+        folded = self._query(_FOLD, ranges=pa.concat_tables(chunks))
+        if folded.num_rows > RANGES_LIMIT:
+            folded = folded.sort_by([("last", "descending")]).slice(0, RANGES_LIMIT)
+        return folded
+
+    def _query(self, sql: str, *, last: int | None = None, **tables: "pa.Table") -> "pa.Table":
+        for name, table in tables.items():
+            self._duckdb.register(name, table)
+        answer = self._duckdb.sql(sql, params={"last": last} if last is not None else None)
+        return answer.to_arrow_table()
+
+
+def _empty_ranges() -> "pa.Table":
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    return pa.schema(
+        [("device", text), ("metric", text), ("index", pa.int32()), ("stem", text), ("low", number), ("high", number), ("last", number)]
+    ).empty_table()
+
+
+def _stored_since(table: Any, since: datetime, *, whole: bool) -> "Iterator[pa.Table]":
+    """Key columns of the rows in the table that landed since then, in chunks that fit into memory."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    landed = pa.scalar(since, pa.timestamp("us", tz="UTC"))
+    condition = ds.field("received_at") >= landed if whole else ds.field("landed_at") >= landed
+    batches = table.to_pyarrow_dataset().to_batches(columns=list(KEY_COLUMNS), filter=condition, batch_size=131_072)
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.Table.from_batches([batch])

@@ -1,0 +1,53 @@
+"""What ended the query, as one sentence and a kind: a passing fault (wait and restart) or one for a person."""
+
+from typing import Final
+
+from ingest.contract.errors import FatalError, RetryableError, TidegateError
+
+__all__ = ["classify"]
+
+_KAFKA_AWAY: Final = (
+    "TimeoutException",
+    "DisconnectException",
+    "BrokerNotAvailableException",
+    "LeaderNotAvailableException",
+    "NotLeaderOrFollowerException",
+    "CoordinatorNotAvailable",
+    "UnknownTopicOrPartitionException",
+    "Failed to construct kafka consumer",
+    "Failed to create new KafkaAdminClient",
+    "Connection refused",
+)
+_DISK_FULL: Final = ("No space left on device", "Disk quota exceeded", "not enough space")
+_DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was lost", "OffsetOutOfRangeException")
+_MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
+
+
+def classify(error: BaseException, *, bootstrap_servers: str, log: str) -> TidegateError:
+    """The error to raise or to wait for; `log` is where the rest stands."""
+    if isinstance(error, TidegateError):
+        return error
+    text = str(error)
+    if _any(_DISK_FULL, text):
+        return RetryableError("The disk of tables or checkpoint is full; landing waits for space.", retry_after_seconds=5.0)
+    if _any(_DATA_LOSS, text):
+        return FatalError(
+            f"Kafka lost records that were not stored yet ({_first_line(text)}). Nothing is skipped in silence: start again "
+            "to be told the exact ranges and what to do."
+        )
+    if _any(_KAFKA_AWAY, text):
+        return RetryableError(f"Kafka at {bootstrap_servers} does not answer; landing waits for it.", retry_after_seconds=1.0)
+    if _any(_MEMORY, text):
+        return FatalError(f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}.")
+    return FatalError(f"The landing query failed: {_first_line(text)}. See {log}.")
+
+
+def _any(signs: tuple[str, ...], text: str) -> bool:
+    return any(sign in text for sign in signs)
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    caused = [line for line in lines if line.startswith("Caused by:")]
+    shown = (caused[-1] if caused else lines[0]) if lines else "no message"
+    return shown.removeprefix("Caused by:").strip()[:300].rstrip(".")

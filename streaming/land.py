@@ -1,0 +1,197 @@
+"""Lands one micro-batch: `readings` first, then `dead_letters` where the batch has any. Exactly once.
+
+A batch is written, looked at, committed (lakehouse/append.py). What must not be there twice is kept out by two means:
+- by origin: each table's newest commit says at which Kafka offsets it ended; a batch that begins before that (replayed
+  after a crash, or by a new checkpoint) has those records filtered out, table by table;
+- by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.contract.errors import RetryableError
+from lakehouse import tables
+from lakehouse.append import Append, Appender
+from streaming.checkpoint import Checkpoint
+from streaming.decode import dead_letter_rows, landed_at, reading_rows
+from streaming.dedupe import KEY_COLUMNS, Seen
+from streaming.offsets import Mark, Offsets, behind, record_count
+from streaming.progress import Progress
+from streaming.source import LandedTopics
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Landing"]
+
+SMALL_BATCH_RECORDS: Final = 50_000
+"""Up to this many records one task writes one file: a second task costs a small batch more than it saves."""
+_READ_BACK: Final = (*KEY_COLUMNS, "received_at", "kafka_time")
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    number: int
+    records: DataFrame
+    starts: Offsets
+    ends: Offsets
+    began_at: datetime
+
+    def count(self, topic: str) -> int:
+        return record_count(self.starts, self.ends, topic)
+
+
+class Landing:
+    """The callable that `foreachBatch` gets."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: str,
+        checkpoint: Checkpoint,
+        seen: Seen,
+        progress: Progress,
+        mirror: Callable[[Offsets], object],
+        marks: dict[str, Mark | None],
+        topics: LandedTopics,
+    ) -> None:
+        """`marks` are the newest of each table; `mirror` is told the offsets that are stored, after each batch."""
+        self.app = ""
+        self._busy, self._stopping = threading.Lock(), False
+        self.failure: BaseException | None = None
+        self._checkpoint, self._seen, self._progress, self._mirror = checkpoint, seen, progress, mirror
+        self._readings = Appender(spark, root, tables.READINGS)
+        self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS)
+        self._done = {name: _ends(mark) for name, mark in marks.items()}
+        self._position: Offsets | None = None
+        self._spark, self._topics = spark, topics
+        # Learning a batch's identities can go on beside the next batch's Spark job.
+        self._worker = ThreadPoolExecutor(1, "seen")
+        self._learning: Future[None] | None = None
+        self._landed_at: datetime | None = None
+
+    def __call__(self, records: DataFrame, number: int) -> None:
+        """Land one batch; an exception ends the query and is kept in `failure`."""
+        with self._busy:
+            if self._stopping:
+                message = "stopping between two batches"
+                raise RetryableError(message)
+            try:
+                self._land(records, number)
+            except BaseException as error:
+                self.failure = error
+                raise
+
+    def stop(self) -> None:
+        """Wait for the batch in hand and take no further one."""
+        with self._busy:
+            self._stopping = True
+
+    def close(self) -> None:
+        """Save what the next start needs; call it when the query has ended."""
+        self._await_learning()
+        self._worker.shutdown()
+        if self._landed_at is not None:
+            self._seen.save(self._landed_at)
+
+    def _land(self, records: DataFrame, number: int) -> None:
+        began = time.perf_counter()
+        starts = self._checkpoint.starts(number) if self._position is None else self._position
+        ends = self._checkpoint.ends(number)
+        batch = _Batch(number, records, starts, ends, datetime.now(UTC))
+        poison = False
+        if batch.count(self._topics.readings):
+            landed, copies = self._land_readings(batch)
+            poison = landed < batch.count(self._topics.readings)
+            self._progress.duplicates(copies)
+        if poison or batch.count(self._topics.dead_letters):
+            self._land_dead_letters(batch)
+        self._position = ends
+        self._progress.batch(number, time.perf_counter() - began)
+        self._mirror(ends)
+
+    def _land_readings(self, batch: _Batch) -> tuple[int, int]:
+        """Number of records that held readings, and of rows dropped as stored already."""
+        began = time.perf_counter()
+        rows = reading_rows(self._unlanded(batch, "readings"), landed_at(batch.began_at))
+        append = self._readings.begin()
+        append.write(self._gathered(rows.drop("position"), batch))
+        self._progress.lap("write", began)
+        if not append.paths:
+            append.discard()
+            return 0, 0
+        written = append.read_back(_READ_BACK)
+        held = _record_total(written)
+        self._await_learning()
+        copies = self._seen.duplicates(written.select(KEY_COLUMNS))
+        self._progress.lap("check")
+        if copies.num_rows:
+            append.write(self._gathered(self._without(rows, copies), batch))
+            if not append.paths:
+                append.discard()
+                return held, copies.num_rows
+            written = append.read_back(_READ_BACK)
+        self._commit(append, batch, "readings", written.num_rows, began)
+        self._progress.latency(written)
+        self._landed_at = batch.began_at
+        self._learning = self._worker.submit(self._seen.add, written.select(KEY_COLUMNS), batch.began_at)
+        return held, copies.num_rows
+
+    def _land_dead_letters(self, batch: _Batch) -> None:
+        began = time.perf_counter()
+        rows = dead_letter_rows(
+            self._unlanded(batch, "dead_letters"), landed_at(batch.began_at), *self._topics.names
+        )
+        append = self._dead_letters.begin()
+        append.write(rows.coalesce(1))
+        if append.paths:
+            self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began)
+        else:
+            append.discard()
+
+    def _commit(self, append: Append, batch: _Batch, table: str, rows: int, began: float) -> None:
+        append.commit(Mark(self.app, batch.number, batch.starts, batch.ends).encode())
+        self._progress.lap("commit")
+        self._progress.committed(table, rows, time.perf_counter() - began)
+
+    def _unlanded(self, batch: _Batch, table: str) -> DataFrame:
+        """The batch without the records that the table's own commits already cover; as it is where none are (the rule)."""
+        old = behind(batch.starts, self._done[table])
+        self._done[table] = old
+        if not old:
+            return batch.records
+        covered = F.lit(False)
+        for topic, part, end in old:
+            covered = covered | ((F.col("topic") == topic) & (F.col("partition") == part) & (F.col("offset") < end))
+        return batch.records.where(~covered)
+
+    def _without(self, rows: DataFrame, copies: "pa.Table") -> DataFrame:
+        drop = self._spark.createDataFrame(copies.select(["partition", "offset", "position"]))
+        return rows.join(F.broadcast(drop), ["partition", "offset", "position"], "left_anti").drop("position")
+
+    def _gathered(self, rows: DataFrame, batch: _Batch) -> DataFrame:
+        return rows.coalesce(1) if batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS else rows
+
+    def _await_learning(self) -> None:
+        if self._learning is not None:
+            self._learning.result()
+            self._learning = None
+
+
+def _ends(mark: Mark | None) -> list[tuple[str, int, int]]:
+    ends = mark.ends if mark else {}
+    return [(topic, part, end) for topic, parts in ends.items() for part, end in parts.items()]
+
+
+def _record_total(written: "pa.Table") -> int:
+    """Kafka records that these rows came from."""
+    counted: Any = written.group_by(["partition", "offset"]).aggregate([])
+    return int(counted.num_rows)

@@ -1,0 +1,97 @@
+"""Kafka offsets as the landing keeps them: in Spark's checkpoint, in the commits of the tables, and where a run begins.
+
+Every commit of ours holds, in Delta's userMetadata, the query, the batch, and the offsets at which the batch began and ended.
+(topic, partition, offset) is what a row comes from, so after a (re)start each table is asked how far it is, and what lies
+before that is not written again, whatever became of the checkpoint.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lakehouse.create import table_uri
+
+__all__ = ["Mark", "Offsets", "behind", "newest_mark", "parse_offset_log", "parse_source_offsets", "record_count"]
+
+Offsets = dict[str, dict[int, int]]
+"""topic -> partition -> next offset to be read."""
+
+HISTORY_LIMIT: Final = 200
+"""Commits searched for our newest one: maintenance may have committed in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a commit says about its batch: `app` is Spark's query id, which lives in the checkpoint."""
+
+    app: str
+    batch: int
+    starts: Offsets
+    ends: Offsets
+
+    def encode(self) -> str:
+        """As it stands in userMetadata; `offsets` are the ends."""
+        return json.dumps({"app": self.app, "batch": self.batch, "starts": self.starts, "offsets": self.ends})
+
+
+def newest_mark(root: str, table: str) -> Mark | None:
+    """The newest mark among the table's commits; None where it has none (a new table)."""
+    from deltalake import DeltaTable
+
+    uri = table_uri(root, table)
+    if not DeltaTable.is_deltatable(uri):
+        return None
+    for commit in DeltaTable(uri).history(HISTORY_LIMIT):
+        if mark := _decode(commit.get("userMetadata")):
+            return mark
+    return None
+
+
+def _decode(text: Any) -> Mark | None:
+    try:
+        data = json.loads(text)
+        return Mark(data["app"], data["batch"], _offsets(data["starts"]), _offsets(data["offsets"]))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _offsets(data: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in data.items()}
+
+
+def parse_offset_log(text: str) -> Offsets:
+    """The end offsets in a file of `<checkpoint>/offsets`: version, metadata, then one line for our one source.
+
+    Raises:
+        ValueError: the file is torn.
+    """
+    lines = text.strip().splitlines()
+    if len(lines) != 3 or lines[0] != "v1":
+        message = f"{len(lines)} lines instead of 3"
+        raise ValueError(message)
+    return parse_source_offsets(lines[2])
+
+
+def parse_source_offsets(text: str) -> Offsets:
+    """Spark's JSON of a Kafka source's offsets.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _offsets(json.loads(text))
+    except (AttributeError, TypeError) as error:
+        message = f"not a Kafka offset: {text[:80]!r}"
+        raise ValueError(message) from error
+
+
+def record_count(starts: Offsets, ends: Offsets, topic: str) -> int:
+    """Records of a topic between two positions; a partition that is new began at its oldest offset, taken as 0."""
+    before = starts.get(topic, {})
+    return sum(end - before.get(part, 0) for part, end in ends.get(topic, {}).items())
+
+
+def behind(starts: Offsets, done: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Those of a table's (topic, partition, end) that reach past the start of a batch: its rows may hold some already."""
+    return [(topic, part, end) for topic, part, end in done if end > starts.get(topic, {}).get(part, 0)]

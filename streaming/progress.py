@@ -1,0 +1,113 @@
+"""What the landing tells about itself: metrics of batches, latency of every row, lag, and one sentence of state."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from monitoring.bulk import bucket_bounds, observe_counts
+from monitoring.metrics import StreamMetrics
+from streaming.offsets import parse_source_offsets, record_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Progress", "StreamState"]
+
+logger = logging.getLogger("tidegate.streaming.progress")
+
+_CLOCKS: Final = (("receive_to_commit", "received_at"), ("kafka_to_commit", "kafka_time"))
+
+
+class StreamState:
+    """What the stream does now, for `/healthz` and `status`: a word and a sentence. Safe to read from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ready, self._detail, self.since = False, "starting", time.time()
+
+    def set(self, *, ready: bool, detail: str) -> None:
+        """Replace the state; `since` stays where nothing changed."""
+        with self._lock:
+            if (ready, detail) != (self._ready, self._detail):
+                self._ready, self._detail, self.since = ready, detail, time.time()
+                logger.info("%s", detail)
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether rows are being landed, and the sentence: what monitoring.exporter asks for."""
+        with self._lock:
+            return self._ready, self._detail
+
+
+class Progress:
+    """Turns what the landing and Spark report into metrics. `laps` holds the seconds of the newest batch's steps."""
+
+    def __init__(self, metrics: StreamMetrics, query: str) -> None:
+        self._metrics, self._query = metrics, query
+        self._newest = -1
+        self._lap_began = 0.0
+        self.laps: dict[str, float] = {}
+
+    def lap(self, step: str, began: float | None = None) -> None:
+        """A step of the batch ended now; it began at `began`, or where the last one ended."""
+        now = time.perf_counter()
+        self.laps[step] = now - (self._lap_began if began is None else began)
+        self._lap_began = now
+
+    def committed(self, table: str, rows: int, seconds: float) -> None:
+        """A table's write and commit, from its begin to its end."""
+        self._metrics.rows.labels(table).inc(rows)
+        self._metrics.commit_duration.labels(table).observe(seconds)
+        self._metrics.last_commit.labels(table).set_to_current_time()
+
+    def duplicates(self, rows: int) -> None:
+        """Rows dropped because their identity is stored."""
+        self._metrics.duplicates.inc(rows)
+
+    def batch(self, number: int, seconds: float) -> None:
+        """The landing of one batch took this long."""
+        logger.debug("batch %d: %.3f s %s", number, seconds, self.laps)
+
+    def latency(self, rows: "pa.Table") -> None:
+        """Age of every row now, just after its commit."""
+        for stage, column in _CLOCKS:
+            histogram = self._metrics.receive_to_commit.labels(stage)
+            observe_counts(histogram, *_ages(rows.column(column), time.time(), bucket_bounds(histogram)))
+
+    def spark(self, reports: list[Mapping[str, Any]]) -> None:
+        """Spark's own reports of finished batches: whole duration and lag. Those seen before are passed over."""
+        for report in reports:
+            if report["batchId"] > self._newest and report["numInputRows"] > 0:
+                self._newest = report["batchId"]
+                self._metrics.batch_duration.observe(report["durationMs"].get("triggerExecution", 0) / 1000)
+        if reports:
+            self._lag(reports[-1]["sources"][0])
+
+    def _lag(self, source: Mapping[str, Any]) -> None:
+        try:
+            landed = parse_source_offsets(_as_json(source["endOffset"]))
+            newest = parse_source_offsets(_as_json(source["latestOffset"]))
+        except (KeyError, ValueError):
+            return
+        for topic in newest:
+            self._metrics.lag.labels(self._query, topic).set(max(0, record_count(landed, newest, topic)))
+
+
+def _as_json(value: Any) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _ages(column: "pa.ChunkedArray", now: float, bounds: list[float]) -> tuple[list[int], float]:
+    """How many ages fall into each bucket, and their sum in seconds."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    born = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    ages = pc.max_element_wise(pc.subtract(pa.scalar(int(now * 1_000_000)), born), 0)
+    below = [pc.sum(pc.less_equal(ages, bound * 1_000_000)).as_py() or 0 for bound in bounds[:-1]]
+    below.append(len(ages))
+    counts = [upto - before for upto, before in zip(below, [0, *below[:-1]], strict=True)]
+    return counts, (pc.sum(ages).as_py() or 0) / 1_000_000

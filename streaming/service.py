@@ -1,0 +1,178 @@
+"""The stream's run loop: tables, lock, Spark, query; waits out passing faults; back only when drained."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ingest.admin import wait_for_kafka
+from ingest.contract.errors import FatalError, RetryableError, TidegateError
+from ingest.settings import KafkaSettings
+from lakehouse.create import ensure_tables
+from lakehouse.files import is_local
+from lakehouse.jvm import JvmOptions
+from lakehouse.lock import WriterLock
+from lakehouse.session import LakeSession, open_session
+from lakehouse.settings import LakeSettings
+from lakehouse.tables import TABLES
+from monitoring.metrics import StreamMetrics
+from streaming.dedupe import Seen
+from streaming.faults import classify
+from streaming.offsets import Offsets
+from streaming.progress import Progress, StreamState
+from streaming.queries import LAND, LandQuery, start_landing
+from streaming.settings import StreamSettings
+from streaming.source import LandedTopics
+from streaming.warmup import warm_up
+
+__all__ = ["Stream", "run"]
+
+logger = logging.getLogger("tidegate.streaming.service")
+
+POLL_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 30.0
+SNAPSHOT_NAME: Final = "_seen.parquet"
+
+
+def run(
+    kafka: KafkaSettings,
+    stream: StreamSettings,
+    lake: LakeSettings,
+    jvm: JvmOptions,
+    metrics: StreamMetrics,
+    stop: threading.Event,
+    *,
+    state: StreamState | None = None,
+    mirror: Callable[[Offsets], object] = lambda offsets: None,
+    topics: LandedTopics | None = None,
+) -> None:
+    """Land until `stop` is set; returns when the batch in hand is committed and Spark is gone.
+
+    Args:
+        kafka: the cluster.
+        stream: the query's settings; `driver_memory` becomes the JVM's heap.
+        lake: where the tables are.
+        jvm: Java, jars, log folder and flags.
+        metrics: of this process.
+        stop: ask to end.
+        state: told what goes on; its `healthy` is what the exporter asks.
+        mirror: told the stored offsets after each batch; must not block.
+        topics: the two topics, by default those of the contract.
+
+    Raises:
+        FatalError: another writer is at work, the tables have another shape, the checkpoint is damaged, Kafka lost
+            records, or Spark ended; one sentence with the next step.
+        ConfigError: the installed versions do not fit.
+    """
+    told = state or StreamState()
+    with ExitStack() as cleanup:
+        lake = lake.model_copy(update={"root": _absolute(lake.root)})
+        stream = stream.model_copy(update={"checkpoint": _absolute(stream.checkpoint)})
+        locks = _take_locks(lake, stream, cleanup)
+        ensure_tables(lake.root, TABLES.values(), log_retention_hours=lake.log_retention_hours)
+        told.set(ready=False, detail="starting Spark")
+        options = replace(jvm, heap=stream.driver_memory)
+        session = open_session(
+            options, master=stream.master, app_name="tidegate-land", extra=stream.extra, keep_open=[lock.fd for lock in locks]
+        )
+        cleanup.callback(session.close)
+        Stream(session, kafka, stream, lake, metrics, told, mirror, topics or LandedTopics()).run(stop)
+    told.set(ready=False, detail="stopped")
+
+
+@dataclass(slots=True)
+class Stream:
+    """One session and the query on it, started again after each passing fault."""
+
+    session: LakeSession
+    kafka: KafkaSettings
+    settings: StreamSettings
+    lake: LakeSettings
+    metrics: StreamMetrics
+    state: StreamState
+    mirror: Callable[[Offsets], object]
+    topics: LandedTopics
+
+    def run(self, stop: threading.Event) -> None:
+        """Start, await, restart; until `stop` or a fault that does not pass."""
+        self.state.set(ready=False, detail="warming Spark up")
+        warm_up(self.session.spark, stop, local=self.settings.master.startswith("local"))
+        pause = 0.0
+        while not stop.wait(pause):
+            if not wait_for_kafka(self.kafka, stop, lambda why: self.state.set(ready=False, detail=why)):
+                return
+            try:
+                pause = self._land_until(stop, pause)
+            except RetryableError as error:
+                pause = min(max(error.retry_after_seconds, 2 * pause), LONGEST_PAUSE_SECONDS)
+                self.metrics.restarts.inc()
+                self.state.set(ready=False, detail=str(error))
+
+    def _land_until(self, stop: threading.Event, pause: float) -> float:
+        progress = Progress(self.metrics, LAND)
+        seen = Seen(Path(self.lake.root) / SNAPSHOT_NAME if is_local(self.lake.root) else None)
+        seen.load(self.lake.root, horizon_days=self.settings.horizon_days)
+        try:
+            land = start_landing(
+                self.session.spark, self.lake.root, self.kafka, self.settings, seen, progress, self.mirror, self.topics
+            )
+        except TidegateError:
+            raise
+        except Exception as error:
+            raise self._fault(error) from error
+        try:
+            self._await(land, progress, stop)
+        finally:
+            self._drain(land)
+        return pause
+
+    def _await(self, land: LandQuery, progress: Progress, stop: threading.Event) -> None:
+        self.state.set(ready=True, detail="landing")
+        while not stop.wait(POLL_SECONDS):
+            self._check_jvm()
+            if not land.query.isActive:
+                error = land.landing.failure or land.query.exception() or FatalError("The landing query ended by itself.")
+                raise self._fault(error) from error
+            progress.spark([_plain(report) for report in land.query.recentProgress])
+
+    def _drain(self, land: LandQuery) -> None:
+        """Let the batch in hand finish, then stop: an interrupt in the middle of one would only have it replayed."""
+        with suppress(Exception):
+            land.landing.stop()
+            land.query.stop()
+        with suppress(Exception):
+            land.landing.close()
+
+    def _check_jvm(self) -> None:
+        code = self.session.jvm.process.poll()
+        if code is not None:
+            message = f"Spark's JVM ended by itself with code {code}; see {self.session.jvm.log}."
+            raise FatalError(message)
+
+    def _fault(self, error: BaseException) -> TidegateError:
+        logger.debug("the query ended", exc_info=error)
+        return classify(error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log))
+
+
+def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
+    """One for the tables, one for the checkpoint; an object store has none, its commits are conditional puts."""
+    locks = []
+    for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
+        if is_local(uri):
+            locks.append(WriterLock(Path(uri), what=what))
+            cleanup.callback(locks[-1].close)
+    return locks
+
+
+def _absolute(uri: str) -> str:
+    """A path that Spark's JVM and this process mean the same by."""
+    return str(Path(uri.removeprefix("file://")).absolute()) if is_local(uri) else uri
+
+
+def _plain(report: Any) -> Any:
+    import json
+
+    return report if isinstance(report, dict) else json.loads(report.json)
