@@ -16,19 +16,18 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
-from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from gateway.connection import connect, new_client, subscriptions
+from gateway.session_events import Received, SessionEvents
 from gateway.session_memory import SessionMemory
 from gateway.settings import MqttSettings
 from gateway.show import show
 from gateway.topics import subscription_filter
 from ingest.contract.errors import FatalError
 
-__all__ = ["MqttSession", "Received", "SessionEvents"]
+__all__ = ["MqttSession"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -40,43 +39,6 @@ QUICK_LOSS_SECONDS: Final = 10.0
 QUICK_LOSSES: Final = 6
 """So many connections in a row, each accepted and then closed by the broker at once: two gateways share a client id."""
 _READS_PER_PASS: Final = 500
-
-
-class Received:
-    """One PUBLISH as it came; `topic` in bytes, since it need not be UTF-8."""
-
-    __slots__ = ("dup", "message_id", "mid", "payload", "qos", "retain", "topic", "trace")
-
-    def __init__(self, message: paho.MQTTMessage) -> None:
-        try:
-            self.topic = message.topic.encode("utf-8")
-        except UnicodeDecodeError as error:
-            self.topic = bytes(error.object)
-        self.payload, self.mid, self.qos = message.payload, message.mid, message.qos
-        self.dup, self.retain = message.dup, message.retain
-        self.message_id = self.trace = None
-        if message.properties is not None:
-            for name, value in getattr(message.properties, "UserProperty", ()):
-                if name == "message-id":
-                    self.message_id = value
-                elif name == "traceparent":
-                    self.trace = value
-
-
-class SessionEvents:
-    """What the owner hears of. All of it runs inside `MqttSession.loop`."""
-
-    def connected(self, epoch: int, *, session_lost: bool) -> None:
-        """A new connection is up; everything of the old epoch is void."""
-
-    def disconnected(self, why: str) -> None:
-        """The connection is gone."""
-
-    def received(self, message: Received) -> None:
-        """One PUBLISH of the current epoch."""
-
-    def failed(self, stage: str) -> None:
-        """A fault was survived."""
 
 
 class MqttSession:
@@ -115,6 +77,11 @@ class MqttSession:
     def address(self) -> str:
         """The broker, for people."""
         return f"{self._settings.host}:{self._settings.port}"
+
+    @property
+    def live(self) -> bool:
+        """Whether this connection can still acknowledge."""
+        return self._live and self._lost_because is None
 
     def loop(self, timeout_seconds: float, *, read: bool = True) -> None:
         """One pass: connect if it is time, read what came, write what waits, keep the connection alive.
@@ -192,46 +159,19 @@ class MqttSession:
         try:
             self._client = self._new_client()
             self._handshake_until = self._clock() + HANDSHAKE_SECONDS
-            self._connect(self._client)
+            connect(self._client, self._settings, window=self._window)
         except Exception as error:
             self._lost_because = (
                 f"cannot reach the MQTT broker at {self.address}: {show(str(error) or type(error).__name__)}"
             )
 
     def _new_client(self) -> paho.Client:
-        is_5 = self._settings.protocol == "5"
-        client = paho.Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=self._settings.client_id,
-            clean_session=None if is_5 else False,
-            protocol=MQTTProtocolVersion.MQTTv5 if is_5 else MQTTProtocolVersion.MQTTv311,
-            reconnect_on_failure=False,
-            manual_ack=True,
-        )
-        client.connect_timeout = CONNECT_SECONDS
-        if self._settings.username is not None:
-            password = self._settings.password
-            client.username_pw_set(self._settings.username, None if password is None else password.get_secret_value())
-        if self._settings.tls:
-            client.tls_set(ca_certs=self._settings.ca_file)
+        client = new_client(self._settings, connect_seconds=CONNECT_SECONDS)
         client.on_connect = self._guard("receive", self._on_connect)
         client.on_subscribe = self._guard("receive", self._on_subscribe)
         client.on_disconnect = self._guard("receive", self._on_disconnect)
         client.on_message = self._guard("receive", self._on_message)
         return client
-
-    def _connect(self, client: paho.Client) -> None:
-        settings = self._settings
-        if settings.protocol != "5":
-            client.connect(settings.host, settings.port, settings.keepalive_seconds)
-            return
-        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        properties.SessionExpiryInterval = settings.session_expiry_seconds
-        properties.ReceiveMaximum = self._window
-        # No MaximumPacketSize: a broker drops what is larger unseen. Without it we see every packet, and refuse aloud.
-        client.connect(
-            settings.host, settings.port, settings.keepalive_seconds, clean_start=False, properties=properties
-        )
 
     def _guard(self, stage: str, callback: Callable[..., None]) -> Callable[..., None]:
         """An exception must not reach paho: its loop would hand the same packet over again, for ever."""
@@ -304,16 +244,7 @@ class MqttSession:
         gone = [text for text in held or () if text not in self._filters]
         if gone:
             client.unsubscribe(gone)
-        client.subscribe(self._subscriptions())  # type: ignore[arg-type]
-
-    def _subscriptions(self) -> list[tuple[str, int | SubscribeOptions]]:
-        """QoS 1, never 2: paho would confirm a QoS 2 message before it is in Kafka; the broker downgrades instead."""
-        if self._settings.protocol != "5":
-            return [(text, 1) for text in self._filters]
-        # No Local: what this client publishes is no reading. Retain handling 1: retained messages come only with a
-        # subscription that is new. Retain flag as set by the broker (not as published): retain=1 means a replay.
-        options = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=False, retainHandling=1)
-        return [(text, options) for text in self._filters]
+        client.subscribe(subscriptions(self._settings, self._filters))  # type: ignore[arg-type]
 
     def _on_subscribe(
         self, _client: paho.Client, _data: object, _mid: int, reasons: list[ReasonCode], _properties: object

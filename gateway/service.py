@@ -9,24 +9,23 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from gateway.accounts import Accounts
-from gateway.ack_chain import AckChain, Batch, Entry
-from gateway.client import MqttSession, Received, SessionEvents
-from gateway.outcome import Gate, Message, Record, shrink
+from gateway.ack_chain import AckChain, Entry
+from gateway.client import MqttSession
+from gateway.condition import Condition
+from gateway.outcome import Gate, Message
+from gateway.pump import Pump
 from gateway.routes import compile_routes
+from gateway.session_events import Received, SessionEvents
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.admin import ensure_topics, wait_for_kafka
-from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import FatalError, RetryableError
-from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import Reason
-from ingest.contract.topics import OUTCOMES, READINGS
-from ingest.log import DeliveryError, LogFull, LogWriter
+from ingest.log import LogWriter
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
 from monitoring.metrics import GatewayMetrics
@@ -41,7 +40,6 @@ OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
 BUSY_SECONDS: Final = 0.002
 HELD_UP_SECONDS: Final = 0.02
 IDLE_SECONDS: Final = 0.2
-STALLED_SECONDS: Final = 30.0
 DRAIN_SECONDS: Final = 7.0
 
 
@@ -106,16 +104,10 @@ class GatewayService(SessionEvents):
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
         self._chain = AckChain(gateway.gateway_id)
         self._log: LogWriter | None = None
-        self._backlog: deque[tuple[Entry, Record]] = deque()
-        self._outcome_waiting: Batch | None = None
+        self._pump = Pump(self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id)
         self._number = 0
-        self._live = False
-        self._abort_because: str | None = None
-        self._give_up_because: str | None = None
         self._vain_opens = 0
-        self._progress_at = 0.0
-        self._beat_at = time.monotonic()
-        self._state, self._detail, self._since = "starting", "starting", time.time()
+        self._condition = Condition()
 
     def run(self, stop: threading.Event) -> None:
         """Receive until `stop` is set, then drain. Blocks.
@@ -128,29 +120,26 @@ class GatewayService(SessionEvents):
                 self._pass(stop)
             self._drain()
         except FatalError as error:
-            self._say("failed", str(error))
+            self._condition.say("failed", str(error))
             raise
         finally:
             self._session.close()
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
-        self._say("stopped", "stopped; what was not acknowledged waits at the broker")
+        self._condition.say("stopped", "stopped; what was not acknowledged waits at the broker")
 
     def healthy(self) -> tuple[bool, str]:
         """Whether messages flow: the loop turns and the session is up; and a sentence for people."""
-        status = self.status()
-        return status["state"] == "running", str(status["detail"])
+        state, detail, _since = self._condition.now()
+        return state == "running", detail
 
     def status(self) -> dict[str, Any]:
         """State (starting, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
-        state, detail = self._state, self._detail
-        age = time.monotonic() - self._beat_at
-        if state not in ("failed", "stopped") and age > STALLED_SECONDS:
-            state, detail = "stalled", f"the gateway's loop has not turned for {age:.0f} s"
+        state, detail, since = self._condition.now()
         return {
             "state": state,
-            "since": self._since,
+            "since": since,
             "detail": detail,
             "epoch": self._chain.epoch,
             "in_flight": self._chain.in_flight,
@@ -160,9 +149,7 @@ class GatewayService(SessionEvents):
 
     def connected(self, epoch: int, *, session_lost: bool) -> None:
         """See SessionEvents."""
-        dropped = self._chain.begin(epoch)
-        self._forget()
-        self._live = True
+        dropped = self._pump.begin(epoch)
         self._accounts.connected(session_lost=session_lost)
         if session_lost:
             logger.error("the broker has forgotten this gateway's session: what it queued is lost; gaps show it")
@@ -173,9 +160,7 @@ class GatewayService(SessionEvents):
 
     def disconnected(self, why: str) -> None:
         """See SessionEvents."""
-        # Outcomes of an epoch that can no longer acknowledge would be counted again after the redelivery.
-        self._live = False
-        self._forget()
+        self._pump.halt()
         self._accounts.disconnected()
 
     def received(self, message: Received) -> None:
@@ -200,10 +185,7 @@ class GatewayService(SessionEvents):
         outcome = self._gate.decide(decided)
         if outcome.rejected is Reason.INTERNAL_ERROR:
             self._accounts.failed("decode")
-        entry = Entry(decided, message.mid, outcome, time.monotonic())
-        self._chain.receive(entry)
-        for record in outcome.records:
-            self._backlog.append((entry, record))
+        self._pump.add(Entry(decided, message.mid, outcome, time.monotonic()))
 
     def failed(self, stage: str) -> None:
         """See SessionEvents."""
@@ -212,104 +194,38 @@ class GatewayService(SessionEvents):
     # The loop.
 
     def _pass(self, stop: threading.Event) -> None:
-        self._beat()
+        self._condition.beat()
         if self._log is None:
             self._reopen(stop)
             return
         self._turn(self._log, self._patience())
         self._report_state()
-        if self._give_up_because is not None:
-            raise FatalError(self._give_up_because)
-        if self._abort_because is not None:
-            self._abandon(self._abort_because)
+        if self._pump.give_up_because is not None:
+            raise FatalError(self._pump.give_up_because)
+        if self._pump.abort_because is not None:
+            self._abandon(self._pump.abort_because)
 
     def _turn(self, log: LogWriter, wait_seconds: float, *, read: bool = True) -> None:
         self._session.loop(wait_seconds, read=read)
         try:
-            self._produce_backlog(log)
-            log.poll(0)
-            self._advance(log)
-        except LogFull:
-            # Poll next time round. Reading goes on, so keepalive does: the broker stops at its window by itself.
-            pass
+            self._pump.turn(log)
         except FatalError as error:
-            self._abort_because = str(error)
+            self._pump.abort_because = str(error)
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
 
     def _patience(self) -> float:
         """How long to wait for the broker: hardly while reports are due, longer when Kafka is slow."""
-        if not self._backlog and not self._chain.in_flight:
+        if not self._pump.busy:
             return IDLE_SECONDS
-        return BUSY_SECONDS if time.monotonic() - self._progress_at < 1.0 else HELD_UP_SECONDS
-
-    def _produce_backlog(self, log: LogWriter) -> None:
-        backlog = self._backlog
-        if backlog and not log.in_flight:
-            self._progress_at = time.monotonic()
-        while backlog:
-            entry, record = backlog[0]
-            log.produce(record.topic, record.key, record.value, partial(self._reported, entry, record))
-            backlog.popleft()
-
-    def _reported(self, entry: Entry, record: Record, error: DeliveryError | None) -> None:
-        if error is None or entry.epoch != self._chain.epoch:
-            self._chain.delivered(entry)
-            self._progress_at = time.monotonic()
-        elif error.kind == "record":
-            self._replace(entry, record, error)
-        else:
-            self._abort_because = f"Kafka: {error.text}"
-
-    def _replace(self, entry: Entry, record: Record, error: DeliveryError) -> None:
-        """Kafka will never take this record: what it held becomes a dead letter, and a smaller one if need be."""
-        if record.topic == READINGS:
-            old = entry.outcome
-            fault = Reject(Reason.KAFKA_TOO_LARGE, None, f"a record of {len(record.value)} bytes", error.text)
-            entry.outcome = self._gate.reject(entry.message, fault, old.device, sequence=old.sequence)
-            self._backlog.append((entry, entry.outcome.records[0]))
-            return
-        smaller = shrink(record)
-        if smaller is None:
-            # Told by the loop: an exception of a report would only be logged by the writer.
-            self._give_up_because = (
-                f"Kafka refuses even an empty dead letter on {record.topic} ({error.text}): check its max.message.bytes"
-            )
-            return
-        self._backlog.append((entry, smaller))
-
-    def _advance(self, log: LogWriter) -> None:
-        """Send the outcome of what is finished; its report releases the PUBACKs."""
-        if not self._live:
-            return
-        if self._outcome_waiting is None:
-            self._outcome_waiting = self._chain.next_batch()
-        batch = self._outcome_waiting
-        if batch is not None:
-            key = self._limits.gateway_id.encode()
-            log.produce(OUTCOMES, key, encode_outcome(batch.record), partial(self._outcome_reported, batch))
-            self._outcome_waiting = None
-
-    def _outcome_reported(self, batch: Batch, error: DeliveryError | None) -> None:
-        if error is not None:
-            if batch.epoch == self._chain.epoch:
-                self._abort_because = f"Kafka: {error.text}"
-            return
-        if self._chain.outcome_delivered(batch):
-            now = self._progress_at = time.monotonic()
-            acknowledged = self._session.acknowledge(batch.epoch, batch.mids)
-            self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.entries[0].produced_at)
-
-    def _forget(self) -> None:
-        self._backlog.clear()
-        self._outcome_waiting = None
+        return BUSY_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
 
     def _abandon(self, why: str) -> None:
         """Kafka failed for good: no acknowledgement, a new writer, and the broker redelivers in order."""
         logger.error("%s; dropping the MQTT connection unacknowledged and starting anew with a new writer", why)
         self._accounts.failed("produce")
-        self._abort_because = None
+        self._pump.abort_because = None
         self._session.drop(f"Kafka failed ({why})")
-        self._forget()
+        self._pump.halt()
         log, self._log = self._log, None
         if log is not None:
             log.abort()
@@ -326,33 +242,24 @@ class GatewayService(SessionEvents):
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""
-        self._say("draining", "stopping: acknowledging what Kafka has")
+        self._condition.say("draining", "stopping: acknowledging what Kafka has")
         deadline = time.monotonic() + DRAIN_SECONDS
-        while self._log is not None and self._live and self._chain.in_flight and time.monotonic() < deadline:
-            self._beat()
+        while self._log is not None and self._session.live and self._pump.busy and time.monotonic() < deadline:
+            self._condition.beat()
             self._turn(self._log, BUSY_SECONDS, read=False)
-            if self._abort_because is not None:
+            if self._pump.abort_because is not None:
                 break
 
     # What people see.
 
-    def _beat(self) -> None:
-        self._beat_at = time.monotonic()
-
     def _wait_for(self, what: str) -> None:
-        self._beat()
-        self._say("waiting", what)
+        self._condition.beat()
+        self._condition.say("waiting", what)
 
     def _report_state(self) -> None:
         if not self._session.connected:
-            self._say("waiting", self._session.detail)
-        elif self._chain.in_flight and time.monotonic() - self._progress_at > 3.0:
-            self._say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
+            self._condition.say("waiting", self._session.detail)
+        elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
+            self._condition.say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
         else:
-            self._say("running", self._session.detail)
-
-    def _say(self, state: str, detail: str) -> None:
-        if state != self._state:
-            self._since = time.time()
-            logger.info("gateway %s: %s", state, detail)
-        self._state, self._detail = state, detail
+            self._condition.say("running", self._session.detail)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.client import QUICK_LOSSES, MqttSession, Received, SessionEvents
+from gateway.client import QUICK_LOSSES, MqttSession
+from gateway.session_events import Received, SessionEvents
 from gateway.settings import MqttSettings
 from ingest.contract.errors import FatalError
 

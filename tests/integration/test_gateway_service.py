@@ -260,6 +260,17 @@ def test_a_full_producer_queue_holds_messages_back_and_loses_none(scripted_broke
     assert rig.seqs() == list(range(1, 31))
 
 
+def test_a_producer_queue_smaller_than_one_message_drains_by_polling(scripted_broker: Any, rig: Rig) -> None:
+    rig.log.capacity = 1
+    link = scripted_broker.accept()
+    link.handshake()
+    for mid in range(1, 6):
+        link.publish(TOPIC, b'{"boot":1,"seq":%d,"values":{"a":1,"b":null}}' % mid, mid)
+    assert [link.packet(PUBACK).mid for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert rig.seqs() == [1, 2, 3, 4, 5]
+    assert rig.reasons() == ["wrong_type"] * 5
+
+
 def test_qos_0_is_dropped_and_counted_beyond_twice_the_window(
     scripted_broker: Any, registry: CollectorRegistry
 ) -> None:
@@ -304,7 +315,7 @@ def test_a_kafka_that_does_not_answer_is_told_while_keepalive_goes_on(
 
 
 def test_a_loop_that_does_not_turn_is_stalled(rig: Rig) -> None:
-    rig.service._beat_at -= 1000
+    rig.service._condition._beat_at -= 1000
     assert rig.service.status()["state"] == "stalled"
     assert not rig.service.healthy()[0]
 
