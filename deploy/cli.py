@@ -71,7 +71,10 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _unexpected(error: Exception) -> str:
     """One sentence for a fault that nobody foresaw, and a file with the rest of it."""
-    what = " ".join(str(error).split())[:200]
+    try:
+        what = " ".join(str(error).split())[:200]
+    except Exception:  # an error of Spark asks its JVM for its own text, and that may be gone
+        what = "(its text cannot be read)"
     file = Path(tempfile.gettempdir()) / f"tidegate-fault-{int(time.time())}-{os.getpid()}.txt"
     try:
         file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from deploy.bench.environment import hardware, versions
 from deploy.settings import Settings
-from gateway.devices import FleetMessage, FleetScript, run_fleet
+from gateway.devices import FleetMessage, FleetScript
+from gateway.fleet import run_fleet
 from lakehouse.follow import Commit, TableFollower
 
 __all__ = ["Landing", "measure_e2e", "percentile", "render"]

@@ -51,7 +51,8 @@ def simulate(
 
     from deploy.local.locate import locate_settings
     from deploy.process import configure_logging, stop_on_signals
-    from gateway.devices import FaultRates, FleetScript, Journal, run_fleet
+    from gateway.devices import FaultRates, FleetScript
+    from gateway.fleet import Journal, run_fleet
 
     configure_logging()
     settings = locate_settings(config, data, needs_run=True)

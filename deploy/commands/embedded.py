@@ -39,7 +39,8 @@ def up(
     Broker, Kafka, gateway, Spark and a small simulated fleet; "ready" means that a reading went all the way.
     Ctrl-C stops everything in order; with --detach, `tidegate down` does.
     """
-    from deploy.local.up import UpOptions, run_detached, run_foreground
+    from deploy.local.detach import run_detached
+    from deploy.local.up import UpOptions, run_foreground
     from deploy.settings import data_dir, load_settings
 
     settings = load_settings(config)

@@ -13,7 +13,7 @@ from deploy.local.runfile import RunFile, is_locked, read_run, read_state, requi
 
 __all__ = ["stop_run"]
 
-BOUND_SECONDS: Final = 120.0
+BOUND_SECONDS: Final = 180.0
 
 
 def stop_run(data: Path, told: Callable[[str], None]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from typing import Final, Literal
 
 import psutil
 
+from deploy.local.logs import last_lines
+
 __all__ = ["Part", "PartSpec", "State"]
 
 State = Literal["waiting", "starting", "ready", "done", "restarting", "stopping", "stopped"]
@@ -65,6 +67,7 @@ class Part:
         self._stop = threading.Event()
         self._changed: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
+        self._log_began = 0
 
     def start(self, parts: dict[str, "Part"], changed: Callable[[], None]) -> None:
         """Begin: wait for the parts this one needs, then run until stopped. `changed` is called after each change."""
@@ -113,6 +116,7 @@ class Part:
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         command = list(self.spec.command())
+        self._log_began = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as out:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -134,7 +138,16 @@ class Part:
         if self.spec.one_shot and process.returncode == 0:
             self._became("done", "", began)
             return None
-        return _ending(process.returncode)
+        return f"{_ending(process.returncode)}{self._last_words()}"
+
+    def _last_words(self) -> str:
+        """What the part said last: each of ours ends with a sentence that says why."""
+        said = next((line.strip() for line in reversed(last_lines(self.log, 5)) if line.strip()), "")
+        return f" ({said[:200]})" if said and self._spoke() else ""
+
+    def _spoke(self) -> bool:
+        """Whether the log grew in this life of the part; older words would mislead."""
+        return self.log.exists() and self.log.stat().st_size > self._log_began
 
     def _look(self, began: float) -> None:
         if self.spec.one_shot:

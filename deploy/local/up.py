@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,15 +16,14 @@ from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.checklist import Checklist
 from deploy.local.guard import kill_marked
-from deploy.local.logs import last_lines
 from deploy.local.plan import Plan, make_plan
 from deploy.local.preflight import preflight
-from deploy.local.runfile import DataLock, RunFile, is_locked, read_run, read_state, require_run
+from deploy.local.runfile import DataLock, RunFile, read_run
 from deploy.local.supervisor import Supervisor
-from deploy.settings import Settings, load_settings
-from ingest.contract.errors import FatalError, UnavailableError
+from deploy.settings import Settings
+from ingest.contract.errors import UnavailableError
 
-__all__ = ["UpOptions", "run_detached", "run_foreground"]
+__all__ = ["UpOptions", "make_folders", "run_foreground"]
 
 DRAW_SECONDS: Final = 0.2
 
@@ -44,8 +42,7 @@ class UpOptions:
 def run_foreground(options: UpOptions, settings: Settings) -> int:
     """Run until a signal asks to stop; the exit code."""
     stop = _stop_on_signals()
-    for folder in (options.data, options.data / "logs"):
-        _make_folder(folder)
+    make_folders(options.data)
     lock = DataLock(options.data)
     try:
         _recover(options.data)
@@ -78,18 +75,25 @@ def _stop_on_signals() -> threading.Event:
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, ask)
+        # nohup asks to ignore the end of the terminal; that wish stands.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, ask)
     return stop
 
 
-def _make_folder(folder: Path) -> None:
+def make_folders(data: Path) -> None:
+    """Make the run's folder and that of its logs.
+
+    Raises:
+        UnavailableError: not possible there.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (data / "logs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{folder} cannot be made ({error.strerror}). Name a folder that you may write to with --data."
+        msg = f"{data} cannot be made ({error.strerror}). Name a folder that you may write to with --data."
         raise UnavailableError(msg) from error
-    if not os.access(folder, os.W_OK):
-        msg = f"{folder} is not writable. Name a folder that you may write to with --data."
+    if not os.access(data, os.W_OK):
+        msg = f"{data} is not writable. Name a folder that you may write to with --data."
         raise UnavailableError(msg)
 
 
@@ -162,66 +166,3 @@ def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None
         changes.show(
             {name: part for name, part in supervisor.parts().items() if part["restarts"] or part["state"] != "ready"}
         )
-
-
-def run_detached(options: UpOptions, settings: Settings, *, wait: bool) -> int:
-    """Start the supervisor in the background; with `wait` return when it is ready."""
-    for folder in (options.data, options.data / "logs"):
-        _make_folder(folder)
-    DataLock(options.data).release()
-    log = options.data / "logs" / "supervisor.log"
-    with log.open("wb") as out:
-        child = subprocess.Popen(
-            _own_command(options),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=out,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + settings.embedded.ready_timeout_seconds
-    checklist = Checklist(sys.stderr)
-    while not _up(options.data, wait=wait):
-        _check_alive(child, log)
-        if time.monotonic() > deadline:
-            raise FatalError(_late(settings))
-        if wait and (parts := read_state(options.data).get("parts")):
-            checklist.show(parts)
-        time.sleep(DRAW_SECONDS)
-    return _tell_detached(options, wait=wait, checklist=checklist)
-
-
-def _late(settings: Settings) -> str:
-    seconds = settings.embedded.ready_timeout_seconds
-    return f"Not ready within {seconds:g} s; it goes on trying. See `tidegate status`."
-
-
-def _own_command(options: UpOptions) -> list[str]:
-    command = [sys.executable, "-P", "-m", "deploy.cli", "up", "--data", str(options.data)]
-    command += ["--port-offset", str(options.port_offset)]
-    if options.config is not None:
-        command += ["--config", str(options.config.absolute())]
-    return command if options.fleet else [*command, "--no-fleet"]
-
-
-def _up(data: Path, *, wait: bool) -> bool:
-    state = read_state(data) if is_locked(data) else {}
-    return bool(state.get("ready")) if wait else bool(state)
-
-
-def _check_alive(child: "subprocess.Popen[bytes]", log: Path) -> None:
-    if child.poll() is None:
-        return
-    said = "\n".join(last_lines(log, 12))
-    error = UnavailableError(said) if child.returncode == UnavailableError.exit_code else FatalError(said)
-    raise error
-
-
-def _tell_detached(options: UpOptions, *, wait: bool, checklist: Checklist) -> int:
-    state, run = read_state(options.data), require_run(options.data)
-    if wait:
-        checklist.show(state["parts"])
-        typer.echo(f"Ready after {time.time() - run.started_at:.1f} s.", err=True)
-    settings = load_settings(options.data / run.config, environ={})
-    told = announcement(settings, options.data, run.ports)
-    typer.echo(render_announcement(told, as_json=options.as_json, ready=wait))
-    return 0

@@ -18,7 +18,8 @@ import pytest
 from deploy.local.guard import marked
 from deploy.local.runfile import RunFile, is_locked, read_run
 from deploy.settings import Settings, load_settings
-from gateway.devices import FleetScript, FleetTotals, Journal, run_fleet
+from gateway.devices import FleetScript
+from gateway.fleet import FleetTotals, Journal, run_fleet
 
 ROOT = Path(__file__).parents[2]
 

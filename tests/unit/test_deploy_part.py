@@ -17,6 +17,8 @@ from deploy.local.part import Part, PartSpec
 
 Wait = Callable[..., Any]
 
+ROOT = Path(__file__).parents[2]
+
 FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 WITH_CHILD = [
     sys.executable, "-S", "-c",
@@ -66,9 +68,10 @@ def test_a_killed_part_starts_again(make_part: Callable[..., Part], wait_until: 
 
 
 def test_the_cause_of_a_restart_is_told_and_the_wait_doubles(make_part: Callable[..., Part], wait_until: Wait) -> None:
-    part = started(make_part([sys.executable, "-S", "-c", "raise SystemExit(3)"], ready=lambda: (False, "")))
+    code = "import sys; print('no room left'); sys.exit(3)"
+    part = started(make_part([sys.executable, "-S", "-c", code], ready=lambda: (False, "")))
     wait_until(lambda: part.state == "restarting" and "in 0.5 s" in part.detail, what="the first back-off")
-    assert "ended with exit code 3" in part.detail
+    assert part.detail.startswith("ended with exit code 3 (no room left)")
     wait_until(lambda: part.state == "restarting" and "in 1 s" in part.detail, what="the second back-off")
 
 
@@ -122,7 +125,8 @@ def test_the_guard_clears_up_after_a_killed_supervisor(wait_until: Wait) -> None
             " start_new_session=True)\n"
             "time.sleep(600)",
             run_id,
-        ]
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     wait_until(lambda: marked(run_id), what="the child of the run")
     supervisor.kill()
