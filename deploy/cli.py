@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
-from deploy.commands import analyst, bench, config, device, embedded, hops, preflight
+from deploy.commands import analyst, bench, config, device, embedded, hops, preflight, proof
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
@@ -30,11 +30,12 @@ app = typer.Typer(
     "Exit codes: 0 ok, 1 failed, 2 usage, 69 unavailable, 78 configuration.",
 )
 embedded.register(app)
+analyst.register(app)
+proof.register(app)
+device.register(app)
 preflight.register(app)
 config.register(app)
 hops.register(app)
-analyst.register(app)
-device.register(app)
 bench.register(app)
 
 

@@ -1,105 +1,139 @@
-"""`tidegate sql | tables | audit | decode`: for analysts and for proof; none of them starts a JVM."""
+# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
+"""`tidegate sql` and `tidegate tables`: for analysts; no JVM is started, and the pipeline need not run."""
 
-import json
-import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
-from typing import Annotated, Final
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 
 __all__ = ["register"]
 
-BALANCE: Final = (
-    "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",
-    "unaccounted", "duplicate_rows", "order_violations",
-)  # fmt: skip
+tables = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, describe and date tables.")
+
+
+class Format(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
 
 
 def register(parent: typer.Typer) -> None:
     """Add the commands to the command line."""
-    parent.command()(audit)
-    parent.command()(decode)
+    parent.command()(sql)
+    parent.add_typer(tables, name="tables")
 
 
-def audit(
-    since: Annotated[
-        str | None, typer.Option("--since", help="How far back: 10m, 2h, 1d; default: as far as Kafka reaches.")
+def sql(
+    query: Annotated[str, typer.Argument(help="DuckDB's SQL; tables by their names: readings, dead_letters.")],
+    at: Annotated[
+        str | None, typer.Option("--at", help="Read the tables as they were: ISO time, or 10m-ago.", show_default=False)
     ] = None,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds to wait for Spark to land what is in Kafka.")
-    ] = 30.0,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="Read the tables as of this version.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to write the answer.")] = Format.TABLE,
+    show_code: Annotated[
+        bool, typer.Option("--show-code", help="Print Python that asks the same; run nothing.")
+    ] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that nothing was lost, doubled or reordered.
-
-    Reads Kafka's own records and the tables apart from their writer:
-    received = stored + dead-lettered + ignored + duplicate. Exit 1 where it does not balance.
-    """
-    from deploy.audit import audit as strike_balance
+    """Ask the tables in SQL, without a JVM."""
     from deploy.local.locate import locate_settings
 
-    span = _span(since)
-    settings = locate_settings(config, data, needs_run=True)
-    report = strike_balance(settings.kafka, settings.lake.root, span, wait_seconds=wait)
-    found = report.to_dict()
+    if at is not None and version is not None:
+        msg = "give --at or --version, not both"
+        raise typer.BadParameter(msg)
+    moment = parse_time(at) if at is not None else None
+    root = locate_settings(config, data, needs_run=False).lake.root
+    if show_code:
+        typer.echo(_code(root, query, version, moment.isoformat() if moment else None))
+        return
+    from lakehouse.query import run_sql
+    from lakehouse.render import render
+
+    answer = render(run_sql(root, query, version=version, at=moment), "json" if as_json else form)
+    if form is Format.PARQUET and sys.stdout.isatty():
+        msg = "parquet is binary: send it to a file, such as > answer.parquet"
+        raise typer.BadParameter(msg)
+    typer.echo(answer, nl=False)
+
+
+def _code(root: str, query: str, version: int | None, at: str | None) -> str:
+    opened = f", version={version}" if version is not None else ""
+    travel = f"\n    table.load_as_version({at!r})" if at else ""
+    return (
+        "import duckdb\nfrom deltalake import DeltaTable\n\nconnection = duckdb.connect()\n"
+        'for name in ("readings", "dead_letters"):\n'
+        f"    table = DeltaTable(f{root + '/{name}'!r}{opened}){travel}\n"
+        "    connection.register(name, table.to_pyarrow_dataset())\n"
+        f"print(connection.sql({query!r}))"
+    )
+
+
+@tables.command()
+def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
+    """List the tables with rows, files and size."""
+    from lakehouse.catalog import list_tables
+
+    found = [asdict(info) for info in list_tables(_root(config, data))]
+    _show(found, ("name", "version", "rows", "files", "bytes", "committed_at"), as_json=as_json)
+
+
+@tables.command()
+def show(
+    name: Annotated[str, typer.Argument(help="The table.")],
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Show a table's columns and what each means."""
+    from lakehouse.catalog import columns_of
+
+    found = [asdict(column) for column in columns_of(_root(config, data), name)]
+    _show(found, ("name", "type", "comment"), as_json=as_json)
+
+
+@tables.command()
+def history(
+    name: Annotated[str, typer.Argument(help="The table.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many versions, newest first.")] = 20,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Show a table's versions: what `sql --version` can read."""
+    from lakehouse.catalog import history_of
+
+    found = [asdict(commit) for commit in history_of(_root(config, data), name, limit=limit)]
+    _show(found, ("version", "committed_at", "operation", "rows"), as_json=as_json)
+
+
+def _root(config: Any, data: Any) -> str:
+    from deploy.local.locate import locate_settings
+
+    return locate_settings(config, data, needs_run=False).lake.root
+
+
+def _show(found: list[dict[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:
     if as_json:
         show_json(found)
-    else:
-        for name in BALANCE:
-            typer.echo(f"{name.replace('_', ' '):<17} {found[name]:>12,}")
-        typer.echo("Balanced." if report.balanced else "NOT balanced: see --json for examples.", err=True)
-    for note in report.notes:
-        typer.echo(note, err=True)
-    raise typer.Exit(0 if report.balanced else 1)
-
-
-def _span(text: str | None) -> timedelta | None:
-    """10m, 2h, 1d, 30s."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", text.strip())
-    if match is None:
-        msg = f"--since {text} is no span of time; wanted a number and s, m, h or d, such as 10m"
-        raise typer.BadParameter(msg)
-    unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
-    return timedelta(**{unit: float(match[1])})
-
-
-def decode(
-    file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, topic, payload | payload_base64}; - reads stdin.")],
-    config: OptionalConfig = None,
-) -> None:
-    """Show what the gateway would make of messages; needs no server.
-
-    One JSON line per message: {id, outcome, reason, readings, rejected}.
-    """
-    from deploy.settings import load_settings
-    from gateway.decode_file import decode_lines
-
-    settings = load_settings(config)
-    with _lines(file) as lines:
-        for found in decode_lines(lines, settings.routes, settings.gateway):
-            typer.echo(json.dumps(found, ensure_ascii=False))
-
-
-@contextmanager
-def _lines(file: Path) -> Iterator[Iterable[str]]:
-    from ingest.contract.errors import UnavailableError
-
-    if str(file) == "-":
-        yield sys.stdin
         return
-    try:
-        with file.open(encoding="utf-8") as lines:
-            yield lines
-    except OSError as error:
-        msg = f"{file} cannot be read ({error.strerror}). Give a file of JSON lines, or - for stdin."
-        raise UnavailableError(msg) from error
+    cells = [list(columns), *([_cell(entry[column]) for column in columns] for entry in found)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    for row in cells:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: object) -> str:
+    from datetime import datetime
+
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}Z"
+    return "" if value is None else str(value)

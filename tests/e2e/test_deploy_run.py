@@ -59,6 +59,21 @@ def test_every_label_set_is_there_from_the_start(pipeline: Any) -> None:
     )
 
 
+def test_sql_and_tables_answer_from_the_running_pipeline(pipeline: Any) -> None:
+    query = "select device, metric, value, event_time from readings order by landed_at desc limit 5"
+    rows = pipeline.json("sql", query)
+    assert len(rows) == 5
+    assert set(rows[0]) == {"device", "metric", "value", "event_time"}
+    assert "(5 rows)" in pipeline.tidegate("sql", query).stdout
+    assert pipeline.tidegate("sql", query, "--format", "csv").stdout.count("\n") == 6
+    assert pipeline.json("sql", "select count(*) as n from readings", "--version", "0") == [{"n": 0}]
+    assert "Did you mean" in pipeline.tidegate("sql", "select cont(*) from readings", ok=(1,)).stderr
+    names = {table["name"] for table in pipeline.json("tables", "ls")}
+    assert names == {"readings", "dead_letters"}
+    assert all(column["comment"] for column in pipeline.json("tables", "show", "readings"))
+    assert pipeline.json("tables", "history", "readings", "--limit", "1")[0]["version"] > 0
+
+
 def test_logs_name_their_part_and_unknown_parts_are_refused(pipeline: Any) -> None:
     assert "gateway" in pipeline.tidegate("logs", "--lines", "5").stdout
     refused = pipeline.tidegate("logs", "nothing", ok=(69,))

@@ -56,7 +56,7 @@ REGISTRIES = [
     "pypi" + ".org", "python" + "hosted", "repo1.maven" + ".org", "repo.maven" + ".apache", "maven" + "-central",
     "registry.npmjs" + ".org", "conda.anaconda" + ".org", "docker" + ".io", "ghcr" + ".io", "quay" + ".io",
 ]  # fmt: skip
-PRIVATE = re.compile("/" + r"(?:work/(?:main|shared)|tmp/w/|home/\w+/|Users/\w+/)")
+PRIVATE = re.compile("/" + r"(?:work/(?:main|shared)|tmp/w/|(?:home|Users)/(?!somebody)\w+/)")
 SECRET = re.compile(
     "|".join(["AKIA" + "[0-9A-Z]{16}", "-----BEGIN " + "[A-Z ]*PRIVATE KEY", "gh[pousr]" + "_[A-Za-z0-9]{36}"])
 )

@@ -1,12 +1,14 @@
 """The command line: exit codes, one sentence per fault, data to stdout and words to stderr."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from deploy import cli
 from deploy.cli import run
+from deploy.commands.options import parse_span, parse_time
 from ingest.contract.errors import RetryableError
 
 Captured = pytest.CaptureFixture[str]
@@ -131,6 +133,20 @@ def test_decode_needs_no_server(capsys: Captured, tmp_path: Path) -> None:
         ("b", "dead_letter", "no_route"),
     ]
     assert found[0]["readings"][0]["metric"] == "t"
+
+
+def test_times_and_spans_of_flags() -> None:
+    assert parse_span("90s") == timedelta(minutes=1.5)
+    assert parse_time("2026-01-02 03:04:05") == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert parse_time("2026-01-02T04:04:05+01:00") == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert abs(datetime.now(UTC) - timedelta(minutes=10) - parse_time("10m-ago")) < timedelta(seconds=5)
+
+
+def test_sql_on_a_stopped_run_needs_its_folder_and_one_way_of_time_travel(capsys: Captured) -> None:
+    assert run(["sql", "select 1"]) == 69
+    assert "No embedded run has written to" in capsys.readouterr().err
+    assert run(["sql", "select 1", "--at", "10m-ago", "--version", "3"]) == 2
+    assert run(["sql", "select 1", "--at", "noon"]) == 2
 
 
 def test_doctor_finds_and_reports_unreachable_servers(capsys: Captured, tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""`tidegate audit | decode`: what became of messages, and what would become of them."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, parse_span, show_json
+
+__all__ = ["register"]
+
+BALANCE: Final = (
+    "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",
+    "unaccounted", "duplicate_rows", "order_violations",
+)  # fmt: skip
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    parent.command()(audit)
+    parent.command()(decode)
+
+
+def audit(
+    since: Annotated[
+        str | None, typer.Option("--since", help="How far back: 10m, 2h, 1d; default: as far as Kafka reaches.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait for Spark to land what is in Kafka.")
+    ] = 30.0,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that nothing was lost, doubled or reordered.
+
+    Reads Kafka's own records and the tables apart from their writer:
+    received = stored + dead-lettered + ignored + duplicate. Exit 1 where it does not balance.
+    """
+    from deploy.audit import audit as strike_balance
+    from deploy.local.locate import locate_settings
+
+    span = parse_span(since) if since is not None else None
+    settings = locate_settings(config, data, needs_run=True)
+    report = strike_balance(settings.kafka, settings.lake.root, span, wait_seconds=wait)
+    found = report.to_dict()
+    if as_json:
+        show_json(found)
+    else:
+        for name in BALANCE:
+            typer.echo(f"{name.replace('_', ' '):<17} {found[name]:>12,}")
+        typer.echo("Balanced." if report.balanced else "NOT balanced: see --json for examples.", err=True)
+    for note in report.notes:
+        typer.echo(note, err=True)
+    raise typer.Exit(0 if report.balanced else 1)
+
+
+def decode(
+    file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, topic, payload | payload_base64}; - reads stdin.")],
+    config: OptionalConfig = None,
+) -> None:
+    """Show what the gateway would make of messages; needs no server.
+
+    One JSON line per message: {id, outcome, reason, readings, rejected}.
+    """
+    from deploy.settings import load_settings
+    from gateway.decode_file import decode_lines
+
+    settings = load_settings(config)
+    with _lines(file) as lines:
+        for found in decode_lines(lines, settings.routes, settings.gateway):
+            typer.echo(json.dumps(found, ensure_ascii=False))
+
+
+@contextmanager
+def _lines(file: Path) -> Iterator[Iterable[str]]:
+    from ingest.contract.errors import UnavailableError
+
+    if str(file) == "-":
+        yield sys.stdin
+        return
+    try:
+        with file.open(encoding="utf-8") as lines:
+            yield lines
+    except OSError as error:
+        msg = f"{file} cannot be read ({error.strerror}). Give a file of JSON lines, or - for stdin."
+        raise UnavailableError(msg) from error
