@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ Offsets = dict[str, dict[int, int]]
 _CLOCK_MARGIN_US: Final = 10 * MINUTE_US
 """How far Kafka's clock may run behind the gateway's without a record of the window being missed."""
 _HISTORY: Final = 20
+_LOOKS: Final = 3
 _SOURCES: Final = (READINGS, DEAD_LETTERS)
 
 
@@ -86,28 +88,18 @@ def audit(
     until = datetime.now(UTC)
     # Outcomes first: all records of the messages that they cover then lie below the ends read after them.
     ends = {topic: end_offsets(kafka, topic) for topic in (OUTCOMES, *_SOURCES)}
-    asked_us = 0 if since is None else int((until - since).timestamp() * 1e6) // MINUTE_US * MINUTE_US
-    cutoff_us, notes = _cutoff(kafka, asked_us, ends)
-    starts = {topic: _starts(kafka, topic, cutoff_us) for topic in ends}
-    deadline = time.monotonic() + wait_seconds
-    landed = _wait_for_landing(kafka, lake_root, ends, deadline, pause_seconds)
-    with Books(cutoff_us) as books:
-        books.load_tables(*_tables(lake_root))
-        for topic, add in (
-            (OUTCOMES, books.add_outcomes),
-            (READINGS, books.add_readings),
-            (DEAD_LETTERS, books.add_dead_letters),
-        ):
-            for batch in read_range(kafka, topic, starts[topic], ends[topic]):
-                add(batch)
-        figures = books.balance(landed)
-        # Readings are committed before the dead letters of the same batch: the latter may have come in the meantime.
-        for _ in range(3):
-            if not figures.unaccounted:
-                break
-            time.sleep(pause_seconds)
-            books.load_tables(*_tables(lake_root))
-            figures = books.balance(landed)
+    reach_us = _reach(kafka, ends, until)
+    cutoff_us = reach_us if since is None else int((until - since).timestamp() * 1e6) // MINUTE_US * MINUTE_US
+    landed = _wait_for_landing(kafka, lake_root, ends, time.monotonic() + wait_seconds, pause_seconds)
+    strike = partial(_strike, kafka, lake_root, ends=ends, landed=landed, pause_seconds=pause_seconds)
+    figures, starts = strike(cutoff_us)
+    if reach_us > cutoff_us and figures.only_counts_differ:
+        # Not before: what retention deleted may well be older than the window.
+        cutoff_us = reach_us
+        figures, starts = strike(cutoff_us)
+    since_at, notes = datetime.fromtimestamp(cutoff_us / 1e6, UTC), []
+    if cutoff_us == reach_us > 0:
+        notes.append(f"Kafka's retention has deleted older records: the audit starts at {since_at.isoformat()}.")
     behind = _behind(ends, landed)
     if behind:
         notes.append(
@@ -115,7 +107,29 @@ def audit(
             "and count as unaccounted. Is `tidegate stream` running? Run the audit again later."
         )
     ranges = {t: {p: (starts[t].get(p, 0), end) for p, end in parts.items()} for t, parts in ends.items()}
-    return AuditReport(figures, datetime.fromtimestamp(cutoff_us / 1e6, UTC), until, ranges, behind, notes)
+    return AuditReport(figures, since_at, until, ranges, behind, notes)
+
+
+def _strike(
+    kafka: KafkaSettings, lake_root: str, cutoff_us: int, *, ends: Offsets, landed: Offsets, pause_seconds: float
+) -> tuple[Figures, Offsets]:
+    """The balance from a cutoff on, and the offsets at which it began to read."""
+    starts = {topic: _starts(kafka, topic, cutoff_us) for topic in ends}
+    with Books(cutoff_us) as books:
+        books.load_tables(*_tables(lake_root))
+        adders = {OUTCOMES: books.add_outcomes, READINGS: books.add_readings, DEAD_LETTERS: books.add_dead_letters}
+        for topic, add in adders.items():
+            for batch in read_range(kafka, topic, starts[topic], ends[topic]):
+                add(batch)
+        figures = books.balance(landed)
+        # Readings are committed before the dead letters of the same batch: the latter may have come in the meantime.
+        for _ in range(_LOOKS):
+            if not figures.unaccounted or figures.only_counts_differ:
+                break
+            time.sleep(pause_seconds)
+            books.load_tables(*_tables(lake_root))
+            figures = books.balance(landed)
+    return figures, starts
 
 
 def _starts(kafka: KafkaSettings, topic: str, cutoff_us: int) -> dict[int, int]:
@@ -126,23 +140,17 @@ def _starts(kafka: KafkaSettings, topic: str, cutoff_us: int) -> dict[int, int]:
     return {partition: max(offset, found.get(partition, offset)) for partition, offset in begin.items()}
 
 
-def _cutoff(kafka: KafkaSettings, asked_us: int, ends: Offsets) -> tuple[int, list[str]]:
-    """The cutoff, moved to after what retention has already deleted, and a sentence where it was moved."""
-    cutoff_us = asked_us
+def _reach(kafka: KafkaSettings, ends: Offsets, now: datetime) -> int:
+    """The time in µs, a whole minute, from which on Kafka certainly has everything; 0 where nothing is deleted."""
+    reach_us = 0
     for topic, parts in ends.items():
-        begin = begin_offsets(kafka, topic)
-        cut = {partition: offset for partition, offset in begin.items() if offset > 0}
-        seen: dict[int, int] = {}
+        cut = {partition: offset for partition, offset in begin_offsets(kafka, topic).items() if offset > 0}
+        # Where retention left nothing at all, it was by age.
+        first_us = dict.fromkeys(cut, int((now - timedelta(hours=kafka.retention_hours)).timestamp() * 1e6))
         for batch in read_range(kafka, topic, cut, {p: min(offset + 1, parts[p]) for p, offset in cut.items()}):
-            seen |= {record.partition: record.timestamp_ms * 1000 for record in batch}
-        now_us = time.time_ns() // 1000
-        first = [seen.get(partition, now_us) for partition in cut]
-        cutoff_us = max([cutoff_us, *(time_us for time_us in first if time_us > asked_us)])
-    if cutoff_us == asked_us:
-        return asked_us, []
-    cutoff_us = -(-cutoff_us // MINUTE_US) * MINUTE_US
-    moved_to = datetime.fromtimestamp(cutoff_us / 1e6, UTC).isoformat()
-    return cutoff_us, [f"Kafka's retention has deleted the beginning of the window: the audit starts at {moved_to}."]
+            first_us |= {record.partition: record.timestamp_ms * 1000 for record in batch}
+        reach_us = max([reach_us, *first_us.values()])
+    return -(-reach_us // MINUTE_US) * MINUTE_US
 
 
 def _wait_for_landing(

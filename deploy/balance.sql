@@ -47,22 +47,22 @@ create or replace temp table missing as
     select partition, "offset", bool_and(here or elsewhere) as all_kept from kept group by all;
 -- Records that Spark itself refused, whole or in part; where Spark can't read one, its name stays unknown.
 create or replace temp table refused as
-    select distinct partition, "offset" from dead_letters
-    where source_topic = getvariable('readings_topic') and stage = 'stream'
-        and date >= make_timestamp(getvariable('cutoff_us'))::date;
+    select distinct source_topic as topic, partition, "offset" from dead_letters
+    where stage = 'stream' and date >= make_timestamp(getvariable('cutoff_us'))::date;
 create or replace temp table states as
     select r.*, case
         when r.topic = getvariable('dead_letters_topic')
-            then case when a.row_count is null then 'lost' when r.is_partial then 'part' else 'dead' end
-        when a.row_count >= r.reading_count or (a.row_count > 0 and (m.all_kept or f.partition is not null)) then 'stored'
-        when f.partition is not null then 'dead'
+            then case when coalesce(a.topic, f.topic) is null then 'lost' when r.is_partial then 'part' else 'dead' end
+        when a.row_count >= r.reading_count or (a.row_count > 0 and (m.all_kept or f.topic is not null)) then 'stored'
+        when f.topic is not null then 'dead'
         when m.all_kept then 'duplicate'
         else 'lost' end as state
     from records r
     left join rows_at a on a.topic = r.topic and a.partition = r.partition and a."offset" = r."offset"
         and a.epoch = r.epoch and a.number = r.number
-    left join missing m on r.topic = getvariable('readings_topic') and m.partition = r.partition and m."offset" = r."offset"
-    left join refused f on r.topic = getvariable('readings_topic') and f.partition = r.partition and f."offset" = r."offset";
+    left join missing m on r.topic = getvariable('readings_topic')
+        and m.partition = r.partition and m."offset" = r."offset"
+    left join refused f on f.topic = r.topic and f.partition = r.partition and f."offset" = r."offset";
 
 -- name: messages
 -- One class per message. Partial dead letters alone are no message: its record was not delivered, so it was not acked.

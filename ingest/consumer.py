@@ -14,6 +14,8 @@ from ingest.settings import KafkaSettings
 __all__ = ["read_range"]
 
 _BATCH_RECORDS: Final = 10_000
+_WAIT_SECONDS: Final = 0.1
+"""`consume` waits this long for a full batch, so each read ends with one such wait."""
 _GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
@@ -49,7 +51,7 @@ def read_range(
         heard_at = time.monotonic()
         while left:
             waited_for = len(left)
-            batch = _within(consumer.consume(_BATCH_RECORDS, 0.5), left, settings, topic)
+            batch = _within(consumer.consume(_BATCH_RECORDS, _WAIT_SECONDS), left, settings, topic)
             if batch:
                 yield batch
             if batch or len(left) < waited_for:

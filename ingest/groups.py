@@ -2,10 +2,11 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ingest.admin import end_offsets
 from ingest.contract.errors import RetryableError
@@ -21,6 +22,14 @@ Offsets = Mapping[str, Mapping[int, int]]
 """topic -> partition -> next offset to be read."""
 
 _RETRY_SECONDS: Final = 5.0
+_NO_COORDINATOR: Final = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._WAIT_COORD,
+    }
+)
 
 
 class OffsetMirror:
@@ -118,11 +127,10 @@ def group_lag(
     conf = consumer_conf(settings, client_id="tidegate-admin", group=group)
     consumer = Consumer(conf | {"error_cb": lambda _error: None, "log_level": 2})
     try:
-        found = consumer.committed(asked, timeout=timeout_seconds)
+        found = _committed(consumer, asked, timeout_seconds)
     except KafkaException as error:
-        message = (
-            f"Kafka at {settings.bootstrap_servers} did not tell the offsets of group {group}: {error.args[0].str()}"
-        )
+        why = error.args[0].str()
+        message = f"Kafka at {settings.bootstrap_servers} did not tell the offsets of group {group}: {why}"
         raise RetryableError(message) from error
     finally:
         consumer.close()
@@ -131,3 +139,15 @@ def group_lag(
         if part.offset >= 0:
             lag.setdefault(part.topic, {})[part.partition] = (part.offset, ends[part.topic][part.partition])
     return lag
+
+
+def _committed(consumer: Consumer, asked: list[TopicPartition], timeout_seconds: float) -> list[TopicPartition]:
+    """The group's offsets; a new cluster needs a moment to find a coordinator for its first group."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            return consumer.committed(asked, timeout=timeout_seconds)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_COORDINATOR or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

@@ -182,8 +182,24 @@ def test_what_retention_has_deleted_moves_the_beginning_and_is_said(pipeline: Pi
     for future in admin.delete_records(gone).values():
         future.result(20)
     assert sum(begin_offsets(pipeline.kafka, READINGS).values()) == 48
-    report = run(pipeline)
+    for since in (None, timedelta(minutes=10)):
+        report = run(pipeline, since=since)
+        assert report.balanced, report.to_dict()
+        assert report.figures.received == 0
+        assert "retention has deleted" in report.notes[0]
+        assert report.since > datetime.fromtimestamp(pipeline.at_us / 1e6, UTC)
+
+
+def test_what_retention_deleted_before_the_window_does_not_shorten_it(pipeline: Pipeline) -> None:
+    now_us = pipeline.at_us
+    pipeline.at_us -= 3600 * 1_000_000
+    pipeline.receive(0, 4)
+    pipeline.at_us = now_us
+    pipeline.receive(10, 2)
+    pipeline.land()
+    admin = AdminClient({"bootstrap.servers": pipeline.kafka.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(DEAD_LETTERS, 0, 4)]).values():
+        future.result(20)
+    report = run(pipeline, since=timedelta(minutes=10))
     assert report.balanced, report.to_dict()
-    assert report.figures.received == 0
-    assert "retention has deleted" in report.notes[0]
-    assert report.since > datetime.fromtimestamp(pipeline.at_us / 1e6, UTC)
+    assert (report.figures.received, report.figures.dead_lettered, report.notes) == (12, 2, [])

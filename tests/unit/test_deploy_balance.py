@@ -188,6 +188,7 @@ def test_a_lost_message_is_named(world: World) -> None:
     assert example["device"] == "a"
     assert example["origin"] == "telemetry.readings[0]@1"
     assert not example["pending"]
+    assert not figures.only_counts_differ
 
 
 def test_one_lost_reading_of_a_stored_message_is_unaccounted(world: World) -> None:
@@ -326,6 +327,7 @@ def test_a_counted_message_that_no_topic_holds_is_unaccounted(world: World) -> N
     world.count(accepted=1)
     figures = world.balance()
     assert_faults(figures, unaccounted=1)
+    assert figures.only_counts_differ
     assert figures.examples["count_differs"] == [{"messages": 1, "what": "counted by the gateway, but in no topic"}]
 
 
@@ -335,11 +337,16 @@ def test_a_message_that_the_gateway_forgot_to_count_is_unaccounted(world: World)
     assert_faults(world.balance(), unaccounted=1)
 
 
-def test_what_spark_refuses_is_dead_lettered(world: World) -> None:
-    world.store("a", "bs:1:3", land=False)
-    origin = world._origin(len(world.records) - 1, "a")
+@pytest.mark.parametrize("topic", [READINGS, DEAD_LETTERS])
+def test_what_spark_refuses_is_dead_lettered(world: World, topic: str) -> None:
+    if topic == READINGS:
+        world.store("a", "bs:1:3", land=False)
+        origin = world._origin(len(world.records) - 1, "a")
+    else:
+        world.refuse("a", land=False)
+        origin = world._origin(len(world.letters) - 1, "a")
     unread = {"gateway_epoch": None, "message_number": None}
-    world.letter_rows.append(origin | unread | {"source_topic": READINGS, "stage": "stream"})
+    world.letter_rows.append(origin | unread | {"source_topic": topic, "stage": "stream"})
     figures = world.balance()
     assert_faults(figures)
     assert figures.dead_lettered == 2
