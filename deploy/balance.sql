@@ -45,7 +45,7 @@ create or replace temp table kept as
     from wanted w;
 create or replace temp table missing as
     select partition, "offset", bool_and(here or elsewhere) as all_kept from kept group by all;
--- Records that Spark itself refused, whole or in part; where Spark can't read one, its name stays unknown.
+-- Records that Spark itself refused; where it can't read one, its name stays unknown.
 create or replace temp table refused as
     select distinct source_topic as topic, partition, "offset" from dead_letters
     where stage = 'stream' and date >= make_timestamp(getvariable('cutoff_us'))::date;
@@ -53,7 +53,7 @@ create or replace temp table states as
     select r.*, case
         when r.topic = getvariable('dead_letters_topic')
             then case when coalesce(a.topic, f.topic) is null then 'lost' when r.is_partial then 'part' else 'dead' end
-        when a.row_count >= r.reading_count or (a.row_count > 0 and (m.all_kept or f.topic is not null)) then 'stored'
+        when a.row_count >= r.reading_count or (a.row_count > 0 and m.all_kept) then 'stored'
         when f.topic is not null then 'dead'
         when m.all_kept then 'duplicate'
         else 'lost' end as state

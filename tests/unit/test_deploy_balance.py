@@ -352,6 +352,12 @@ def test_what_spark_refuses_is_dead_lettered(world: World, topic: str) -> None:
     assert figures.dead_lettered == 2
 
 
+def test_what_spark_refuses_in_one_topic_excuses_no_loss_in_another(world: World) -> None:
+    world.store("a", "bs:1:3", land=False)
+    world.letter_rows.append(world._origin(3, "a") | {"source_topic": DEAD_LETTERS, "stage": "stream"})
+    assert_faults(world.balance(), unaccounted=1)
+
+
 def test_a_row_of_a_former_topic_with_the_same_offset_proves_nothing(world: World) -> None:
     for row in world.rows:
         row["gateway_epoch"] -= 1_000_000
