@@ -4,6 +4,7 @@
 import sys
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -115,7 +116,7 @@ def history(
     _show(found, ("version", "committed_at", "operation", "rows"), as_json=as_json)
 
 
-def _root(config: Any, data: Any) -> str:
+def _root(config: Path | None, data: Path | None) -> str:
     from deploy.local.locate import locate_settings
 
     return locate_settings(config, data, needs_run=False).lake.root

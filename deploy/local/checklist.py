@@ -10,7 +10,7 @@ from typing import IO, Any, Final
 
 __all__ = ["Checklist"]
 
-SILENCE_SECONDS: Final = 2.0
+SILENCE_SECONDS: Final = 1.8
 SPINNER: Final = "|/-\\"
 SETTLED: Final = ("ready", "done")
 
@@ -18,7 +18,8 @@ SETTLED: Final = ("ready", "done")
 class Checklist:
     """Shows snapshots of the parts: `{name: {state, since, detail, seconds}}`."""
 
-    def __init__(self, stream: IO[str], *, tty: bool | None = None) -> None:
+    def __init__(self, stream: IO[str], *, tty: bool | None = None, silence_seconds: float = SILENCE_SECONDS) -> None:
+        self._silence_seconds = silence_seconds
         self._stream = stream
         self._tty = stream.isatty() if tty is None else tty
         self._drawn = 0
@@ -33,6 +34,10 @@ class Checklist:
         else:
             self._append(parts)
 
+    def skip(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take note of how the parts stand without showing it: only changes from here on are news."""
+        self._seen = {name: _told(part) for name, part in parts.items()}
+
     def _append(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
         for name, part in parts.items():
             told = _told(part)
@@ -40,7 +45,7 @@ class Checklist:
                 self._say(_line(name, part, _mark(part, "")))
             self._seen[name] = told
         open_parts = [_still(name, part) for name, part in parts.items() if part["state"] == "starting"]
-        if open_parts and time.monotonic() - self._spoke_at >= SILENCE_SECONDS * 0.9:
+        if open_parts and time.monotonic() - self._spoke_at >= self._silence_seconds:
             self._say(f"  ..  still starting: {', '.join(open_parts)}")
 
     def _say(self, line: str) -> None:

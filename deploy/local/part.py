@@ -138,7 +138,7 @@ class Part:
         if self.spec.one_shot and process.returncode == 0:
             self._became("done", "", began)
             return None
-        return f"{_ending(process.returncode)}{self._last_words()}"
+        return _ending(process.returncode) + ("" if process.returncode < 0 else self._last_words())
 
     def _last_words(self) -> str:
         """What the part said last: each of ours ends with a sentence that says why."""

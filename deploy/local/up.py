@@ -160,9 +160,8 @@ def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None
     checklist.show(supervisor.parts())
     shown.announce()
     # From here on only what changes is told, line by line.
-    changes = Checklist(sys.stderr, tty=False)
+    changes = Checklist(sys.stderr, tty=False, silence_seconds=15.0)
+    changes.skip(supervisor.parts())
     while not stop.wait(DRAW_SECONDS):
         supervisor.tick()
-        changes.show(
-            {name: part for name, part in supervisor.parts().items() if part["restarts"] or part["state"] != "ready"}
-        )
+        changes.show(supervisor.parts())

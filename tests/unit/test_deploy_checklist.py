@@ -43,6 +43,17 @@ def test_a_silence_is_filled_with_what_is_awaited(monkeypatch: pytest.MonkeyPatc
     assert lines[0] == "  ..  still starting: stream (3 s: starting Spark)"
 
 
+def test_after_the_start_only_changes_are_news() -> None:
+    out = io.StringIO()
+    shown = Checklist(out, tty=False)
+    shown.skip({"kafka": part("ready"), "topics": part("done")})
+    shown.show({"kafka": part("ready"), "topics": part("done")})
+    assert out.getvalue() == ""
+    shown.show({"kafka": part("restarting", "killed by SIGKILL"), "topics": part("done")})
+    shown.show({"kafka": part("ready"), "topics": part("done")})
+    assert [line.split()[:2] for line in out.getvalue().splitlines()] == [["!!", "kafka"], ["ok", "kafka"]]
+
+
 def test_on_a_terminal_the_block_is_redrawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = io.StringIO()
