@@ -1,7 +1,7 @@
 """Makes `.venv` from constraints.txt. Run by the system's Python before anything is installed: standard library only.
 
 `python -m deploy.local.environment` does nothing when the environment is already the one that the files ask for, so
-`make setup` can always call it. A run that was cut off leaves a mark, and the next one then starts the folder anew.
+`make setup` can always call it. After a run that was cut off the next one starts the folder anew.
 """
 
 import hashlib
@@ -23,7 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 INPUTS = ("constraints.txt", "pyproject.toml")
 BUILD_TOOLS = ("pip", "setuptools", "wheel", "packaging")
 HEARTBEAT_SECONDS = 1.5
-TOLD = re.compile(r"^\s*(Collecting|Downloading|Using cached|Building|Preparing|Installing|Successfully|ERROR)\b.*")
+TOLD = re.compile(
+    r"^\s*(Collecting|Requirement|Downloading|Using cached|Building|Preparing|Installing|Successfully|ERROR)\b.*"
+)
 
 
 class Progress:
@@ -92,17 +94,21 @@ def _run_shown(command: Sequence[str], doing: str, progress: Progress) -> tuple[
 def make_environment(root: Path = ROOT, progress: Progress | None = None) -> bool:
     """Bring `.venv` to what constraints.txt says; False when it already was."""
     folder, shown = root / ".venv", progress or Progress()
-    stamp, python = folder / "tidegate-stamp", folder / "bin" / "python"
+    stamp, sound, python = folder / "tidegate-stamp", folder / "tidegate-sound", folder / "bin" / "python"
     wanted = _digest(root)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and os.access(python, os.X_OK):
         return False
-    _create(folder, shown)
+    if not (stamp.is_file() or sound.is_file()) or not _same_interpreter(folder):
+        _create(folder, shown)
+    # Without either file the folder counts as torn, and this run may be killed at any moment.
     stamp.unlink(missing_ok=True)
-    mark = folder / "tidegate-unfinished"
-    mark.touch()
-    _install(root, python, shown)
+    sound.unlink(missing_ok=True)
+    try:
+        _install(root, python, shown)
+    except UnavailableError:  # pip ended by itself and took back what it had begun: go on from here next time.
+        sound.touch()
+        raise
     stamp.write_text(wanted, encoding="utf-8")
-    mark.unlink()
     shown.show("environment ready in .venv", last=True)
     return True
 
@@ -115,9 +121,6 @@ def _digest(root: Path) -> str:
 
 
 def _create(folder: Path, progress: Progress) -> None:
-    whole = (folder / "tidegate-stamp").is_file() and not (folder / "tidegate-unfinished").exists()
-    if whole and _same_interpreter(folder):
-        return
     doing = f"making the environment with Python {sys.version.split()[0]}"
     progress.show(doing)
     code, lines = _run_shown([sys.executable, "-m", "venv", "--clear", str(folder)], doing, progress)

@@ -99,6 +99,20 @@ def test_a_run_that_was_cut_off_is_started_anew(root: Path, made: list[str], mon
     assert make(root) is False
 
 
+def test_after_a_failure_of_pip_the_next_run_goes_on(
+    root: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(python: Path, arguments: Sequence[str], progress: Any) -> None:
+        raise UnavailableError("no network")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(environment, "pip_install", fail)
+        with pytest.raises(UnavailableError):
+            make(root)
+    assert make(root) is True
+    assert made.count("venv") == 1
+
+
 def test_an_environment_whose_python_is_gone_is_made_anew(root: Path, made: list[str]) -> None:
     make(root)
     (root / ".venv" / "bin" / "python").unlink()
