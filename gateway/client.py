@@ -66,7 +66,7 @@ class MqttSession:
         self._quick_losses = 0
         self._reads = 0
         self._lost_because: str | None = None
-        self._lost_by_us = False
+        self._loss_explained = False
         self._live = False
         self._fatal: FatalError | None = None
         self.epoch = 0
@@ -120,7 +120,7 @@ class MqttSession:
     def drop(self, why: str) -> None:
         """Close the connection without acknowledging anything more; the session stays, the broker will redeliver."""
         if self._client is not None:
-            self._lost_by_us = True
+            self._loss_explained = True
             self._lose(why)
 
     def close(self, timeout_seconds: float = 2.0) -> None:
@@ -189,7 +189,7 @@ class MqttSession:
     def _fault(self, stage: str, error: Exception) -> None:
         logger.error("MQTT session: %s failed: %s", stage, show(f"{type(error).__name__}: {error}"))
         self._lost_because = self._lost_because or f"{stage} failed ({show(str(error))}); connecting anew"
-        self._lost_by_us = True
+        self._loss_explained = True
         self._events.failed(stage)
 
     def _pass(self, client: paho.Client, timeout_seconds: float, *, read: bool) -> None:
@@ -271,8 +271,10 @@ class MqttSession:
     def _on_disconnect(
         self, _client: paho.Client, _data: object, flags: paho.DisconnectFlags, reason: ReasonCode, _properties: object
     ) -> None:
-        if flags.is_disconnect_packet_from_server and reason.value == TAKEN_OVER:
-            self._fatal = self._taken_over("the broker says the session was taken over")
+        if flags.is_disconnect_packet_from_server:
+            self._loss_explained = True
+            if reason.value == TAKEN_OVER:
+                self._fatal = self._taken_over("the broker says the session was taken over")
         self._lost_because = self._lost_because or f"the broker at {self.address} closed the connection ({reason})"
 
     def _explain(self, reason: ReasonCode) -> str:
@@ -290,13 +292,13 @@ class MqttSession:
     def _lose(self, why: str) -> None:
         """End this connection and plan the next one: soon at first, then later and later, never in step with others."""
         if self.connected:
-            at_once = not self._lost_by_us and self._clock() - self._connected_at < QUICK_LOSS_SECONDS
+            at_once = not self._loss_explained and self._clock() - self._connected_at < QUICK_LOSS_SECONDS
             self._quick_losses = self._quick_losses + 1 if at_once else 0
             if self._quick_losses >= QUICK_LOSSES:
                 self._fatal = self._fatal or self._taken_over(
                     f"{QUICK_LOSSES} connections in a row were closed at once"
                 )
-        self._lost_because, self._lost_by_us, self.connected = None, False, False
+        self._lost_because, self._loss_explained, self.connected = None, False, False
         self._discard()
         delay = min(self._settings.reconnect_max_seconds, 0.25 * 2 ** min(self._attempts + self._quick_losses, 16))
         delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing

@@ -7,6 +7,7 @@ input cost good input nothing.
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -76,18 +77,19 @@ def _may_underflow(payload: bytes) -> bool:
 
 
 def _count_keys(value: object) -> tuple[int, int]:
-    """Keys of all objects, and the depth of nesting (a scalar has 0)."""
+    """Keys of all objects, and the depth of nesting (a scalar has 0). By levels: a recursion could run too deep."""
     keys = depth = 0
-    level = [value] if type(value) in (dict, list) else []
+    level: list[Any] = [value] if type(value) is dict or type(value) is list else []
     while level:
         depth += 1
-        deeper: list[object] = []
+        deeper: list[Any] = []
         for node in level:
+            members: Iterable[Any] = node.values() if type(node) is dict else node
             if type(node) is dict:
                 keys += len(node)
-                deeper += [item for item in node.values() if type(item) is dict or type(item) is list]
-            elif type(node) is list:
-                deeper += [item for item in node if type(item) is dict or type(item) is list]
+            for item in members:
+                if type(item) is dict or type(item) is list:
+                    deeper.append(item)
         level = deeper
     return keys, depth
 

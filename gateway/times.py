@@ -15,7 +15,7 @@ from gateway.show import show, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["Instant", "native_time", "plausible", "read_time"]
+__all__ = ["YEAR_2000_S", "Instant", "native_time", "plausible", "read_time"]
 
 AMBIGUOUS_LOCAL: Final = "ambiguous_local_time"
 NONEXISTENT_LOCAL: Final = "nonexistent_local_time"

@@ -15,7 +15,7 @@ from gateway.decoders.values import WANTED_VALUE, metric_fault, read_value, refu
 from gateway.json_text import BadNumber, parse_json
 from gateway.settings import GatewaySettings
 from gateway.show import json_path, show_value
-from gateway.times import native_time, plausible
+from gateway.times import YEAR_2000_S, native_time, plausible
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
@@ -44,6 +44,7 @@ class _Item(TypedDict, total=False):
     values: dict[str, _Value]
 
 
+YEAR_2000_MS: Final = YEAR_2000_S * 1000
 _strict: Final = ConfigDict(strict=True)
 _validate_item = TypeAdapter(_Item).validator.validate_python
 _is_value = TypeAdapter(_Value, config=_strict).validator.isinstance_python
@@ -129,6 +130,8 @@ class _Reader:
     def _read_time(self, ts: int | str | None, path: str) -> int | Reject | None:
         if ts is None:
             return None
+        if type(ts) is int and YEAR_2000_MS <= ts <= self._received_us // 1000:
+            return ts * 1000
         claimed = native_time(ts, f"{path}.ts")
         if isinstance(claimed, Reject):
             return claimed

@@ -208,17 +208,19 @@ def test_kill_9_between_any_two_steps_loses_nothing(
     rig.start()
     until_subscribed(rig, wait_until)
     for round_number in range(3):
-        first = round_number * 400
+        first = round_number * 2000
         for device in ("a", "b"):
-            rig.publish_native(device, range(first, first + 400))
+            rig.publish_native(device, range(first, first + 2000))
         wait_until(lambda first=first: len(rig.stored().get("a", ())) > first, seconds=60, what="some stored")
         rig.kill()
         rig.start()
-    everything = {device: set(range(1200)) for device in "ab"}
+    everything = {device: set(range(6000)) for device in "ab"}
     wait_until(lambda: rig.stored() == everything, seconds=90, what="all stored")
     rig.assert_in_order()
     for record in rig.readings():
         assert record.message_id == f"bs:1:{record.seq}", "a second copy is recognisable"
+    assert len({record.epoch for record in rig.readings()}) > 1, "no kill came amid the messages: publish more"
+    wait_until(lambda: rig.log().count("gateway running") == 4, what="the last one is up")
     assert rig.terminate() == 0
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -539,3 +540,23 @@ def test_bombs_have_one_outcome_soon(topic: bytes, payload: bytes) -> None:
     assert time.process_time() - started < 10
     assert outcomes_of(outcome) == 1
     assert outcome.rejected != "internal_error"
+
+
+NAUGHTY = Path(__file__).parents[2].parent / "shared" / "data" / "naughty-strings.json"
+
+
+@pytest.mark.skipif(not NAUGHTY.exists(), reason=f"the naughty strings are not at {NAUGHTY}")
+def test_naughty_strings_as_device_metric_and_text() -> None:
+    for text in json.loads(NAUGHTY.read_text("utf-8")):
+        topic = f"tidegate/v1/{text}/readings".encode()
+        for outcome in (
+            decide(topic, native()),
+            decide(NATIVE, native({text: 1, "good": 1})),
+            decide(NATIVE, native({"m": text})),
+            decide(b"j/a/b", json.dumps({text: text, "good": 1}).encode()),
+            decide(b"p/a/b", text.encode()),
+            decide(b"p/a/" + text.encode(), b"1"),
+        ):
+            assert outcomes_of(outcome) == 1, text
+            assert outcome.rejected != "internal_error", text
+        assert stored(decide(NATIVE, native({"m": text}))) == {"m": text}
