@@ -25,6 +25,7 @@ State = Literal["waiting", "starting", "ready", "done", "restarting", "stopping"
 
 BACKOFF_FIRST_SECONDS: Final = 0.5
 BACKOFF_LAST_SECONDS: Final = 15.0
+STARTING_STOP_SECONDS: Final = 3.0
 STABLE_SECONDS: Final = 30.0
 """A part that lived this long starts again with the first back-off."""
 
@@ -68,6 +69,7 @@ class Part:
         self._changed: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
         self._log_began = 0
+        self._served = False
 
     def start(self, parts: dict[str, "Part"], changed: Callable[[], None]) -> None:
         """Begin: wait for the parts this one needs, then run until stopped. `changed` is called after each change."""
@@ -103,6 +105,7 @@ class Part:
 
     def _run_once(self) -> str | None:
         """Start and follow one process; why it ended by itself, or None where it was done or told to stop."""
+        self._served = False
         self._enter("starting", "")
         try:
             process = self._spawn()
@@ -169,6 +172,7 @@ class Part:
         if self.state != state:
             self._enter(state, detail)
         self.detail = detail
+        self._served = True
         self.was_ready.set()
 
     def _ask_to_stop(self, process: "subprocess.Popen[bytes]") -> None:
@@ -176,7 +180,8 @@ class Part:
         # Only the leader is asked: a JVM below it must live until its Python part has drained.
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(self.spec.stop_seconds)
+            # What was never ready in this life has nothing to drain.
+            process.wait(self.spec.stop_seconds if self._served else min(STARTING_STOP_SECONDS, self.spec.stop_seconds))
             return
         _end_group(process.pid)
         process.wait()
