@@ -22,7 +22,8 @@ def read_columns(uri: str, paths: Sequence[str], columns: Sequence[str]) -> "pa.
     filesystem = _filesystem(uri)
     prefix = f"{uri.removeprefix('file:')}/" if filesystem is None else ""
     tables = [
-        pq.ParquetFile(_source(filesystem, prefix + path)).read(columns=list(columns), use_threads=False) for path in paths
+        pq.ParquetFile(_source(filesystem, prefix + path)).read(columns=list(columns), use_threads=False)
+        for path in paths
     ]
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 

@@ -174,7 +174,13 @@ def _spawn(
     env.pop("SPARK_REMOTE", None)
     with (options.log_dir / "spark.out").open("wb") as out:
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=out, stderr=out, env=env, pass_fds=tuple(keep_open), preexec_fn=_no_interrupt
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            env=env,
+            pass_fds=tuple(keep_open),
+            preexec_fn=_no_interrupt,
         )
 
 
@@ -193,7 +199,9 @@ def _await_connection(process: subprocess.Popen[bytes], answer: Path, options: J
     deadline = time.monotonic() + START_SECONDS
     while not answer.exists():
         if process.poll() is not None:
-            message = f"Spark's JVM ended with code {process.returncode} while starting; see {options.log_dir / 'spark.out'}."
+            message = (
+                f"Spark's JVM ended with code {process.returncode} while starting; see {options.log_dir / 'spark.out'}."
+            )
             raise FatalError(message)
         if time.monotonic() > deadline:
             process.kill()

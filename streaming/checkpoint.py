@@ -63,7 +63,9 @@ class Checkpoint:
         try:
             return parse_offset_log(text or "")
         except ValueError as error:
-            raise FatalError(self._broken(f"its file `offsets/{batch}` is {'damaged' if text else 'missing'}")) from error
+            raise FatalError(
+                self._broken(f"its file `offsets/{batch}` is {'damaged' if text else 'missing'}")
+            ) from error
 
     def _begin(self) -> Offsets | None:
         # Written by the Kafka source before its first batch: a zero byte, then version and offsets.

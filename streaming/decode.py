@@ -93,7 +93,9 @@ def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
         The columns of `readings` but landed_at; `position` of the reading in its record; the record's own topic and
         timestamp; raw_key and raw_value, kept for records without readings only.
     """
-    parsed = records.withColumn("r", F.when(F.col("topic") == topic, _parse(RECORD_SCHEMA))).withColumn("sound", _is_record())
+    parsed = records.withColumn("r", F.when(F.col("topic") == topic, _parse(RECORD_SCHEMA))).withColumn(
+        "sound", _is_record()
+    )
     # explode_outer: what follows an inner explode is moved below the parsing, and Spark would parse every record twice.
     exploded = parsed.select(
         "topic", "partition", "offset", "timestamp", "sound",
@@ -215,5 +217,3 @@ def _poison_rows(poison: DataFrame, landed: Column, topic: str) -> DataFrame:
         nothing.alias("trace"),
         F.col("timestamp").cast("date").alias("date"),
     )
-
-

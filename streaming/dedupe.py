@@ -147,7 +147,15 @@ def _empty_ranges() -> "pa.Table":
 
     text, number = pa.string(), pa.int64()
     return pa.schema(
-        [("device", text), ("metric", text), ("index", pa.int32()), ("stem", text), ("low", number), ("high", number), ("last", number)]
+        [
+            ("device", text),
+            ("metric", text),
+            ("index", pa.int32()),
+            ("stem", text),
+            ("low", number),
+            ("high", number),
+            ("last", number),
+        ]
     ).empty_table()
 
 

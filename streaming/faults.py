@@ -29,16 +29,22 @@ def classify(error: BaseException, *, bootstrap_servers: str, log: str) -> Tideg
         return error
     text = str(error)
     if _any(_DISK_FULL, text):
-        return RetryableError("The disk of tables or checkpoint is full; landing waits for space.", retry_after_seconds=5.0)
+        return RetryableError(
+            "The disk of tables or checkpoint is full; landing waits for space.", retry_after_seconds=5.0
+        )
     if _any(_DATA_LOSS, text):
         return FatalError(
             f"Kafka lost records that were not stored yet ({_first_line(text)}). Nothing is skipped in silence: start again "
             "to be told the exact ranges and what to do."
         )
     if _any(_KAFKA_AWAY, text):
-        return RetryableError(f"Kafka at {bootstrap_servers} does not answer; landing waits for it.", retry_after_seconds=1.0)
+        return RetryableError(
+            f"Kafka at {bootstrap_servers} does not answer; landing waits for it.", retry_after_seconds=1.0
+        )
     if _any(_MEMORY, text):
-        return FatalError(f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}.")
+        return FatalError(
+            f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}."
+        )
     return FatalError(f"The landing query failed: {_first_line(text)}. See {log}.")
 
 

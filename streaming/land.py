@@ -147,9 +147,7 @@ class Landing:
 
     def _land_dead_letters(self, batch: _Batch) -> None:
         began = time.perf_counter()
-        rows = dead_letter_rows(
-            self._unlanded(batch, "dead_letters"), landed_at(batch.began_at), *self._topics.names
-        )
+        rows = dead_letter_rows(self._unlanded(batch, "dead_letters"), landed_at(batch.began_at), *self._topics.names)
         append = self._dead_letters.begin()
         append.write(rows.coalesce(1))
         if append.paths:

@@ -76,7 +76,11 @@ def run(
         told.set(ready=False, detail="starting Spark")
         options = replace(jvm, heap=stream.driver_memory)
         session = open_session(
-            options, master=stream.master, app_name="tidegate-land", extra=stream.extra, keep_open=[lock.fd for lock in locks]
+            options,
+            master=stream.master,
+            app_name="tidegate-land",
+            extra=stream.extra,
+            keep_open=[lock.fd for lock in locks],
         )
         cleanup.callback(session.close)
         Stream(session, kafka, stream, lake, metrics, told, mirror, topics or LandedTopics()).run(stop)
@@ -134,7 +138,9 @@ class Stream:
         while not stop.wait(POLL_SECONDS):
             self._check_jvm()
             if not land.query.isActive:
-                error = land.landing.failure or land.query.exception() or FatalError("The landing query ended by itself.")
+                error = (
+                    land.landing.failure or land.query.exception() or FatalError("The landing query ended by itself.")
+                )
                 raise self._fault(error) from error
             progress.spark([_plain(report) for report in land.query.recentProgress])
 

@@ -44,14 +44,18 @@ def warm_up(spark: SparkSession, stop: threading.Event, *, local: bool) -> None:
             if stop.is_set():
                 return
             now = datetime.now(UTC)
-            raw = decoded(records.select(
-                F.lit(b"warm-up").alias("key"),
-                F.when(F.col("id") % 20 == 0, F.lit("{").cast("binary")).otherwise(F.lit(record).cast("binary")).alias("value"),
-                F.lit(READINGS).alias("topic"),
-                F.col("id").cast("int").alias("partition"),
-                F.col("id").alias("offset"),
-                F.lit(now).alias("timestamp"),
-            ))
+            raw = decoded(
+                records.select(
+                    F.lit(b"warm-up").alias("key"),
+                    F.when(F.col("id") % 20 == 0, F.lit("{").cast("binary"))
+                    .otherwise(F.lit(record).cast("binary"))
+                    .alias("value"),
+                    F.lit(READINGS).alias("topic"),
+                    F.col("id").cast("int").alias("partition"),
+                    F.col("id").alias("offset"),
+                    F.lit(now).alias("timestamp"),
+                )
+            )
             for appender, rows in (
                 (readings, reading_rows(raw, landed_at(now)).drop("position")),
                 (dead_letters, dead_letter_rows(raw, landed_at(now))),

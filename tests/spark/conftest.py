@@ -1,0 +1,190 @@
+"""One Spark for all tests of this folder, and a landing that a test can start, stop, break and start again."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
+from prometheus_client import CollectorRegistry
+
+from deploy.local import artifacts
+from deploy.local.java import find_java
+from ingest.contract.dead_letter import DeadLetterRecord, cut_payload, encode_dead_letter
+from ingest.contract.reading import Reading, ReadingRecord, encode_record
+from ingest.contract.reasons import Reason
+from ingest.settings import KafkaSettings
+from lakehouse.create import ensure_tables
+from lakehouse.jvm import JvmOptions
+from lakehouse.session import LakeSession, open_session
+from lakehouse.tables import TABLES
+from monitoring.metrics import StreamMetrics
+from streaming.dedupe import Seen
+from streaming.offsets import Offsets
+from streaming.progress import Progress
+from streaming.queries import LandQuery, start_landing
+from streaming.settings import StreamSettings
+from streaming.source import LandedTopics
+
+
+@pytest.fixture(scope="session")
+def jvm_options(tmp_path_factory: pytest.TempPathFactory) -> JvmOptions:
+    artifacts.ensure("spark", lambda text: None)
+    java = find_java()
+    # Compiling less is worth more than running faster in a session of short queries.
+    flags = (*java.gc_options, "-XX:TieredStopAtLevel=1")
+    return JvmOptions(java.home, tuple(artifacts.spark_jars()), tmp_path_factory.mktemp("spark"), flags=flags)
+
+
+@pytest.fixture(scope="session")
+def lake(jvm_options: JvmOptions) -> Iterator[LakeSession]:
+    session = open_session(jvm_options)
+    yield session
+    session.close()
+
+
+def make_record(number: int, *, seq: int | None = None, device: str = "d1", **more: Any) -> ReadingRecord:
+    """Message `number`, with the identity (boot 1, seq) where a seq is given, two readings."""
+    received = int(time.time() * 1_000_000)
+    readings = [Reading("temperature", value=20.0 + number), Reading("state", text="on")]
+    identity = {"message_id": f"bs:1:{seq}", "boot": 1, "seq": seq} if seq is not None else {}
+    values = {
+        "v": 1,
+        "gateway": "g",
+        "epoch": 5,
+        "number": number,
+        "received_us": received,
+        "topic": "t",
+        "device": device,
+    }
+    return ReadingRecord(**{**values, "readings": readings, **identity, **more})
+
+
+def make_dead_letter(number: int, payload: bytes = b"{") -> DeadLetterRecord:
+    text, sha256 = cut_payload(payload, 1000)
+    return DeadLetterRecord(
+        v=1, gateway="g", epoch=5, number=number, received_us=int(time.time() * 1_000_000), topic="t", reason=Reason.BAD_JSON,
+        payload_base64=text, payload_bytes=len(payload), payload_sha256=sha256,
+    )  # fmt: skip
+
+
+@dataclass
+class Lander:
+    """A pipeline from two topics of its own into tables of its own."""
+
+    lake: LakeSession
+    kafka: KafkaSettings
+    topics: LandedTopics
+    root: str
+    checkpoint: Path
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    mirrored: list[Offsets] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.metrics = StreamMetrics(self.registry, query="land", tables=TABLES, topics=self.topics.names)
+        self.producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, "linger.ms": 0})
+
+    def send(self, *records: ReadingRecord | DeadLetterRecord | bytes, topic: str | None = None) -> None:
+        for record in records:
+            if isinstance(record, ReadingRecord):
+                self.producer.produce(self.topics.readings, key=record.device, value=encode_record(record), partition=0)
+            elif isinstance(record, DeadLetterRecord):
+                self.producer.produce(self.topics.dead_letters, value=encode_dead_letter(record))
+            else:
+                self.producer.produce(topic or self.topics.readings, key=b"d1", value=record, partition=0)
+        assert self.producer.flush(20) == 0
+
+    def start(self) -> LandQuery:
+        ensure_tables(self.root, TABLES.values(), log_retention_hours=24)
+        seen = Seen(Path(self.root) / "_seen.parquet")
+        seen.load(self.root, horizon_days=8)
+        settings = StreamSettings(checkpoint=str(self.checkpoint), max_records_per_batch=1000)
+        progress = Progress(self.metrics, "land")
+        return start_landing(
+            self.lake.spark, self.root, self.kafka, settings, seen, progress, self.mirrored.append, self.topics
+        )
+
+    def land(self, *records: ReadingRecord | DeadLetterRecord | bytes) -> None:
+        """Send, start, land all there is, stop."""
+        self.send(*records)
+        started = self.start()
+        try:
+            started.query.processAllAvailable()
+        finally:
+            started.landing.stop()
+            started.query.stop()
+            started.landing.close()
+
+    def rows(self, table: str = "readings") -> list[dict[str, Any]]:
+        found = pa.table(DeltaTable(f"{self.root}/{table}").to_pyarrow_table())
+        return sorted(found.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
+
+    def versions(self) -> dict[str, int]:
+        return {name: DeltaTable(f"{self.root}/{name}").version() for name in TABLES}
+
+    def forget_commit(self) -> None:
+        """As after a crash between Delta's commit and the checkpoint's."""
+        newest = max(int(path.name) for path in (self.checkpoint / "commits").iterdir() if path.name.isdigit())
+        for path in (f"{newest}", f".{newest}.crc"):
+            (self.checkpoint / "commits" / path).unlink(missing_ok=True)
+
+    def forget_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def lander(lake: LakeSession, kafka_server: Any, unique_name: str, tmp_path: Path) -> Lander:
+    kafka = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
+    topics = LandedTopics(f"{unique_name}.readings", f"{unique_name}.dead-letters")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    wanted = [NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1)]
+    for made in admin.create_topics(wanted).values():
+        made.result(20)
+    return Lander(lake, kafka, topics, str(tmp_path / "the tables"), tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def decode_values(lake: LakeSession) -> Callable[..., Any]:
+    """`decode_values(*values, topic=…)` is a frame of Kafka records with these values, decoded."""
+    from streaming.decode import decoded
+
+    def decode(*values: bytes, topic: str = "telemetry.readings") -> Any:
+        from datetime import UTC, datetime
+
+        at = datetime(2026, 5, 1, tzinfo=UTC)
+        rows = [(b"key", bytearray(value), topic, 0, offset, at) for offset, value in enumerate(values)]
+        schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+        return decoded(lake.spark.createDataFrame(rows, schema))
+
+    return decode
+
+
+@pytest.fixture
+def record() -> Callable[..., ReadingRecord]:
+    return make_record
+
+
+@pytest.fixture
+def dead_letter() -> Callable[..., DeadLetterRecord]:
+    return make_dead_letter
+
+
+@pytest.fixture
+def as_json() -> Callable[..., bytes]:
+    """A sound record as JSON with some fields replaced (None takes one out)."""
+
+    def change(**fields: Any) -> bytes:
+        data = json.loads(encode_record(make_record(1))) | fields
+        return json.dumps({key: value for key, value in data.items() if value is not None}).encode()
+
+    return change

@@ -1,0 +1,119 @@
+"""Exactly once, whatever is done to checkpoint, process and records between two starts."""
+
+from typing import Any
+
+import pytest
+
+from ingest.contract.errors import FatalError
+from lakehouse.query import run_sql
+
+
+def test_readings_and_dead_letters_land_and_offsets_are_mirrored(lander: Any, record: Any, dead_letter: Any) -> None:
+    lander.land(record(1, seq=1), b"poison", record(2, seq=2), dead_letter(3))
+    assert [(row["offset"], row["metric"]) for row in lander.rows()] == [
+        (0, "temperature"), (0, "state"), (2, "temperature"), (2, "state"),
+    ]  # fmt: skip
+    found = {(row["reason"], row["source_topic"], row["offset"]) for row in lander.rows("dead_letters")}
+    assert found == {("spark_corrupt_record", lander.topics.readings, 1), ("bad_json", lander.topics.dead_letters, 0)}
+    assert lander.mirrored[-1] == {lander.topics.readings: {0: 3, 1: 0}, lander.topics.dead_letters: {0: 1}}
+    assert run_sql(lander.root, "select count(*) n from readings").to_pylist() == [{"n": 4}]
+    assert lander.metric("tidegate_stream_rows_total", table="readings") == 4
+    assert lander.metric("tidegate_stage_latency_seconds_count", stage="receive_to_commit") == 4
+
+
+def test_a_batch_that_is_run_again_changes_nothing(lander: Any, record: Any, dead_letter: Any) -> None:
+    lander.land(record(1), record(2, seq=2), dead_letter(3))
+    before = lander.rows(), lander.rows("dead_letters")
+    for _ in range(2):
+        lander.forget_commit()
+        lander.land()
+    assert (lander.rows(), lander.rows("dead_letters")) == before
+    assert lander.versions() == {"readings": 1, "dead_letters": 1}
+    lander.land(record(4))
+    assert len(lander.rows()) == 6
+
+
+def test_a_crash_between_the_two_tables_loses_no_dead_letter(
+    lander: Any, record: Any, dead_letter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming.land import Landing
+
+    def crash(self: Landing, batch: Any) -> None:
+        message = "killed here"
+        raise RuntimeError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Landing, "_land_dead_letters", crash)
+        with pytest.raises(Exception, match="killed here"):
+            lander.land(record(1), dead_letter(2), b"poison")
+    assert lander.versions() == {"readings": 1, "dead_letters": 0}
+    lander.forget_checkpoint()
+    lander.land()
+    assert lander.versions() == {"readings": 1, "dead_letters": 1}
+    assert len(lander.rows("dead_letters")) == 2
+
+
+def test_a_lost_checkpoint_neither_ignores_nor_doubles(lander: Any, record: Any, dead_letter: Any) -> None:
+    lander.land(record(1), record(2, seq=2), dead_letter(3))
+    lander.forget_checkpoint()
+    lander.land(record(4), record(5, seq=5), dead_letter(6))
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2, 4, 4, 5, 5]
+    assert [row["message_number"] for row in lander.rows("dead_letters")] == [3, 6]
+
+
+def test_duplicates_are_dropped_once_within_and_across_batches(lander: Any, record: Any) -> None:
+    lander.land(record(1, seq=1), record(2, seq=2), record(3, seq=1))
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2]
+    lander.land(record(4, seq=2), record(5, seq=3), record(6, seq=3, device="d2"))
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2, 5, 5, 6, 6]
+    assert lander.metric("tidegate_stream_duplicate_rows_total", query="land") == 4
+    lander.land(record(7, seq=2))
+    assert lander.versions()["readings"] == 2, "a batch of nothing but copies makes no commit"
+
+
+def test_rows_without_identity_are_all_kept(lander: Any, record: Any) -> None:
+    lander.land(record(1), record(1))
+    lander.land(record(1))
+    assert len(lander.rows()) == 6
+
+
+def test_an_idle_stream_makes_no_commits(lander: Any, record: Any, wait_until: Any) -> None:
+    started = lander.start()
+    lander.send(record(1))
+    started.query.processAllAvailable()
+    versions, batch = lander.versions(), started.query.lastProgress["batchId"]
+    wait_until(lambda: started.query.status["message"].startswith("Waiting"), what="the idle state")
+    started.query.processAllAvailable()
+    started.landing.stop()
+    started.query.stop()
+    assert lander.versions() == versions
+    assert len([path for path in (lander.checkpoint / "offsets").iterdir() if path.name.isdigit()]) == batch + 1
+
+
+@pytest.mark.parametrize("damage", ["metadata missing", "offsets torn"])
+def test_a_damaged_checkpoint_is_refused_with_the_next_step(lander: Any, record: Any, damage: str) -> None:
+    lander.land(record(1))
+    if damage == "metadata missing":
+        (lander.checkpoint / "metadata").unlink()
+    else:
+        (lander.checkpoint / "offsets" / "0").write_text("v1\n")
+        (lander.checkpoint / "offsets" / ".0.crc").unlink(missing_ok=True)
+    with pytest.raises(FatalError, match="move this folder away"):
+        lander.start()
+    lander.forget_checkpoint()
+    lander.land(record(2))
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2]
+
+
+def test_records_that_kafka_lost_stop_the_start_with_the_exact_ranges(lander: Any, record: Any) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    lander.land(record(1))
+    lander.send(record(2), record(3), record(4))
+    admin = AdminClient({"bootstrap.servers": lander.kafka.bootstrap_servers})
+    cut = TopicPartition(lander.topics.readings, 0, 3)
+    for done in admin.delete_records([cut]).values():
+        done.result(20)
+    with pytest.raises(FatalError, match=r"readings partition 0 offsets 1 to 2 \(2 records\)"):
+        lander.start()

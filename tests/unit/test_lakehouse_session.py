@@ -1,0 +1,41 @@
+"""The session's settings, and the refusal of versions that were not proved together."""
+
+from pathlib import Path
+
+import pytest
+
+from ingest.contract.errors import ConfigError, UnavailableError
+from lakehouse.jvm import JvmOptions, start_jvm
+from lakehouse.session import check_versions, spark_conf
+
+
+def test_the_installed_versions_are_the_proved_ones() -> None:
+    check_versions()
+
+
+def test_another_pair_of_versions_is_refused_with_the_mending_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakehouse.session._installed", {"pyspark": "4.3.0"}.get)
+    with pytest.raises(ConfigError) as caught:
+        check_versions()
+    assert str(caught.value) == (
+        "Installed is pyspark 4.3.0 with delta-spark (missing); Tidegate runs on pyspark==4.2.0 with delta-spark==4.4.0. "
+        "Run `pip install pyspark==4.2.0 delta-spark==4.4.0`."
+    )
+
+
+def test_extra_settings_win_and_executors_get_the_jars() -> None:
+    conf = spark_conf(master="spark://m:1", app_name="x", jars=["a.jar", "b.jar"], extra={"spark.ui.enabled": "true"})
+    assert conf["spark.jars"] == "a.jar,b.jar"
+    assert conf["spark.ui.enabled"] == "true"
+    assert "spark.jars" not in spark_conf(master="local[2]", app_name="x", jars=["a.jar"], extra={})
+    assert "spark.jars.packages" not in conf
+
+
+def test_a_missing_java_or_jar_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="no Java at"):
+        start_jvm(JvmOptions(tmp_path, (), tmp_path), {})
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch()
+    with pytest.raises(UnavailableError, match=r"x\.jar, which is not at"):
+        start_jvm(JvmOptions(tmp_path, (tmp_path / "x.jar",), tmp_path), {})

@@ -1,0 +1,126 @@
+"""Rows that are stored already are found by identity, all at once, and nothing else is."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming.dedupe import KEY_COLUMNS, Seen
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
+        ("boot", pa.int64()), ("seq", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()),
+    ]
+)  # fmt: skip
+
+
+def row(
+    offset: int,
+    *,
+    metric: str = "t",
+    device: str = "d",
+    message_id: str | None = None,
+    seq: int | None = None,
+    **more: Any,
+) -> Any:
+    if seq is not None:
+        message_id, more = f"bs:7:{seq}", {"boot": 7, **more}
+    found = {"index": 0, "boot": None, "partition": 0} | more
+    return found | {"device": device, "metric": metric, "message_id": message_id, "seq": seq, "offset": offset}
+
+
+def rows(*each: Any) -> pa.Table:
+    return pa.Table.from_pylist(list(each), schema=SCHEMA).select(KEY_COLUMNS)
+
+
+def dropped(seen: Seen, table: pa.Table) -> list[tuple[int, int]]:
+    found = seen.duplicates(table).to_pylist()
+    return sorted((each["offset"], each["position"]) for each in found)
+
+
+def test_a_redelivered_message_is_dropped_and_its_neighbours_stay() -> None:
+    seen = Seen()
+    seen.add(rows(row(1, seq=1), row(2, seq=2), row(3, seq=4)), NOW)
+    assert dropped(seen, rows(row(9, seq=2), row(10, seq=3), row(11, seq=4), row(12, seq=5))) == [(9, 0), (11, 0)]
+
+
+def test_a_metric_that_was_not_stored_is_not_lost_with_a_redelivery() -> None:
+    seen = Seen()
+    seen.add(rows(row(1, seq=1, metric="t")), NOW)
+    assert dropped(seen, rows(row(9, seq=1, metric="t"), row(9, seq=1, metric="humidity"))) == [(9, 0)]
+
+
+def test_copies_within_a_batch_are_dropped_but_for_the_first() -> None:
+    batch = rows(row(1, seq=1), row(1, seq=1, metric="h"), row(2, seq=1), row(2, seq=1, metric="h"), row(3, seq=2))
+    assert dropped(Seen(), batch) == [(2, 0), (2, 1)]
+
+
+def test_rows_without_identity_are_never_dropped() -> None:
+    seen = Seen()
+    batch = rows(row(1), row(2), row(2))
+    assert dropped(seen, batch) == []
+    seen.add(batch, NOW)
+    assert dropped(seen, batch) == []
+    assert seen.range_count == 0
+
+
+def test_other_identities_are_compared_whole() -> None:
+    seen = Seen()
+    seen.add(rows(row(1, message_id="mp:a"), row(2, message_id="rt:b")), NOW)
+    assert dropped(seen, rows(row(3, message_id="mp:a"), row(4, message_id="mp:b"), row(5, message_id="rt:b"))) == [
+        (3, 0),
+        (5, 0),
+    ]
+
+
+def test_the_same_number_of_another_device_boot_or_index_is_no_copy() -> None:
+    seen = Seen()
+    seen.add(rows(row(1, seq=1)), NOW)
+    other_boot = row(3, seq=1) | {"message_id": "bs:8:1", "boot": 8}
+    assert dropped(seen, rows(row(2, seq=1, device="e"), other_boot, row(4, seq=1, index=1))) == []
+
+
+def test_a_numbered_device_needs_one_range_however_long_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 4)
+    seen = Seen()
+    for batch in range(8):
+        seen.add(rows(*(row(100 * batch + i, seq=10 * batch + i) for i in range(10))), NOW)
+    assert seen.range_count == 1
+    assert dropped(seen, rows(row(900, seq=0), row(901, seq=79), row(902, seq=80))) == [(900, 0), (901, 0)]
+
+
+def test_gaps_stay_open_until_they_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
+    seen = Seen()
+    seen.add(rows(row(1, seq=1), row(2, seq=3)), NOW)
+    assert seen.range_count == 2
+    seen.add(rows(row(3, seq=2)), NOW)
+    assert seen.range_count == 1
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
+    monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 5)
+    seen = Seen()
+    for i in range(20):
+        seen.add(rows(row(i, message_id=f"mp:{i}")), datetime.fromtimestamp(1_800_000_000 + i, UTC))
+    assert seen.range_count == 5
+    assert dropped(seen, rows(row(30, message_id="mp:0"), row(31, message_id="mp:19"))) == [(31, 0)]
+
+
+def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
+    from streaming.snapshot import read_snapshot, write_snapshot
+
+    path = tmp_path / "seen.parquet"
+    assert read_snapshot(path, "table") is None
+    write_snapshot(path, rows(row(1, seq=1)), "table", NOW)
+    held = read_snapshot(path, "table")
+    assert held is not None
+    assert held[1] == NOW
+    assert read_snapshot(path, "another table") is None
+    path.write_bytes(path.read_bytes()[:50])
+    assert read_snapshot(path, "table") is None

@@ -1,0 +1,32 @@
+"""What ended the query, told in one sentence and sorted into passing and lasting."""
+
+import pytest
+
+from ingest.contract.errors import ConfigError, FatalError, RetryableError
+from streaming.faults import classify
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "says"),
+    [
+        ("java.io.IOException: No space left on device", RetryableError, "disk"),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node",
+            RetryableError,
+            "Kafka at k:1",
+        ),
+        ("[KAFKA_DATA_LOSS.X] Some data may have been lost", FatalError, "Nothing is skipped in silence"),
+        ("java.lang.OutOfMemoryError: Java heap space", FatalError, "driver_memory"),
+        ("boom\n\tat x.y.Z(Z.java:1)\nCaused by: a.B: the cause.\n\tat c", FatalError, "a.B: the cause. See /l"),
+    ],
+)
+def test_a_fault_is_one_sentence_of_the_right_kind(text: str, kind: type[Exception], says: str) -> None:
+    found = classify(RuntimeError(text), bootstrap_servers="k:1", log="/l")
+    assert type(found) is kind
+    assert says in str(found)
+    assert "\n" not in str(found)
+
+
+def test_our_own_errors_pass_through() -> None:
+    error = ConfigError("x")
+    assert classify(error, bootstrap_servers="k:1", log="/l") is error
