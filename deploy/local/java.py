@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -20,12 +19,11 @@ from pathlib import Path
 from deploy.local.environment import ROOT, Progress, pip_install
 from ingest.contract.errors import TidegateError, UnavailableError
 
-__all__ = ["Java", "find_java", "main", "provide_java", "spark_java_home"]
+__all__ = ["Java", "find_java", "main", "provide_java"]
 
 OLDEST = 17
 SERIAL_ONLY_FROM, SERIAL_ONLY_TO = (25, 0, 0), (25, 0, 2)
 VERSION = re.compile(r'version "(?P<version>[0-9._]+)')
-VECTOR_MODULE = "jdk.incubator.vector"
 
 
 @dataclass(frozen=True)
@@ -123,44 +121,6 @@ def _home(executable: Path) -> Path:
     """The home that a tool expects in JAVA_HOME: links such as /usr/bin/java are followed."""
     real = executable.resolve()
     return real.parents[1] if real.parent.name == "bin" else executable.parents[1]
-
-
-@functools.cache
-def _has_module(executable: Path, module: str) -> bool:
-    listed = subprocess.run([str(executable), "--list-modules"], capture_output=True, text=True, check=False)
-    return any(line.partition("@")[0] == module for line in listed.stdout.splitlines())
-
-
-def spark_java_home(java: Java, workdir: Path) -> Path:
-    """The JAVA_HOME for Spark: the real one, or a stand-in in `workdir` for a Java without the vector module.
-
-    Spark's launcher always passes `--add-modules=jdk.incubator.vector`; a runtime image that lacks the module does not
-    start. The stand-in's `bin/java` drops that one argument. Spark itself falls back to plain code.
-    """
-    if _has_module(java.executable, VECTOR_MODULE):
-        return java.home
-    home = workdir / "java-for-spark"
-    script = home / "bin" / "java"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    text = _STAND_IN.format(module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
-    fresh = script.with_name(f"java.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.chmod(0o755)
-    fresh.replace(script)
-    return home
-
-
-# Rotates through the arguments once and puts back all but the unwanted one: plain sh, so any system runs it.
-_STAND_IN = """#!/bin/sh
-count=$#
-while [ "$count" -gt 0 ]; do
-    argument=$1
-    shift
-    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
-    count=$((count - 1))
-done
-exec {java} "$@"
-"""
 
 
 def provide_java(progress: Progress | None = None) -> Java:

