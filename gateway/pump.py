@@ -65,8 +65,8 @@ class Pump:
         for record in entry.outcome.records:
             self._backlog.append((entry, record))
 
-    def turn(self, log: LogWriter) -> None:
-        """Produce what waits, run the reports that are there, and send the outcome of what is finished; never blocks.
+    def turn(self, log: LogWriter, wait_seconds: float) -> None:
+        """Produce what waits, run the reports that come within `wait_seconds`, send the outcome of what is finished.
 
         Where the writer's queue is full the rest waits for the next turn. Reading goes on meanwhile, and so does
         keepalive: the broker stops by itself at its window.
@@ -76,7 +76,7 @@ class Pump:
         """
         with contextlib.suppress(LogFull):
             self._produce(log)
-        log.poll(0)
+        log.poll(wait_seconds)
         with contextlib.suppress(LogFull):
             self._advance(log)
 

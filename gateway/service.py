@@ -37,7 +37,8 @@ logger = logging.getLogger("tidegate.gateway")
 OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
 """Opens a log writer, telling in sentences what it waits for; None where `stop` was set first."""
 
-BUSY_SECONDS: Final = 0.002
+GATHER_SECONDS: Final = 0.005
+"""How long a busy loop lets messages and reports gather: a pass costs more than a message."""
 HELD_UP_SECONDS: Final = 0.02
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
@@ -198,26 +199,27 @@ class GatewayService(SessionEvents):
         if self._log is None:
             self._reopen(stop)
             return
-        self._turn(self._log, self._patience())
+        self._turn(self._log)
         self._report_state()
         if self._pump.give_up_because is not None:
             raise FatalError(self._pump.give_up_because)
         if self._pump.abort_because is not None:
             self._abandon(self._pump.abort_because)
 
-    def _turn(self, log: LogWriter, wait_seconds: float, *, read: bool = True) -> None:
-        self._session.loop(wait_seconds, read=read)
+    def _turn(self, log: LogWriter, *, read: bool = True) -> None:
+        """One pass. It waits in one place: for the broker while nothing is in flight, else for Kafka's reports."""
+        self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
         try:
-            self._pump.turn(log)
+            self._pump.turn(log, self._patience())
         except FatalError as error:
             self._pump.abort_because = str(error)
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
 
     def _patience(self) -> float:
-        """How long to wait for the broker: hardly while reports are due, longer when Kafka is slow."""
+        """How long to wait for Kafka's reports: not where none is due, longer when Kafka is slow."""
         if not self._pump.busy:
-            return IDLE_SECONDS
-        return BUSY_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
+            return 0.0
+        return GATHER_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
 
     def _abandon(self, why: str) -> None:
         """Kafka failed for good: no acknowledgement, a new writer, and the broker redelivers in order."""
@@ -246,7 +248,7 @@ class GatewayService(SessionEvents):
         deadline = time.monotonic() + DRAIN_SECONDS
         while self._log is not None and self._session.live and self._pump.busy and time.monotonic() < deadline:
             self._condition.beat()
-            self._turn(self._log, BUSY_SECONDS, read=False)
+            self._turn(self._log, read=False)
             if self._pump.abort_because is not None:
                 break
 
