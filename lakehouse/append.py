@@ -2,11 +2,13 @@
 
 `DataFrame.write` commits at once. Here Delta's own transaction (`OptimisticTransaction`, proved for the pinned version)
 writes the data files first; the caller reads the key columns back, may write again without what should not be there, and
-commits the last files only. Files written but not committed are invisible to every reader and deleted.
+commits the last files only. Files written but not committed are invisible to every reader; they are deleted unless a
+commit was tried, for then nobody knows yet whether they are part of the table.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from lakehouse.create import table_uri
@@ -46,7 +48,7 @@ class Appender:
 
 
 class Append:
-    """One transaction: `write` (again, to replace), `read_back`, then `commit` or `discard`."""
+    """One transaction: `write` (again, to replace), `read_back`, then `commit`; leaving the block discards the rest."""
 
     def __init__(self, appender: Appender, transaction: Any, jvm: Any) -> None:
         self._appender = appender
@@ -54,6 +56,13 @@ class Append:
         self._jvm = jvm
         self._files: Any = None
         self.paths: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        with suppress(Exception):
+            self.discard()
 
     def write(self, rows: "DataFrame") -> None:
         """Write the rows as data files, in the order of the frame's partitions; replaces an earlier `write`."""
@@ -67,9 +76,8 @@ class Append:
 
     def commit(self, user_metadata: str) -> int:
         """Make the rows visible, all at once; returns the version."""
-        version = self._transaction.commit(self._files, self._appender.operation(user_metadata))
-        self._files, self.paths = None, []
-        return int(version)
+        files, self._files, self.paths = self._files, None, []
+        return int(self._transaction.commit(files, self._appender.operation(user_metadata)))
 
     def discard(self) -> None:
         """Delete what was written and not committed."""

@@ -39,7 +39,7 @@ def run_sql(root: str, sql: str, *, version: int | None = None, at: datetime | N
     if not names:
         message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
         raise UnavailableError(message)
-    connection = duckdb.connect(config={"python_enable_replacements": False})
+    connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
         for name in _named(sql, names):
             connection.register(name, open_table(root, name, version=version, at=at).to_pyarrow_dataset())

@@ -8,6 +8,7 @@ The ranges are derived from the table and can be lost: `load` reads the snapshot
 the rows that landed since.
 """
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,8 @@ RANGES_LIMIT: Final = 1_000_000
 FOLD_BATCHES: Final = 64
 FOLD_ROWS: Final = 50_000
 SAVE_SECONDS: Final = 60.0
+RELOAD_MARGIN: Final = timedelta(minutes=10)
+"""Read again beyond the snapshot's time, in case the clock was set back; what is known already folds into itself."""
 
 _LINE: Final = "device, metric, index, stem"
 
@@ -57,8 +60,8 @@ _RANGES: Final = f"""
 # Gaps and islands: a range opens a new island where it does not touch what came before it on its line.
 _FOLD: Final = f"""
     WITH opened AS (
-        SELECT *, low > coalesce(max(high) OVER (
-            PARTITION BY {_LINE} ORDER BY low, high ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -2) + 1 AS opens
+        SELECT *, low - 1 > coalesce(max(high) OVER (
+            PARTITION BY {_LINE} ORDER BY low, high ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -2) AS opens
         FROM ranges
     ), numbered AS (
         SELECT *, sum(opens::INT) OVER (PARTITION BY {_LINE} ORDER BY low, high ROWS UNBOUNDED PRECEDING) AS island
@@ -75,8 +78,9 @@ class Seen:
         """`snapshot` is where the ranges are kept between runs; None keeps them in memory alone."""
         import duckdb
 
-        # One thread: the work is small and Spark has the cores.
-        self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
+        # One thread: the work is small and Spark has the cores. What does not fit is spilled to a folder of our own.
+        spill = tempfile.gettempdir()
+        self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "512MB", "temp_directory": spill})
         self._snapshot = snapshot
         self._table_id = ""
         self._base: pa.Table = self._query(_FOLD, ranges=_empty_ranges())
@@ -98,8 +102,13 @@ class Seen:
         since = datetime.now(UTC) - timedelta(days=horizon_days)
         if held is not None:
             self._base, since = held
+            since -= RELOAD_MARGIN
+        # Rows that are read again were met most recently: the limit must not forget them first.
+        now = int(time.time())
         for chunk in _stored_since(table, since, whole=held is None):
-            self._recent.append(self._fold([self._query(_RANGES, rows=chunk, last=0)]))
+            self._recent.append(self._fold([self._query(_RANGES, rows=chunk, last=now)]))
+            if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
+                self._base, self._recent = self._fold([self._base, *self._recent]), []
         self._base, self._recent = self._fold([self._base, *self._recent]), []
 
     def duplicates(self, rows: "pa.Table") -> "pa.Table":

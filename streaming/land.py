@@ -122,24 +122,22 @@ class Landing:
         """Number of records that held readings, and of rows dropped as stored already."""
         began = time.perf_counter()
         rows = reading_rows(self._unlanded(batch, "readings"), landed_at(batch.began_at))
-        append = self._readings.begin()
-        append.write(self._gathered(rows.drop("position"), batch))
-        self._progress.lap("write", began)
-        if not append.paths:
-            append.discard()
-            return 0, 0
-        written = append.read_back(_READ_BACK)
-        held = _record_total(written)
-        self._await_learning()
-        copies = self._seen.duplicates(written.select(KEY_COLUMNS))
-        self._progress.lap("check")
-        if copies.num_rows:
-            append.write(self._gathered(self._without(rows, copies), batch))
+        with self._readings.begin() as append:
+            append.write(self._gathered(rows.drop("position"), batch))
+            self._progress.lap("write", began)
             if not append.paths:
-                append.discard()
-                return held, copies.num_rows
+                return 0, 0
             written = append.read_back(_READ_BACK)
-        self._commit(append, batch, "readings", written.num_rows, began)
+            held = _record_total(written)
+            self._await_learning()
+            copies = self._seen.duplicates(written.select(KEY_COLUMNS))
+            self._progress.lap("check")
+            if copies.num_rows:
+                append.write(self._gathered(self._without(rows, copies), batch))
+                if not append.paths:
+                    return held, copies.num_rows
+                written = append.read_back(_READ_BACK)
+            self._commit(append, batch, "readings", written.num_rows, began)
         self._progress.latency(written)
         self._landed_at = batch.began_at
         self._learning = self._worker.submit(self._seen.add, written.select(KEY_COLUMNS), batch.began_at)
@@ -148,12 +146,10 @@ class Landing:
     def _land_dead_letters(self, batch: _Batch) -> None:
         began = time.perf_counter()
         rows = dead_letter_rows(self._unlanded(batch, "dead_letters"), landed_at(batch.began_at), *self._topics.names)
-        append = self._dead_letters.begin()
-        append.write(rows.coalesce(1))
-        if append.paths:
-            self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began)
-        else:
-            append.discard()
+        with self._dead_letters.begin() as append:
+            append.write(rows.coalesce(1))
+            if append.paths:
+                self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began)
 
     def _commit(self, append: Append, batch: _Batch, table: str, rows: int, began: float) -> None:
         append.commit(Mark(self.app, batch.number, batch.starts, batch.ends).encode())

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ingest.contract.errors import FatalError
 from lakehouse.create import table_uri
 
 __all__ = ["Mark", "Offsets", "behind", "newest_mark", "parse_offset_log", "parse_source_offsets", "record_count"]
@@ -36,16 +37,41 @@ class Mark:
 
 
 def newest_mark(root: str, table: str) -> Mark | None:
-    """The newest mark among the table's commits; None where it has none (a new table)."""
+    """The newest mark among the table's commits; None where it has none (a new table).
+
+    Raises:
+        FatalError: the newest commit is empty or torn; a reader would take it for a commit without rows.
+    """
     from deltalake import DeltaTable
 
     uri = table_uri(root, table)
     if not DeltaTable.is_deltatable(uri):
         return None
-    for commit in DeltaTable(uri).history(HISTORY_LIMIT):
+    opened = DeltaTable(uri)
+    _check_newest(opened, uri)
+    for commit in opened.history(HISTORY_LIMIT):
         if mark := _decode(commit.get("userMetadata")):
             return mark
     return None
+
+
+def _check_newest(opened: Any, uri: str) -> None:
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    name = f"_delta_log/{opened.version():020d}.json"
+    with PyFileSystem(DeltaStorageHandler(uri)).open_input_stream(name) as stream:
+        lines = stream.readall().decode("utf-8", "replace").splitlines()
+    try:
+        actions = [json.loads(line) for line in lines]
+    except ValueError:
+        actions = []
+    if not any("commitInfo" in action for action in actions):
+        message = (
+            f"The newest commit of the table {uri} is empty or torn ({name}), as after a power cut. Move that file away and "
+            "start again: its batch is landed anew from Kafka. Nothing was changed."
+        )
+        raise FatalError(message)
 
 
 def _decode(text: Any) -> Mark | None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ from streaming.progress import Progress
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics, kafka_options, read_topics
 
-__all__ = ["LAND", "LandQuery", "first_offsets", "gone", "start_landing"]
+__all__ = ["LAND", "LandQuery", "first_offsets", "fitting", "gone", "start_landing"]
 
 logger = logging.getLogger("tidegate.streaming.queries")
 
@@ -63,7 +63,7 @@ def start_landing(
         following = checkpoint.next_offsets() or {}
         if lost := gone(following, oldest, newest):
             raise FatalError(_loss(lost, settings.checkpoint))
-    landing = Landing(spark, root, checkpoint, seen, progress, mirror, marks, topics)
+    landing = Landing(spark, root, checkpoint, seen, progress, mirror, fitting(marks, newest), topics)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)
@@ -95,6 +95,19 @@ def first_offsets(marks: dict[str, Mark | None], oldest: Offsets, newest: Offset
             if not fits:
                 logger.warning("%s", _skipped(topic, part, stored, first))
     return begin
+
+
+def fitting(marks: dict[str, Mark | None], newest: Offsets) -> dict[str, Mark | None]:
+    """The marks without the partitions that Kafka's no longer reach: those were made anew, and their records are new."""
+
+    def kept(mark: Mark) -> Mark:
+        ends = {
+            topic: {part: end for part, end in parts.items() if end <= newest.get(topic, {}).get(part, -1)}
+            for topic, parts in mark.ends.items()
+        }
+        return replace(mark, ends=ends)
+
+    return {table: mark and kept(mark) for table, mark in marks.items()}
 
 
 def gone(following: Offsets, oldest: Offsets, newest: Offsets) -> list[tuple[str, int, int, int]]:

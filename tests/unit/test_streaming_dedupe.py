@@ -6,7 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
+from lakehouse.create import create_table
+from lakehouse.tables import READINGS
 from streaming.dedupe import KEY_COLUMNS, Seen
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -124,3 +127,40 @@ def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
     assert read_snapshot(path, "another table") is None
     path.write_bytes(path.read_bytes()[:50])
     assert read_snapshot(path, "table") is None
+
+
+def test_the_largest_number_there_is_folds_without_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
+    seen = Seen()
+    for offset in (1, 2):
+        seen.add(rows(row(offset, seq=2**63 - 1)), NOW)
+    assert seen.range_count == 1
+    assert dropped(seen, rows(row(9, seq=2**63 - 1), row(10, seq=2**63 - 2))) == [(9, 0)]
+
+
+def stored(root: Path, numbers: range) -> None:
+    create_table(str(root), READINGS, log_retention_hours=24)
+    now = datetime.now(UTC)
+    known = {
+        "device": "d", "metric": "t", "event_time": now, "time_source": "device", "received_at": now, "kafka_time": now,
+        "landed_at": now, "index": 0, "partition": 0, "date": now.date(),
+    }  # fmt: skip
+    made = [known | {"message_id": f"mp:{i}", "offset": i} for i in numbers]
+    table = DeltaTable(str(root / "readings"))
+    write_deltalake(table, pa.Table.from_pylist(made, schema=pa.schema(table.schema().to_arrow())), mode="append")
+
+
+def test_after_a_restart_the_newest_identities_are_the_last_to_be_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 10)
+    snapshot = tmp_path / "seen.parquet"
+    stored(tmp_path, range(0))
+    first = Seen(snapshot)
+    first.load(str(tmp_path), horizon_days=8)
+    first.add(rows(*(row(i, message_id=f"mp:old{i}") for i in range(10))), NOW)
+    first.save(datetime.now(UTC))
+    stored(tmp_path, range(5))
+    second = Seen(snapshot)
+    second.load(str(tmp_path), horizon_days=8)
+    assert len(dropped(second, rows(*(row(90 + i, message_id=f"mp:{i}") for i in range(5))))) == 5

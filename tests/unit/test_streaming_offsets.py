@@ -1,9 +1,14 @@
 """Offsets in commits, checkpoints and at a start."""
 
-import pytest
+from pathlib import Path
 
-from streaming.offsets import Mark, behind, parse_offset_log, record_count
-from streaming.queries import first_offsets, gone
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, write_deltalake
+
+from ingest.contract.errors import FatalError
+from streaming.offsets import Mark, behind, newest_mark, parse_offset_log, record_count
+from streaming.queries import first_offsets, fitting, gone
 
 LOG = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7},"b":{"0":0}}'
 
@@ -48,3 +53,22 @@ def test_lost_ranges_are_exact() -> None:
     following = {"a": {0: 5, 1: 5, 2: 5, 3: 5}}
     oldest, newest = {"a": {0: 9, 1: 0, 2: 0}}, {"a": {0: 20, 1: 3, 2: 5}}
     assert gone(following, oldest, newest) == [("a", 0, 5, 9), ("a", 1, 5, 3), ("a", 3, 5, -1)]
+
+
+def test_a_topic_made_anew_is_not_measured_by_the_offsets_of_the_old_one() -> None:
+    marks = {"readings": mark(900, 1000), "dead_letters": None}
+    kept = fitting(marks, {"a": {0: 10}})
+    assert kept["readings"] is not None
+    assert kept["readings"].ends == {"a": {}}
+    assert fitting(marks, {"a": {0: 1000}})["readings"] == marks["readings"]
+
+
+def test_a_torn_newest_commit_is_refused_and_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    for i in range(2):
+        told = {"userMetadata": mark(i, i + 1).encode()}
+        properties = CommitProperties(custom_metadata=told)
+        write_deltalake(tmp_path / "t", pa.table({"x": [i]}), mode="append", commit_properties=properties)
+    assert newest_mark(str(tmp_path), "t") == mark(1, 2)
+    (tmp_path / "t" / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
+    with pytest.raises(FatalError, match="empty or torn"):
+        newest_mark(str(tmp_path), "t")
