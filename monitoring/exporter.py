@@ -18,7 +18,12 @@ class Exporter:
     """Serves one registry over HTTP from a daemon thread; `port=0` takes a free one (read it back from `port`)."""
 
     def __init__(
-        self, registry: CollectorRegistry, *, host: str = "127.0.0.1", port: int = 0, healthy: Callable[[], tuple[bool, str]]
+        self,
+        registry: CollectorRegistry,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        healthy: Callable[[], tuple[bool, str]],
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             # A peer that sends half a request must not hold its thread for ever.

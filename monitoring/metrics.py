@@ -32,20 +32,30 @@ class GatewayMetrics:
             "tidegate_gateway_messages_received_total", "MQTT messages received.", ["qos"], registry=registry
         )
         self.accepted = Counter(
-            "tidegate_gateway_messages_accepted_total", "Messages of which at least one reading is in Kafka.", registry=registry
+            "tidegate_gateway_messages_accepted_total",
+            "Messages of which at least one reading is in Kafka.",
+            registry=registry,
         )
         self.partial = Counter(
-            "tidegate_gateway_messages_partial_total", "Accepted messages of which a part was refused.", registry=registry
+            "tidegate_gateway_messages_partial_total",
+            "Accepted messages of which a part was refused.",
+            registry=registry,
         )
         self.readings = Counter("tidegate_gateway_readings_total", "Readings produced to Kafka.", registry=registry)
         self.rejected = Counter(
             "tidegate_gateway_messages_rejected_total", "Messages dead-lettered.", ["reason"], registry=registry
         )
         self.rejected_parts = Counter(
-            "tidegate_gateway_parts_rejected_total", "Parts of accepted messages dead-lettered.", ["reason"], registry=registry
+            "tidegate_gateway_parts_rejected_total",
+            "Parts of accepted messages dead-lettered.",
+            ["reason"],
+            registry=registry,
         )
         self.ignored = Counter(
-            "tidegate_gateway_messages_ignored_total", "Messages that hold no reading by rule.", ["reason"], registry=registry
+            "tidegate_gateway_messages_ignored_total",
+            "Messages that hold no reading by rule.",
+            ["reason"],
+            registry=registry,
         )
         self.dropped = Counter(
             "tidegate_gateway_messages_dropped_total",
@@ -67,7 +77,9 @@ class GatewayMetrics:
         self.connected = Gauge("tidegate_gateway_connected", "1 while the MQTT session is up.", registry=registry)
         self.connections = Counter("tidegate_gateway_connections_total", "MQTT connections made.", registry=registry)
         self.sessions_lost = Counter(
-            "tidegate_gateway_sessions_lost_total", "Reconnects at which the broker had forgotten the session.", registry=registry
+            "tidegate_gateway_sessions_lost_total",
+            "Reconnects at which the broker had forgotten the session.",
+            registry=registry,
         )
         self.stale_acks = Counter(
             "tidegate_gateway_stale_acks_total", "Delivery reports of an older connection, dropped.", registry=registry
@@ -89,32 +101,54 @@ class GatewayMetrics:
 class StreamMetrics:
     """Hop 3: batches from Kafka to Delta."""
 
-    def __init__(self, registry: CollectorRegistry, *, query: str, tables: Iterable[str], topics: Iterable[str]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, *, query: str, tables: Iterable[str], topics: Iterable[str]
+    ) -> None:
         self.batch_duration = Histogram(
-            "tidegate_stream_batch_duration_seconds", "One micro-batch, trigger to done.", ["query"],
-            buckets=LATENCY_BUCKETS, registry=registry,
+            "tidegate_stream_batch_duration_seconds",
+            "One micro-batch, trigger to done.",
+            ["query"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
         ).labels(query)
         self.commit_duration = Histogram(
-            "tidegate_stream_commit_duration_seconds", "One table's write and commit.", ["table"],
-            buckets=LATENCY_BUCKETS, registry=registry,
+            "tidegate_stream_commit_duration_seconds",
+            "One table's write and commit.",
+            ["table"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
         )
         self.rows = Counter("tidegate_stream_rows_total", "Rows committed.", ["table"], registry=registry)
         self.duplicates = Counter(
-            "tidegate_stream_duplicate_rows_total", "Rows dropped: identity already stored.", ["query"], registry=registry
+            "tidegate_stream_duplicate_rows_total",
+            "Rows dropped: identity already stored.",
+            ["query"],
+            registry=registry,
         ).labels(query)
         self.receive_to_commit = Histogram(
             "tidegate_stage_latency_seconds",
             "Age of readings at their commit, counted from the stage's clock: every reading of every batch.",
-            ["stage"], buckets=LATENCY_BUCKETS, registry=registry,
+            ["stage"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
         )
         self.lag = Gauge(
-            "tidegate_stream_offsets_behind", "Records in Kafka not yet committed.", ["query", "topic"], registry=registry
+            "tidegate_stream_offsets_behind",
+            "Records in Kafka not yet committed.",
+            ["query", "topic"],
+            registry=registry,
         )
         self.last_commit = Gauge(
-            "tidegate_table_last_commit_timestamp_seconds", "When the table was last written.", ["table"], registry=registry
+            "tidegate_table_last_commit_timestamp_seconds",
+            "When the table was last written.",
+            ["table"],
+            registry=registry,
         )
         self.restarts = Counter(
-            "tidegate_stream_query_restarts_total", "Query restarts after a passing fault.", ["query"], registry=registry
+            "tidegate_stream_query_restarts_total",
+            "Query restarts after a passing fault.",
+            ["query"],
+            registry=registry,
         ).labels(query)
         for table in tables:
             self.commit_duration.labels(table)
@@ -131,11 +165,15 @@ class CanaryMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.end_to_end = Histogram(
-            "tidegate_end_to_end_latency_seconds", "Publish over MQTT to row readable in Delta.",
-            buckets=LATENCY_BUCKETS, registry=registry,
+            "tidegate_end_to_end_latency_seconds",
+            "Publish over MQTT to row readable in Delta.",
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
         )
         self.published = Counter("tidegate_canary_published_total", "Canary readings published.", registry=registry)
         self.seen = Counter("tidegate_canary_seen_total", "Canary readings read back.", registry=registry)
         self.last_seen = Gauge(
-            "tidegate_canary_last_seen_timestamp_seconds", "When a canary reading was last read back.", registry=registry
+            "tidegate_canary_last_seen_timestamp_seconds",
+            "When a canary reading was last read back.",
+            registry=registry,
         )
