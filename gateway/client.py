@@ -37,7 +37,9 @@ CONNECT_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 15.0
 QUICK_LOSS_SECONDS: Final = 10.0
 QUICK_LOSSES: Final = 6
-"""So many connections in a row, each accepted and then closed by the broker at once: two gateways share a client id."""
+"""So many connections in a row, each accepted and then closed by the broker at once: perhaps two gateways share a
+client id (MQTT 3.1.1 does not say), perhaps the link is bad."""
+READ_SECONDS: Final = 0.05
 _READS_PER_PASS: Final = 500
 
 
@@ -67,11 +69,14 @@ class MqttSession:
         self._reads = 0
         self._lost_because: str | None = None
         self._loss_explained = False
+        self._at_most_once: list[str] = []
         self._live = False
         self._fatal: FatalError | None = None
         self.epoch = 0
         self.connected = False
         self.detail = "not connected yet"
+        # Made for its faults: a wrong file is a sentence at the start. Later it is a reason to try again.
+        self._new_client()
 
     @property
     def address(self) -> str:
@@ -83,6 +88,11 @@ class MqttSession:
         """Whether this connection can still acknowledge."""
         return self._live and self._lost_because is None
 
+    @property
+    def closed(self) -> bool:
+        """Whether there is no connection, nor an attempt at one: only the next `loop` would begin it."""
+        return self._client is None
+
     def loop(self, timeout_seconds: float, *, read: bool = True) -> None:
         """One pass: connect if it is time, read what came, write what waits, keep the connection alive.
 
@@ -91,7 +101,7 @@ class MqttSession:
             read: False leaves what comes in the socket: for the last moments of a stop.
 
         Raises:
-            FatalError: another client took this session over; going on would be a fight without end.
+            FatalError: the broker says that another client took this session over; going on would be an endless fight.
         """
         if self._client is None:
             self._wait_or_connect(timeout_seconds)
@@ -166,11 +176,11 @@ class MqttSession:
             )
 
     def _new_client(self) -> paho.Client:
-        client = new_client(self._settings, connect_seconds=CONNECT_SECONDS)
+        receive = self._guard("receive", self._on_publish)
+        client = new_client(self._settings, connect_seconds=CONNECT_SECONDS, receive=receive)
         client.on_connect = self._guard("receive", self._on_connect)
         client.on_subscribe = self._guard("receive", self._on_subscribe)
         client.on_disconnect = self._guard("receive", self._on_disconnect)
-        client.on_message = self._guard("receive", self._on_message)
         return client
 
     def _guard(self, stage: str, callback: Callable[..., None]) -> Callable[..., None]:
@@ -216,12 +226,13 @@ class MqttSession:
             )
 
     def _read(self, client: paho.Client) -> None:
-        """Read packets until none comes; paho takes one per call."""
+        """Read packets until none comes, or others want their turn (keepalive, reports); paho takes one per call."""
+        until = self._clock() + READ_SECONDS
         for _ in range(_READS_PER_PASS):
             before = self._reads
             if client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 self._lost_because = self._lost_because or "the connection to the broker broke"
-            if self._reads == before or self._lost_because is not None:
+            if self._reads == before or self._lost_because is not None or self._clock() > until:
                 return
 
     def _on_connect(
@@ -231,7 +242,7 @@ class MqttSession:
             self._lost_because = self._explain(reason)
             return
         present = flags.session_present
-        session_lost = self._had_session and not present
+        session_lost = not present and (self._had_session or self._memory.filters() is not None)
         self._had_session = True
         self._live, self._connected_at = True, self._clock()
         # Before CONNACK's successors: with a kept session the broker sends PUBLISH packets right behind it.
@@ -256,17 +267,30 @@ class MqttSession:
                 f"the broker refuses the subscription to {names}: check its access rules for {self._settings.username}"
             )
             return
-        self._memory.remember(self._filters)
+        self._at_most_once = [text for text, reason in zip(self._filters, reasons, strict=False) if reason.value == 0]
+        if self._at_most_once:
+            logger.error("the MQTT broker at %s %s", self.address, self._downgrade())
+        else:
+            self._memory.remember(self._filters)
         self._established()
+
+    def _downgrade(self) -> str:
+        names = ", ".join(self._at_most_once)
+        return (
+            f"grants {names} at QoS 0 only: a message that is under way in a fault is lost; "
+            f"allow QoS 1 for {self._settings.username or 'this client'} at the broker"
+        )
 
     def _established(self) -> None:
         self.connected = True
         self._attempts = 0
         self.detail = f"connected to {self.address}"
+        if self._at_most_once:
+            self.detail += f", which {self._downgrade()}"
 
-    def _on_message(self, _client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
+    def _on_publish(self, _client: paho.Client, message: Received) -> None:
         self._reads += 1
-        self._events.received(Received(message))
+        self._events.received(message)
 
     def _on_disconnect(
         self, _client: paho.Client, _data: object, flags: paho.DisconnectFlags, reason: ReasonCode, _properties: object
@@ -274,7 +298,7 @@ class MqttSession:
         if flags.is_disconnect_packet_from_server:
             self._loss_explained = True
             if reason.value == TAKEN_OVER:
-                self._fatal = self._taken_over("the broker says the session was taken over")
+                self._fatal = self._taken_over()
         self._lost_because = self._lost_because or f"the broker at {self.address} closed the connection ({reason})"
 
     def _explain(self, reason: ReasonCode) -> str:
@@ -283,10 +307,16 @@ class MqttSession:
             return f"the broker at {self.address} refuses user {user} ({reason}): check mqtt.username and mqtt.password"
         return f"the broker at {self.address} refuses the connection: {reason}"
 
-    def _taken_over(self, evidence: str) -> FatalError:
+    def _taken_over(self) -> FatalError:
         return FatalError(
-            f"another MQTT client uses client id {self._settings.client_id!r} at {self.address} ({evidence}): "
-            "stop the other gateway, or give this one its own mqtt.client_id"
+            f"another MQTT client uses client id {self._settings.client_id!r} at {self.address} (the broker says the "
+            "session was taken over): stop the other gateway, or give this one its own mqtt.client_id"
+        )
+
+    def _suspect(self) -> str:
+        return (
+            f" ({self._quick_losses} connections in a row were lost at once: the link is bad, or another client uses "
+            f"client id {self._settings.client_id!r})"
         )
 
     def _lose(self, why: str) -> None:
@@ -295,9 +325,7 @@ class MqttSession:
             at_once = not self._loss_explained and self._clock() - self._connected_at < QUICK_LOSS_SECONDS
             self._quick_losses = self._quick_losses + 1 if at_once else 0
             if self._quick_losses >= QUICK_LOSSES:
-                self._fatal = self._fatal or self._taken_over(
-                    f"{QUICK_LOSSES} connections in a row were closed at once"
-                )
+                why += self._suspect()
         self._lost_because, self._loss_explained, self.connected = None, False, False
         self._discard()
         delay = min(self._settings.reconnect_max_seconds, 0.25 * 2 ** min(self._attempts + self._quick_losses, 16))

@@ -1,20 +1,50 @@
 """One paho client, made, connected and subscribed as the promises need it."""
 
+import logging
+from collections.abc import Callable
+from typing import Final
+
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt import __version__ as paho_version
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from gateway.publish_packet import read_publish
+from gateway.session_events import Received
 from gateway.settings import MqttSettings
+from ingest.contract.errors import ConfigError
 
-__all__ = ["connect", "new_client", "subscriptions"]
+__all__ = ["connect", "new_client", "subscriptions", "use_tls"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+Receive = Callable[[paho.Client, Received], None]
+_KNOWN_PAHO: Final = "2.2."
 
 
-def new_client(settings: MqttSettings, *, connect_seconds: float) -> paho.Client:
-    """A client with manual acknowledgement and a session that the broker keeps."""
+class _Client(paho.Client):
+    """paho, but for PUBLISH: see publish_packet. Acknowledging stays the caller's, as with `manual_ack`."""
+
+    receive: Receive
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        packet = self._in_packet
+        is_5 = self._protocol == MQTTProtocolVersion.MQTTv5
+        self.receive(self, read_publish(packet["command"], packet["packet"], is_5=is_5))
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+
+def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Receive) -> paho.Client:
+    """A client with manual acknowledgement and a session that the broker keeps; `receive` gets each PUBLISH.
+
+    Raises:
+        ConfigError: `mqtt.ca_file` cannot be read.
+    """
     is_5 = settings.protocol == "5"
-    client = paho.Client(
+    kind = _Client if paho_version.startswith(_KNOWN_PAHO) else paho.Client
+    client = kind(
         CallbackAPIVersion.VERSION2,
         client_id=settings.client_id,
         clean_session=None if is_5 else False,
@@ -22,13 +52,50 @@ def new_client(settings: MqttSettings, *, connect_seconds: float) -> paho.Client
         reconnect_on_failure=False,
         manual_ack=True,
     )
+    if isinstance(client, _Client):
+        client.receive = receive
+    else:
+        logger.warning(
+            "paho-mqtt %s is not the version this gateway was proved with (%sx): paho's own parser reads the packets, "
+            "and refuses some that MQTT allows; install the pinned version",
+            paho_version,
+            _KNOWN_PAHO,
+        )
+        client.on_message = lambda client, _data, message: receive(client, _from_paho(message))
     client.connect_timeout = connect_seconds
     if settings.username is not None:
         password = settings.password
         client.username_pw_set(settings.username, None if password is None else password.get_secret_value())
-    if settings.tls:
-        client.tls_set(ca_certs=settings.ca_file)
+    use_tls(client, settings)
     return client
+
+
+def use_tls(client: paho.Client, settings: MqttSettings) -> None:
+    """Have the connection encrypted where the settings say so.
+
+    Raises:
+        ConfigError: `mqtt.ca_file` is not there, or is no PEM file.
+    """
+    if not settings.tls:
+        return
+    try:
+        client.tls_set(ca_certs=settings.ca_file)
+    except (OSError, ValueError) as error:
+        message = (
+            f"mqtt.ca_file: {settings.ca_file} cannot be used ({error}): wanted a PEM file with the certificate of the "
+            "authority that signed the broker's"
+        )
+        raise ConfigError(message) from error
+
+
+def _from_paho(message: paho.MQTTMessage) -> Received:
+    try:
+        topic = message.topic.encode("utf-8")
+    except UnicodeDecodeError as error:
+        topic = bytes(error.object)
+    names = dict(getattr(message.properties, "UserProperty", ()))
+    flags = message.mid, message.qos, message.dup, message.retain
+    return Received(topic, bytes(message.payload), *flags, names.get("message-id"), names.get("traceparent"))
 
 
 def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None:

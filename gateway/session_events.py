@@ -1,29 +1,21 @@
 """What the MQTT session tells its owner."""
 
-import paho.mqtt.client as paho
+from typing import NamedTuple
 
 __all__ = ["Received", "SessionEvents"]
 
 
-class Received:
+class Received(NamedTuple):
     """One PUBLISH as it came; `topic` in bytes, since it need not be UTF-8."""
 
-    __slots__ = ("dup", "message_id", "mid", "payload", "qos", "retain", "topic", "trace")
-
-    def __init__(self, message: paho.MQTTMessage) -> None:
-        try:
-            self.topic = message.topic.encode("utf-8")
-        except UnicodeDecodeError as error:
-            self.topic = bytes(error.object)
-        self.payload, self.mid, self.qos = message.payload, message.mid, message.qos
-        self.dup, self.retain = message.dup, message.retain
-        self.message_id = self.trace = None
-        if message.properties is not None:
-            for name, value in getattr(message.properties, "UserProperty", ()):
-                if name == "message-id":
-                    self.message_id = value
-                elif name == "traceparent":
-                    self.trace = value
+    topic: bytes
+    payload: bytes
+    mid: int
+    qos: int
+    dup: bool = False
+    retain: bool = False
+    message_id: str | None = None
+    trace: str | None = None
 
 
 class SessionEvents:

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from gateway.topics import compile_filter
 
 __all__ = ["GatewaySettings", "MqttSettings", "RouteSettings"]
 
@@ -20,14 +22,23 @@ class MqttSettings(BaseModel):
     tls: bool = False
     ca_file: str | None = Field(None, description="PEM of the authority that signed the broker's certificate.")
     client_id: str = Field("tidegate-gateway", min_length=1, description="Names the session: unique per gateway.")
-    keepalive_seconds: int = Field(30, ge=5, le=3600)
+    keepalive_seconds: int = Field(
+        20, ge=5, le=3600, description="A link that is half open is noticed after up to twice this."
+    )
     session_expiry_seconds: int = Field(7 * 24 * 3600, ge=60)
-    subscriptions: tuple[str, ...] = Field(("#",), description="Topic filters, each at QoS 1.")
+    subscriptions: tuple[str, ...] = Field(("#",), min_length=1, description="Topic filters, each at QoS 1.")
     session_file: str | None = Field(
         None,
         description="Remembers which filters the broker's session holds, so that a restart need not subscribe anew.",
     )
     reconnect_max_seconds: float = Field(30.0, gt=0)
+
+    @field_validator("subscriptions")
+    @classmethod
+    def _check_filters(cls, filters: tuple[str, ...]) -> tuple[str, ...]:
+        for text in filters:
+            compile_filter(text)
+        return filters
 
 
 class GatewaySettings(BaseModel):
@@ -37,6 +48,9 @@ class GatewaySettings(BaseModel):
 
     gateway_id: str = Field("gw-1", pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     window_messages: int = Field(1000, ge=1, le=65535, description="Messages received and not yet acknowledged.")
+    window_bytes: int = Field(
+        64 * 1024 * 1024, ge=1024, description="Held in memory beyond which messages at QoS 0 are dropped, in bytes."
+    )
     max_payload_bytes: int = Field(256 * 1024, ge=64)
     max_json_depth: int = Field(32, ge=1, le=200)
     max_readings_per_message: int = Field(10_000, ge=1)

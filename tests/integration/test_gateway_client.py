@@ -10,7 +10,7 @@ import pytest
 from gateway.client import QUICK_LOSSES, MqttSession
 from gateway.session_events import Received, SessionEvents
 from gateway.settings import MqttSettings
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import ConfigError, FatalError
 
 CONNECT, PUBACK, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT = 1, 4, 8, 10, 14
 
@@ -56,7 +56,10 @@ class Rig:
                 **settings,
             }
         )
-        self.session = MqttSession(self.settings, window=100, events=self.heard)
+        self.ahead = 0.0
+        self.session = MqttSession(
+            self.settings, window=100, events=self.heard, clock=lambda: time.monotonic() + self.ahead
+        )
         broker.pump = self.pump
 
     def pump(self) -> None:
@@ -275,21 +278,26 @@ def test_a_refused_subscription_is_told(scripted_broker: Any, rig: Rig) -> None:
 
 
 def test_a_taken_over_session_ends_the_process_instead_of_a_fight(scripted_broker: Any, rig: Rig) -> None:
-    if scripted_broker.protocol == "5":
+    if scripted_broker.protocol != "5":
+        pytest.skip("MQTT 3.1.1 has no packet for it")
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.until(lambda: rig.session.connected)
+    link.send(b"\xe0\x02\x8e\x00")
+    with pytest.raises(FatalError, match="another MQTT client uses client id 'gate'"):
+        rig.until(lambda: False)
+
+
+def test_a_link_that_breaks_again_and_again_is_told_and_never_ends_the_process(scripted_broker: Any, rig: Rig) -> None:
+    for _ in range(QUICK_LOSSES + 2):
         link = scripted_broker.accept()
         link.handshake()
         rig.until(lambda: rig.session.connected)
-        link.send(b"\xe0\x02\x8e\x00")
-        with pytest.raises(FatalError, match="another MQTT client uses client id 'gate'"):
-            rig.until(lambda: False)
-        return
-    with pytest.raises(FatalError, match="another MQTT client uses client id 'gate'"):
-        for _ in range(QUICK_LOSSES + 1):
-            link = scripted_broker.accept()
-            link.handshake()
-            rig.until(lambda: rig.session.connected)
-            link.close()
-            rig.until(lambda: not rig.session.connected)
+        link.close()
+        rig.until(lambda: not rig.session.connected)
+    assert "the link is bad, or another client uses client id 'gate'" in rig.session.detail
+    scripted_broker.accept().handshake()
+    rig.until(lambda: rig.session.connected)
 
 
 def test_a_broker_that_says_nothing_is_left_after_the_handshake_time(
@@ -316,3 +324,112 @@ def test_close_says_disconnect(scripted_broker: Any, rig: Rig) -> None:
     scripted_broker.pump = lambda: None
     link._pump = lambda: None
     assert link.packet(DISCONNECT).kind == DISCONNECT
+
+
+def test_a_character_that_mqtt_allows_and_paho_refuses_costs_no_connection(scripted_broker: Any, rig: Rig) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    odd = (("note\ufeff", "\ufeffx"), ("message-id", "m\ufeff1"))
+    link.publish(b"t", b"first", 1, user_properties=odd)
+    link.publish(b"t", b"second", 2)
+    rig.until(lambda: len(rig.heard.messages) == 2)
+    assert rig.session.acknowledge(rig.heard.epochs[0], [1, 2]) == 2
+    assert rig.heard.losses == rig.heard.faults == []
+    if scripted_broker.protocol == "5":
+        assert rig.heard.messages[0].message_id == "m\ufeff1"
+
+
+def test_thousands_of_properties_are_one_message(scripted_broker: Any, rig: Rig) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    link.publish(b"t", b"many", 1, user_properties=(("message-id", "m-1"), *[("", "")] * 16_000))
+    rig.until(lambda: rig.heard.messages)
+    [message] = rig.heard.messages
+    assert message.payload == b"many"
+    assert message.message_id == ("m-1" if scripted_broker.protocol == "5" else None)
+    assert rig.heard.faults == []
+
+
+def test_a_message_at_qos_2_that_nobody_asked_for_ends_the_connection_aloud(scripted_broker: Any, rig: Rig) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.until(lambda: rig.session.connected)
+    link.send(b"\x34\x07\x00\x01t\x00\x01\x00x")
+    link.wait_closed()
+    assert "QoS 2" in rig.heard.losses[0]
+    assert rig.heard.messages == []
+
+
+def test_another_paho_is_used_as_it_is_with_a_warning(
+    scripted_broker: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.connection.paho_version", "2.3.0")
+    rig = Rig(scripted_broker)
+    link = scripted_broker.accept()
+    link.handshake()
+    link.publish(b"t", b"x", 1, user_properties=(("message-id", "m-1"),))
+    link.publish(b"a/\xff", b"y", 2)
+    rig.until(lambda: len(rig.heard.messages) == 2)
+    assert "paho-mqtt 2.3.0" in caplog.text
+    first, second = rig.heard.messages
+    assert (first.topic, first.payload, first.mid, first.qos) == (b"t", b"x", 1, 1)
+    assert first.message_id == ("m-1" if scripted_broker.protocol == "5" else None)
+    assert second.topic == b"a/\xff"
+    rig.session.drop("end of test")
+
+
+def test_a_stream_without_end_leaves_time_for_reports_and_keepalive(scripted_broker: Any, rig: Rig) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.until(lambda: rig.session.connected)
+    take = rig.heard.received
+
+    def slowly(message: Received) -> None:
+        take(message)
+        rig.ahead += 1.0
+
+    rig.heard.received = slowly  # type: ignore[method-assign]
+    for mid in range(1, 6):
+        link.publish(b"t", b"x", mid)
+    seen = []
+    while len(rig.heard.messages) < 5:
+        rig.pump()
+        seen.append(len(rig.heard.messages))
+    assert seen[-5:] == [1, 2, 3, 4, 5], "each pass takes what fits its time"
+
+
+def test_a_session_lost_between_two_processes_is_told(scripted_broker: Any, tmp_path: Path) -> None:
+    def connect_once() -> list[bool]:
+        rig = Rig(scripted_broker, session_file=str(tmp_path / "session.json"))
+        scripted_broker.accept().handshake(session_present=False)
+        rig.until(lambda: rig.session.connected)
+        rig.session.drop("as by kill -9")
+        return rig.heard.lost_sessions
+
+    assert connect_once() == [False]
+    assert connect_once() == [True]
+
+
+def test_a_subscription_granted_at_qos_0_is_told_on_every_connection(
+    scripted_broker: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(scripted_broker, session_file=str(tmp_path / "session.json"))
+    for present in (False, True):
+        link = scripted_broker.accept()
+        link.packet(CONNECT)
+        link.connack(session_present=present)
+        link.suback(link.packet(SUBSCRIBE).mid, 0)
+        rig.until(lambda: rig.session.connected)
+        assert "grants # at QoS 0 only" in rig.session.detail
+        link.close()
+        rig.until(lambda: not rig.session.connected)
+    assert caplog.text.count("grants # at QoS 0 only") == 2
+    rig.session.drop("end of test")
+
+
+def test_a_missing_ca_file_is_a_wrong_setting_not_a_broker_out_of_reach(scripted_broker: Any, tmp_path: Path) -> None:
+    for name in ("none.pem", "no.pem"):
+        (tmp_path / "no.pem").write_text("no certificate")
+        with pytest.raises(ConfigError, match=r"mqtt\.ca_file") as caught:
+            Rig(scripted_broker, tls=True, ca_file=str(tmp_path / name))
+        assert caught.value.exit_code == 78

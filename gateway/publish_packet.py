@@ -1,0 +1,103 @@
+"""The bytes of one PUBLISH to what the gateway needs of it. Pure.
+
+The client library refuses characters that MQTT and brokers allow in properties (the broker would then send the same
+packet for ever), takes more than linear time over many properties, and makes an object for each. Here the properties
+are one stretch of known length: two names are looked for, and what cannot be read is no reason to refuse a message.
+"""
+
+from typing import Final
+
+from gateway.session_events import Received
+
+__all__ = ["BadPacket", "read_publish"]
+
+MAX_PROPERTIES: Final = 256
+"""How many properties of a packet are looked at."""
+_USER_PROPERTY: Final = 0x26
+_FIXED: Final = {0x01: 1, 0x02: 4, 0x23: 2}
+_PREFIXED: Final = frozenset({0x03, 0x08, 0x09})
+_SUBSCRIPTION: Final = 0x0B
+
+
+class BadPacket(ValueError):
+    """These bytes are no PUBLISH that this session may get: the connection is of no use any more."""
+
+
+def read_publish(command: int, packet: bytes | bytearray, *, is_5: bool) -> Received:
+    """Read a packet; `command` is its first byte, `packet` what follows the remaining length.
+
+    Raises:
+        BadPacket: topic, identifier or properties reach past the end, or QoS is not 0 or 1 (we subscribe at 1).
+    """
+    qos = command >> 1 & 3
+    if qos > 1:
+        message = f"the broker sent a PUBLISH at QoS {qos}, though this session subscribes at QoS 1"
+        raise BadPacket(message)
+    topic, at = _text(packet, 0)
+    mid = 0
+    if qos:
+        mid = int.from_bytes(packet[at : at + 2], "big")
+        at += 2
+    names: dict[bytes, bytes] = {}
+    if is_5:
+        size, at = _varint(packet, at)
+        names = _user_properties(packet, at, min(at + size, len(packet)))
+        at += size
+    if at > len(packet):
+        message = f"a PUBLISH of {len(packet)} bytes ends before its payload begins"
+        raise BadPacket(message)
+    return Received(
+        topic, bytes(packet[at:]), mid, qos, bool(command & 8), bool(command & 1),
+        _decoded(names.get(b"message-id")), _decoded(names.get(b"traceparent")),
+    )  # fmt: skip
+
+
+def _user_properties(packet: bytes | bytearray, at: int, end: int) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    try:
+        for _ in range(MAX_PROPERTIES):
+            if at >= end:
+                break
+            kind, at = packet[at], at + 1
+            if kind == _USER_PROPERTY:
+                name, at = _text(packet, at)
+                value, at = _text(packet, at)
+                if at <= end:
+                    found[name] = value
+            elif kind in _PREFIXED:
+                _, at = _text(packet, at)
+            elif kind == _SUBSCRIPTION:
+                _, at = _varint(packet, at)
+            elif kind in _FIXED:
+                at += _FIXED[kind]
+            else:
+                break
+    except BadPacket:
+        pass
+    return found
+
+
+def _text(packet: bytes | bytearray, at: int) -> tuple[bytes, int]:
+    begin = at + 2
+    end = begin + int.from_bytes(packet[at:begin], "big")
+    if max(begin, end) > len(packet):
+        message = f"a length at byte {at} reaches past the end of a PUBLISH of {len(packet)} bytes"
+        raise BadPacket(message)
+    return bytes(packet[begin:end]), end
+
+
+def _varint(packet: bytes | bytearray, at: int) -> tuple[int, int]:
+    value = 0
+    for place, byte in enumerate(packet[at : at + 4]):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, at + place + 1
+    message = f"no length of properties at byte {at} of a PUBLISH"
+    raise BadPacket(message)
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
