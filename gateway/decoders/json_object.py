@@ -9,10 +9,10 @@ object of exactly `value` and `unit` is one reading with that unit.
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.decoders.values import read_value
+from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault, read_value
 from gateway.json_text import parse_json
 from gateway.settings import GatewaySettings
-from gateway.show import json_path
+from gateway.show import json_path, show_value
 from gateway.times import Instant, plausible, read_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
@@ -52,6 +52,8 @@ class _Reader:
             return self._flatten(body, self._match.metric, "$")
         if len(body) > self._limits.max_readings_per_message:
             return self._too_many()
+        # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
+        name = self._match.metric[: MAX_METRIC_BYTES + 1]
         for index, item in enumerate(body):
             path = f"$[{index}]"
             if isinstance(item, dict):
@@ -61,7 +63,7 @@ class _Reader:
                     continue
             else:
                 self._at, self._index = None, 0
-                refused = self._flatten(item, f"{self._match.metric}[{index}]", path)
+                refused = self._flatten(item, f"{name}[{index}]", path)
             if refused is not None:
                 return refused
         return None
@@ -88,15 +90,21 @@ class _Reader:
 
     def _flatten(self, value: object, metric: str, path: str) -> Reject | None:
         """Nesting is bounded by the parser, so recursion is too."""
-        if isinstance(value, dict | list) and len(value) > self._limits.max_readings_per_message:
-            return self._too_many()
+        if isinstance(value, dict | list):
+            if len(value) > self._limits.max_readings_per_message:
+                return self._too_many()
+            # Before expanding it: every name below would hold a copy of this one, and be refused all the same.
+            fault = metric_fault(metric) if len(metric) > MAX_METRIC_BYTES and value else None
+            if fault is not None:
+                self._decoded.rejects.append(Reject(Reason.OUT_OF_RANGE, path, show_value(metric), fault))
+                return None
         if isinstance(value, dict):
             quantity = value.keys() == _QUANTITY and isinstance(value["unit"], str)
             if quantity and not isinstance(value["value"], dict | list):
                 return self._add(value["value"], metric, value["unit"], path)
-            parts = [(item, f"{metric}.{key}", json_path(path, key)) for key, item in value.items()]
+            parts = ((item, f"{metric}.{key}", json_path(path, key)) for key, item in value.items())
         elif isinstance(value, list):
-            parts = [(item, f"{metric}[{place}]", f"{path}[{place}]") for place, item in enumerate(value)]
+            parts = ((item, f"{metric}[{place}]", f"{path}[{place}]") for place, item in enumerate(value))
         else:
             return self._add(value, metric, None, path)
         return next((refused for part in parts if (refused := self._flatten(*part)) is not None), None)

@@ -22,7 +22,8 @@ from ingest.contract.reasons import Reason
 
 __all__ = ["decode_native"]
 
-_Counter = Annotated[int, Field(ge=0, lt=2**63)]
+_Counter = Annotated[int, Field(ge=0, lt=2**63 - 1)]
+"""The largest 64-bit integer stays out, so that the number after each counter is one too."""
 
 
 class _Quantity(TypedDict, total=False):
@@ -51,8 +52,8 @@ _is_value = TypeAdapter(_Value, config=_strict).validator.isinstance_python
 _is_plain = TypeAdapter(float | int | bool | str, config=_strict).validator.isinstance_python
 _WANTED: Final = {
     "ts": "epoch milliseconds or RFC 3339 text",
-    "boot": "an integer from 0 to 2^63-1",
-    "seq": "an integer from 0 to 2^63-1",
+    "boot": "an integer from 0 to 2^63-2",
+    "seq": "an integer from 0 to 2^63-2",
     "values": "an object of metric: value",
 }
 _OUT_OF_RANGE: Final = frozenset({"less_than", "greater_than_equal"})
@@ -80,10 +81,11 @@ def decode_native(payload: bytes, match: RouteMatch, limits: GatewaySettings, re
 class _Reader:
     """One message's way from document to readings. Its methods return why the whole item is refused, else None."""
 
-    __slots__ = ("_decoded", "_limits", "_received_us")
+    __slots__ = ("_decoded", "_limits", "_numbered", "_received_us")
 
     def __init__(self, decoded: Decoded, limits: GatewaySettings, received_us: int) -> None:
         self._decoded, self._limits, self._received_us = decoded, limits, received_us
+        self._numbered: dict[tuple[int, int], int] = {}
 
     def read_batch(self, items: list[object]) -> Reject | None:
         """Each item has its own outcome; only a message of too many readings is refused as a whole."""
@@ -120,8 +122,21 @@ class _Reader:
         if index is None:
             self._decoded.boot, self._decoded.seq = boot, seq
         else:
-            _number_item(self._decoded.readings[first:], boot, seq, index)
+            self._number_item(self._decoded.readings[first:], boot, seq, index)
         return None
+
+    def _number_item(self, readings: list[Reading], boot: int | None, seq: int | None, index: int) -> None:
+        """What identifies an item of a batch: its own counters, else its position.
+
+        Items with the same counters are told apart by how many came before: else only the first would be stored.
+        """
+        message_id = None
+        if boot is not None and seq is not None:
+            message_id = f"bs:{boot}:{seq}"
+            index = self._numbered.get((boot, seq), 0)
+            self._numbered[boot, seq] = index + 1
+        for reading in readings:
+            reading.boot, reading.seq, reading.message_id, reading.index = boot, seq, message_id, index
 
     def _too_many(self, count: int) -> Reject:
         wanted = f"at most {self._limits.max_readings_per_message} readings in a message"
@@ -173,14 +188,6 @@ class _Reader:
                 if metric not in good
             ]
         return refused
-
-
-def _number_item(readings: list[Reading], boot: int | None, seq: int | None, index: int) -> None:
-    """What identifies an item of a batch: its own counters, else its position."""
-    message_id = None if boot is None or seq is None else f"bs:{boot}:{seq}"
-    for reading in readings:
-        reading.boot, reading.seq, reading.message_id = boot, seq, message_id
-        reading.index = index if message_id is None else 0
 
 
 def _refuse_value(value: object, path: str) -> Reject:

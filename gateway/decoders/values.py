@@ -9,7 +9,7 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["WANTED_VALUE", "metric_fault", "read_value", "refuse_value"]
+__all__ = ["MAX_METRIC_BYTES", "WANTED_VALUE", "metric_fault", "read_value", "refuse_value"]
 
 BEYOND_DOUBLE: Final = "beyond_double"
 MAX_METRIC_BYTES: Final = 512

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def native(values: object = None, **fields: object) -> bytes:
         pytest.param(native(seq=True), "wrong_type", "$.seq", id="seq bool"),
         pytest.param(native(seq=-1), "out_of_range", "$.seq", id="B39"),
         pytest.param(native(seq=2**63), "out_of_range", "$.seq", id="B30 seq"),
+        pytest.param(native(seq=2**63 - 1), "out_of_range", "$.seq", id="seq without a next one"),
+        pytest.param(native(boot=2**63 - 1, seq=1), "out_of_range", "$.boot", id="boot without a next one"),
         pytest.param(native(boot=-1), "out_of_range", "$.boot", id="boot"),
         pytest.param(b'{"seq":NaN,"values":{"a":1}}', "bad_number", "$.seq", id="seq NaN"),
         pytest.param(native(ts=0), "ts_too_old", "$.ts", id="B45"),
@@ -236,6 +239,21 @@ def test_a_batch_identifies_each_item() -> None:
     assert numbered.flags is None
 
 
+def test_items_of_a_batch_with_the_same_counters_are_told_apart() -> None:
+    items = [{"boot": 1, "seq": seq, "values": {"t": value}} for seq, value in ((8, 1), (9, 2), (8, 3), (8, 4))]
+    record = record_of(decide(NATIVE, json.dumps(items).encode()))
+    assert [(r.message_id, r.index, r.value) for r in record.readings] == [
+        ("bs:1:8", 0, 1.0),
+        ("bs:1:9", 0, 2.0),
+        ("bs:1:8", 1, 3.0),
+        ("bs:1:8", 2, 4.0),
+    ]
+
+
+def test_the_largest_counter_that_has_a_next_one_is_kept() -> None:
+    assert record_of(decide(NATIVE, native(boot=1, seq=2**63 - 2))).seq == 2**63 - 2
+
+
 def test_the_same_time_with_another_number_is_another_reading() -> None:
     first, second = (record_of(decide(NATIVE, native(ts=NOW_US // 1000, boot=1, seq=n))) for n in (1, 2))
     assert first.message_id != second.message_id
@@ -318,6 +336,36 @@ def test_generic_json_is_flattened_by_one_rule(payload: bytes, metrics: dict[str
     outcome = decide(b"j/dev/state", payload)
     assert stored(outcome) == metrics
     assert record_of(outcome).device == "j/dev"
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        pytest.param(b"j/m/state", b'{"' + b"k" * 128_000 + b'":[' + b",".join([b"1"] * 10_000) + b"]}", id="array"),
+        pytest.param(
+            b"j/m/state",
+            b'{"' + b"k" * 128_000 + b'":{' + b",".join(b'"%d":1' % n for n in range(10_000)) + b"}}",
+            id="object",
+        ),
+        pytest.param(b"j/m/" + b"s" * 65_000, b"[" + b",".join([b"1"] * 10_000) + b"]", id="topic"),
+        pytest.param(NATIVE, b'{"values":{"' + b"k" * 128_000 + b'":[' + b",".join([b"1"] * 10_000) + b"]}}", id="own"),
+    ],
+)
+def test_a_name_of_any_length_is_not_copied_for_each_value_under_it(topic: bytes, payload: bytes) -> None:
+    tracemalloc.start()
+    outcome = decide(topic, payload)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert outcome.rejected in ("out_of_range", "wrong_type")
+    assert peak_bytes < 40_000_000
+
+
+def test_a_name_that_is_too_long_to_be_flattened_costs_itself() -> None:
+    payload = json.dumps({"good": 1, "k" * 600: {"a": 1, "b": [2, 3]}, "x" * 600: [], "also": 2}).encode()
+    outcome = decide(b"j/m/state", payload)
+    assert stored(outcome) == {"good": 1.0, "also": 2.0}
+    [letter] = letters_of(outcome)
+    assert (letter.reason, letter.wanted) == ("out_of_range", "a name of at most 512 bytes")
 
 
 def test_generic_json_time_applies_to_the_object_and_is_no_metric() -> None:
