@@ -85,10 +85,7 @@ def _is_number(kind: "pa.DataType") -> bool:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bytes):
-        text = _bytes_text(value)
-    else:
-        text = value if isinstance(value, str) else str(_scalar(value))
+    text = _bytes_text(value) if isinstance(value, bytes) else str(value if isinstance(value, str) else _scalar(value))
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
 
@@ -106,7 +103,7 @@ def _scalar(value: Any) -> Any:
     return json.dumps(plain, ensure_ascii=False) if isinstance(plain, (dict, list)) else "" if plain is None else plain
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:  # noqa: PLR0911 - one answer per kind of value
     """The value in JSON's words: times as ISO 8601 with Z, bytes as base64, no NaN."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}

@@ -66,7 +66,7 @@ def test_creating_again_changes_nothing(root: str) -> None:
 
 def test_a_table_of_another_shape_is_refused_by_name(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "readings"), pa.table({"device": [1]}))
-    with pytest.raises(FatalError, match="column device is .*wanted string"):
+    with pytest.raises(FatalError, match=r"column device is .*wanted string"):
         ensure_tables(str(tmp_path), TABLES.values(), log_retention_hours=24)
 
 

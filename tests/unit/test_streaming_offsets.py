@@ -19,7 +19,7 @@ def test_an_offset_file_is_read() -> None:
 
 @pytest.mark.parametrize("torn", ["", "v1\n", LOG[:-5], "v1\n{}\n[]", "\x00\x00"])
 def test_a_torn_offset_file_is_a_value_error(torn: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         parse_offset_log(torn)
 
 
