@@ -58,7 +58,7 @@ class Accounts:
             self._in_flight = in_flight
 
     def batch(self, batch: Batch, *, acknowledged: int, produce_seconds: float) -> None:
-        """Add the outcomes of one batch whose PUBACKs went out."""
+        """Add the outcomes of one batch whose outcome record is in Kafka; of its PUBACKs `acknowledged` went out."""
         metrics = self._metrics
         outcomes = [entry.outcome for entry in batch.entries]
         accepted = [outcome for outcome in outcomes if outcome.accepted]

@@ -17,19 +17,26 @@ from ingest.contract.reading import RECORD_VERSION
 __all__ = ["AckChain", "Batch", "Entry"]
 
 MAX_BATCH: Final = 2000
-"""Messages of one outcome record: bounds its size where each comes from another device."""
+"""Messages of one outcome record."""
 _MINUTE_US: Final = 60_000_000
+_COUNT_BYTES: Final = 200
+"""One device's counts of one minute, without its id."""
+_REASON_BYTES: Final = 40
+_Key = tuple[str | None, int]
 
 
 class Entry:
     """One message in flight. `outcome` may be replaced while records are missing (a record that Kafka refused)."""
 
-    __slots__ = ("epoch", "message", "mid", "outcome", "produced_at", "waiting")
+    __slots__ = ("epoch", "message", "mid", "outcome", "produced_at", "size_bytes", "waiting")
 
     def __init__(self, message: Message, mid: int, outcome: Outcome, produced_at: float) -> None:
-        self.message, self.mid, self.outcome, self.produced_at = message, mid, outcome, produced_at
+        # The payload is of use only while it may still become a dead letter: one may be as large as MQTT allows.
+        self.message = message if outcome.accepted else message._replace(payload=b"")
+        self.mid, self.outcome, self.produced_at = mid, outcome, produced_at
         self.epoch = message.epoch
         self.waiting = len(outcome.records)
+        self.size_bytes = len(self.message.payload) + sum(len(record.value) for record in outcome.records)
 
 
 class Batch:
@@ -54,8 +61,9 @@ class AckChain:
         self._tracker = tracker or SequenceTracker()
         self._entries: deque[Entry] = deque()
         self._in_flight: Batch | None = None
-        self._carried: dict[tuple[str | None, int], Count] = {}
+        self._carried: dict[_Key, Count] = {}
         self.epoch = 0
+        self.in_flight_bytes = 0
         self.stale_reports = 0
 
     def begin(self, epoch: int) -> int:
@@ -68,6 +76,7 @@ class AckChain:
             self._carry(self._in_flight.record)
         self._entries.clear()
         self._in_flight = None
+        self.in_flight_bytes = 0
         self.epoch = epoch
         return dropped
 
@@ -79,6 +88,7 @@ class AckChain:
     def receive(self, entry: Entry) -> None:
         """Add a message, in receive order."""
         self._entries.append(entry)
+        self.in_flight_bytes += entry.size_bytes
 
     def delivered(self, entry: Entry) -> None:
         """One record of the message is in Kafka. A report of an older epoch changes nothing and is counted."""
@@ -87,14 +97,24 @@ class AckChain:
         else:
             entry.waiting -= 1
 
-    def next_batch(self) -> Batch | None:
-        """The finished prefix, unless an outcome is in flight or nothing is finished. It is then in flight."""
+    def next_batch(self, max_record_bytes: int) -> Batch | None:
+        """The finished prefix, unless an outcome is in flight or nothing is finished. It is then in flight.
+
+        Args:
+            max_record_bytes: what the outcome's topic takes; the outcome is estimated to half of it. One message
+                always fits.
+        """
         if self._in_flight is not None or not self._entries or self._entries[0].waiting:
             return None
+        counts = self._take_carried(max_record_bytes // 4)
+        size_bytes, known = sum(map(_count_bytes, counts)), set[object](counts)
         finished: list[Entry] = []
         while self._entries and not self._entries[0].waiting and len(finished) < MAX_BATCH:
+            size_bytes += _new_bytes(self._entries[0], known)
+            if finished and size_bytes > max_record_bytes // 2:
+                break
             finished.append(self._entries.popleft())
-        self._in_flight = Batch(self.epoch, finished, self._count(finished))
+        self._in_flight = Batch(self.epoch, finished, self._count(finished, counts))
         return self._in_flight
 
     def outcome_delivered(self, batch: Batch) -> bool:
@@ -103,13 +123,21 @@ class AckChain:
             self.stale_reports += 1
             return False
         self._in_flight = None
+        self.in_flight_bytes -= sum(entry.size_bytes for entry in batch.entries)
         return True
 
-    def _count(self, finished: list[Entry]) -> OutcomeRecord:
-        counts, self._carried = self._carried, {}
+    def _take_carried(self, max_bytes: int) -> dict[_Key, Count]:
+        taken: dict[_Key, Count] = {}
+        while self._carried and max_bytes > 0:
+            key, count = self._carried.popitem()
+            taken[key] = count
+            max_bytes -= _count_bytes(key)
+        return taken
+
+    def _count(self, finished: list[Entry], counts: dict[_Key, Count]) -> OutcomeRecord:
         for entry in finished:
             outcome = entry.outcome
-            key = outcome.device, entry.message.received_us // _MINUTE_US
+            key = _key(entry)
             count = counts.get(key)
             if count is None:
                 count = counts[key] = Count(key[1], 0, key[0], dead_lettered={}, ignored={})
@@ -137,13 +165,29 @@ class AckChain:
         """Keep the gaps of an outcome that may be lost with its epoch: the redelivery will not show them again."""
         for count in record.counts:
             if count.gap or count.reordered:
-                kept = Count(
-                    count.minute,
-                    0,
-                    count.device,
-                    dead_lettered={},
-                    ignored={},
-                    gap=count.gap,
-                    reordered=count.reordered,
-                )
-                self._carried[count.device, count.minute] = kept
+                key = count.device, count.minute
+                kept = self._carried.setdefault(key, Count(count.minute, 0, count.device, dead_lettered={}, ignored={}))
+                kept.gap += count.gap
+                kept.reordered += count.reordered
+
+
+def _key(entry: Entry) -> _Key:
+    return entry.outcome.device, entry.message.received_us // _MINUTE_US
+
+
+def _count_bytes(key: _Key) -> int:
+    """At most this much of an outcome record; a character of an id may be escaped."""
+    return _COUNT_BYTES + 2 * len((key[0] or "").encode())
+
+
+def _new_bytes(entry: Entry, known: set[object]) -> int:
+    """What this message adds to an outcome that already tells of `known`, which then has it too."""
+    key, size_bytes = _key(entry), 0
+    if key not in known:
+        known.add(key)
+        size_bytes = _count_bytes(key)
+    reason = entry.outcome.rejected or entry.outcome.ignored
+    if reason is not None and (key, reason) not in known:
+        known.add((key, reason))
+        size_bytes += _REASON_BYTES
+    return size_bytes

@@ -1,8 +1,8 @@
 """Strict JSON: bytes to a python document with flags, or a refusal. Never an exception, whatever the bytes are.
 
-The usual document goes through one fast parse (msgspec, C). Only where that refuses, or where keys are missing (a key
-that stood twice) or digits may have been lost, does a second, exact parse say what is going on: so the rules of bad
-input cost good input nothing.
+The usual document goes through one fast parse (msgspec, C). Only where that refuses, or where there are more colons
+than keys (a key that stood twice, or a text with a colon) or digits may have been lost, does a second, exact parse say
+what is going on: of good input, that costs texts with colons a second parse, and the rest nothing.
 """
 
 import json

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.decoders.registry import DECODERS
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
-from gateway.routes import OWN, RouteTable
+from gateway.routes import RouteTable
 from gateway.settings import GatewaySettings
 from gateway.show import show
 from gateway.topics import id_fault
@@ -115,7 +115,7 @@ class Gate:
         if match is None:
             wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
             return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
-        if match is OWN or isinstance(match, str):
+        if isinstance(match, str):
             return Outcome([], ignored=IgnoredReason.OWN_TOPIC)
         if not message.payload:
             return Outcome([], self._device_or_none(match), ignored=IgnoredReason.EMPTY_PAYLOAD)
@@ -196,7 +196,10 @@ class Gate:
         return None
 
     def _partial(self, message: Message, decoded: Decoded) -> list[Record]:
-        """A dead letter for each refused part. Together they hold the payload's bytes at most a few times over."""
+        """A dead letter for each refused part. Together they hold at most `max_payload_bytes` of payload.
+
+        The first ones have the whole of it, the rest its length and sha256.
+        """
         faults = decoded.rejects
         if len(faults) > MAX_PARTS:
             more = Reject(faults[MAX_PARTS - 1].reason, "$", f"{len(faults) - MAX_PARTS + 1} more parts refused", None)

@@ -24,7 +24,8 @@ class Pump:
     Attributes:
         abort_because: set when the writer failed for good: take a new one, drop the connection.
         give_up_because: set when Kafka refuses what must fit: no new writer would help.
-        progress_at: when a report last came, or the first record was produced after a silence (monotonic seconds).
+        progress_at: when a report last came, or the first message after a silence (monotonic seconds).
+        proven: set when an outcome is in Kafka: everything that a message needs works.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Pump:
         self.abort_because: str | None = None
         self.give_up_because: str | None = None
         self.progress_at = 0.0
+        self.proven = False
 
     @property
     def busy(self) -> bool:
@@ -61,6 +63,8 @@ class Pump:
 
     def add(self, entry: Entry) -> None:
         """Take a message, in receive order."""
+        if not self._chain.in_flight:
+            self.progress_at = time.monotonic()
         self._chain.receive(entry)
         for record in entry.outcome.records:
             self._backlog.append((entry, record))
@@ -95,7 +99,7 @@ class Pump:
             self.progress_at = time.monotonic()
             self._chain.delivered(entry)
         elif error.kind == "fatal" or (is_current and error.kind == "retriable"):
-            self.abort_because = f"Kafka: {error.text}"
+            self.abort_because = _sentence(record.topic, error)
         elif is_current and self._live:
             self._replace(entry, record, error)
 
@@ -120,7 +124,7 @@ class Pump:
         if not self._live:
             return
         if self._outcome_waiting is None:
-            self._outcome_waiting = self._chain.next_batch()
+            self._outcome_waiting = self._chain.next_batch(log.max_record_bytes(OUTCOMES))
         batch = self._outcome_waiting
         if batch is not None:
             log.produce(OUTCOMES, self._key, encode_outcome(batch.record), partial(self._outcome_reported, batch))
@@ -129,8 +133,14 @@ class Pump:
     def _outcome_reported(self, batch: Batch, error: DeliveryError | None) -> None:
         if error is not None:
             if error.kind == "fatal" or batch.epoch == self._chain.epoch:
-                self.abort_because = f"Kafka: {error.text}"
-        elif self._chain.outcome_delivered(batch):
+                self.abort_because = _sentence(OUTCOMES, error)
+            return
+        self.proven = True
+        if self._chain.outcome_delivered(batch):
             now = self.progress_at = time.monotonic()
             acknowledged = self._acknowledge(batch.epoch, batch.mids)
             self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.entries[0].produced_at)
+
+
+def _sentence(topic: str, error: DeliveryError) -> str:
+    return f"Kafka does not take records of topic {topic} ({error.text})"

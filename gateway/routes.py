@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from gateway.decoders.registry import DECODERS
 from gateway.decoders.shape import RouteMatch
 from gateway.settings import RouteSettings
-from gateway.topics import NATIVE_FILTER, BadFilter, TopicFilter, compile_filter, native_topic
+from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
 from ingest.contract.errors import ConfigError
 
 __all__ = ["OWN", "RouteTable", "compile_routes"]
@@ -22,6 +22,8 @@ OWN: Final = "own"
 _OWN_PREFIXES: Final = ("tidegate/receipts/", "$SYS/")
 _OWN_TOPICS: Final = frozenset({"tidegate/receipts", "$SYS"})
 _CACHED_TOPICS: Final = 20_000
+_CACHED_CHARACTERS: Final = 512
+"""Of the topics that are remembered; MQTT allows 65,535 bytes, and those who send such send ever new ones."""
 _NAME = re.compile(r"\{([^{}]*)\}")
 
 
@@ -41,7 +43,6 @@ class _Route:
         device = head if self.settings.device is None else _fill(self.settings.device, names)
         tags = {key: _fill(text, names) for key, text in self.settings.tags.items()}
         return RouteMatch(
-            self.filter.text,
             self.settings.decoder,
             device,
             last,
@@ -69,9 +70,11 @@ class RouteTable:
             return self._known[topic]
         except KeyError:
             pass
-        if len(self._known) >= _CACHED_TOPICS:
-            self._known.clear()
-        found = self._known[topic] = self._find(topic)
+        found = self._find(topic)
+        if len(topic) <= _CACHED_CHARACTERS:
+            if len(self._known) >= _CACHED_TOPICS:
+                self._known.clear()
+            self._known[topic] = found
         return found
 
     def _find(self, topic: str) -> RouteMatch | Literal["own"] | None:
@@ -79,7 +82,7 @@ class RouteTable:
             return "own"
         device = native_topic(topic)
         if device is not None:
-            return RouteMatch(NATIVE_FILTER, "native", device, "readings")
+            return RouteMatch("native", device, "readings")
         return next((found for route in self._routes if (found := route.match(topic)) is not None), None)
 
 

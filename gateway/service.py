@@ -25,6 +25,7 @@ from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.admin import ensure_topics, wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.reasons import Reason
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
@@ -70,11 +71,15 @@ def build(
     Raises:
         ConfigError: a route is wrong.
     """
-    return GatewayService(mqtt, gateway, routes, partial(open_kafka, kafka), metrics)
+    return GatewayService(mqtt, gateway, routes, partial(open_kafka, kafka, used_topics=set()), metrics)
 
 
-def open_kafka(kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None]) -> LogWriter | None:
+def open_kafka(
+    kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None], *, used_topics: set[str]
+) -> LogWriter | None:
     """Wait for Kafka, make sure its topics exist, and open a writer.
+
+    `used_topics` is the caller's memory between calls: a topic in it that has to be made anew was deleted meanwhile.
 
     Raises:
         RetryableError: Kafka went away again.
@@ -82,8 +87,16 @@ def open_kafka(kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str]
     """
     if not wait_for_kafka(kafka, stop, tell):
         return None
-    for difference in ensure_topics(kafka):
+    made: list[str] = []
+    for difference in ensure_topics(kafka, on_made=made.append):
         logger.warning("%s", difference)
+    for name in sorted(used_topics.intersection(made)):
+        logger.error(
+            "topic %s was deleted while this gateway wrote to it, and is made anew: what it held and was not landed yet "
+            "is lost; find out who deletes topics, and run `tidegate audit`",
+            name,
+        )
+    used_topics |= {READINGS, DEAD_LETTERS, OUTCOMES}
     return open_writer(kafka)
 
 
@@ -107,7 +120,7 @@ class GatewayService(SessionEvents):
         self._log: LogWriter | None = None
         self._pump = Pump(self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id)
         self._number = 0
-        self._vain_opens = 0
+        self._failures = 0
         self._condition = Condition()
 
     def run(self, stop: threading.Event) -> None:
@@ -167,7 +180,7 @@ class GatewayService(SessionEvents):
     def received(self, message: Received) -> None:
         """See SessionEvents."""
         self._accounts.received(message.qos)
-        if message.qos == 0 and self._chain.in_flight >= 2 * self._limits.window_messages:
+        if message.qos == 0 and self._is_full():
             self._accounts.dropped()
             return
         self._number += 1
@@ -176,7 +189,7 @@ class GatewayService(SessionEvents):
             self._chain.epoch,
             time.time_ns() // 1000,
             message.topic,
-            bytes(message.payload),
+            message.payload,
             message.qos,
             message.dup,
             message.retain,
@@ -192,6 +205,11 @@ class GatewayService(SessionEvents):
         """See SessionEvents."""
         self._accounts.failed(stage)
 
+    def _is_full(self) -> bool:
+        """Whether more is held than a window; the broker keeps to it at QoS 1, nothing else does at QoS 0."""
+        chain, limits = self._chain, self._limits
+        return chain.in_flight >= 2 * limits.window_messages or chain.in_flight_bytes >= limits.window_bytes
+
     # The loop.
 
     def _pass(self, stop: threading.Event) -> None:
@@ -200,30 +218,40 @@ class GatewayService(SessionEvents):
             self._reopen(stop)
             return
         self._turn(self._log)
-        self._report_state()
+        self._report_state(self._log)
         if self._pump.give_up_because is not None:
             raise FatalError(self._pump.give_up_because)
         if self._pump.abort_because is not None:
-            self._abandon(self._pump.abort_because)
+            self._abandon(self._pump.abort_because, stop)
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
         """One pass. It waits in one place: for the broker while nothing is in flight, else for Kafka's reports."""
-        self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
+        if not self._is_held_back(log):
+            self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
         try:
-            self._pump.turn(log, self._patience())
+            self._pump.turn(log, self._patience(log))
         except FatalError as error:
             self._pump.abort_because = str(error)
+        if self._pump.proven:
+            self._pump.proven, self._failures = False, 0
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
 
-    def _patience(self) -> float:
+    def _is_held_back(self, log: LogWriter) -> bool:
+        """Whether the next connection has to wait: each brings its window again, so Kafka takes the last one's first."""
+        return self._session.closed and log.in_flight > 0
+
+    def _patience(self, log: LogWriter) -> float:
         """How long to wait for Kafka's reports: not where none is due, longer when Kafka is slow."""
-        if not self._pump.busy:
+        if not (self._pump.busy or log.in_flight):
             return 0.0
         return GATHER_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
 
-    def _abandon(self, why: str) -> None:
+    def _abandon(self, why: str, stop: threading.Event) -> None:
         """Kafka failed for good: no acknowledgement, a new writer, and the broker redelivers in order."""
-        logger.error("%s; dropping the MQTT connection unacknowledged and starting anew with a new writer", why)
+        delay = self._next_delay()
+        logger.error(
+            "%s: dropping the MQTT connection unacknowledged and starting anew with a new writer in %.1f s", why, delay
+        )
         self._accounts.failed("produce")
         self._pump.abort_because = None
         self._session.drop(f"Kafka failed ({why})")
@@ -231,16 +259,21 @@ class GatewayService(SessionEvents):
         log, self._log = self._log, None
         if log is not None:
             log.abort()
+        self._wait_for(f"{why}: starting anew in {delay:.1f} s")
+        stop.wait(delay)
+
+    def _next_delay(self) -> float:
+        """Longer with each failure since the last outcome: a Kafka that opens and then refuses is no better."""
+        self._failures += 1
+        longest: float = min(10.0, 0.25 * 2 ** min(self._failures, 8))
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads tries, guards nothing
 
     def _reopen(self, stop: threading.Event) -> None:
         try:
             self._log = self._open_log(stop, self._wait_for)
-            self._vain_opens = 0
         except RetryableError as error:
             self._wait_for(str(error))
-            self._vain_opens += 1
-            delay = min(10.0, 0.25 * 2 ** min(self._vain_opens, 8)) * random.uniform(0.5, 1.0)  # noqa: S311 - spread
-            stop.wait(max(delay, error.retry_after_seconds))
+            stop.wait(max(self._next_delay(), error.retry_after_seconds))
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""
@@ -258,8 +291,10 @@ class GatewayService(SessionEvents):
         self._condition.beat()
         self._condition.say("waiting", what)
 
-    def _report_state(self) -> None:
-        if not self._session.connected:
+    def _report_state(self, log: LogWriter) -> None:
+        if self._is_held_back(log):
+            self._condition.say("waiting", f"waiting for Kafka to take {log.in_flight} records before connecting again")
+        elif not self._session.connected:
             self._condition.say("waiting", self._session.detail)
         elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
             self._condition.say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")

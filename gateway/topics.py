@@ -1,7 +1,6 @@
 """MQTT topics: filters with `+`, `#` and named segments, the native grammar, and what may be a device id.
 
-Incoming ids are kept as they are (no percent-decoding), so two devices never fold into one. Ids in topics that we
-publish are percent-encoded, reversibly.
+Incoming ids are kept as they are (no percent-decoding), so two devices never fold into one.
 """
 
 import re
@@ -9,20 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
-    "NATIVE_FILTER",
     "BadFilter",
     "TopicFilter",
     "compile_filter",
-    "encode_device",
     "id_fault",
     "native_topic",
     "subscription_filter",
 ]
 
-NATIVE_FILTER: Final = "tidegate/v1/{device}/readings"
 _NATIVE_HEAD: Final = "tidegate/v1/"
 _NATIVE_TAIL: Final = "/readings"
-_RESERVED: Final = "%+#/\0"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -111,10 +106,3 @@ def id_fault(text: str, max_bytes: int) -> str | None:
     if _CONTROL.search(text):
         return "a name without NUL and control characters"
     return None
-
-
-def encode_device(device: str) -> str:
-    """The device id as one topic segment: `+ # / NUL` and `%` itself percent-encoded, so that no two ids collide."""
-    if not any(char in device for char in _RESERVED):
-        return device
-    return "".join(f"%{ord(char):02X}" if char in _RESERVED else char for char in device)

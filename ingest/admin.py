@@ -67,8 +67,8 @@ def wait_for_kafka(
     return False
 
 
-def ensure_topics(settings: KafkaSettings) -> list[str]:
-    """Create the topics that are missing and compare those that exist.
+def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
+    """Create the topics that are missing (each is told to `on_made`) and compare those that exist.
 
     Returns one sentence per difference. An existing topic is never changed: fewer bytes kept or other partitions would
     delete data or break the order of devices, so that step is the operator's.
@@ -90,7 +90,8 @@ def ensure_topics(settings: KafkaSettings) -> list[str]:
     if missing:
         new = [NewTopic(s.name, s.partitions, settings.replication, config=_wanted(s, settings)) for s in missing]
         for name, future in client.create_topics(new, request_timeout=TIMEOUT_SECONDS).items():
-            _created(future, name, settings)
+            if _created(future, name, settings):
+                on_made(name)
     states = describe_topics(settings, [spec.name for spec in specs if spec.name in existing])
     return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
 
@@ -110,8 +111,8 @@ def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, Topi
     for resource, future in client.describe_configs(resources, request_timeout=TIMEOUT_SECONDS).items():
         try:
             configs[resource.name] = {key: entry.value for key, entry in future.result(TIMEOUT_SECONDS + 1).items()}
-        except KafkaException as error:
-            if error.args[0].code() not in _DENIED:
+        except (KafkaException, TimeoutError) as error:
+            if isinstance(error, TimeoutError) or error.args[0].code() not in _DENIED:
                 raise _unanswered(settings, error, f"describing topic {resource.name}") from error
             configs[resource.name] = {}
     return {name: TopicState(count, configs[name]) for name, count in existing.items()}
@@ -168,13 +169,16 @@ def _existing(client: AdminClient, settings: KafkaSettings) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> None:
+def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:
+    """True where it was made, False where somebody else was faster."""
     try:
         future.result(TIMEOUT_SECONDS + 1)
+    except TimeoutError as error:
+        raise _unanswered(settings, error, f"creating topic {name}") from error
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
-            return
+            return False
         if code == KafkaError.INVALID_REPLICATION_FACTOR:
             message = (
                 f"Kafka can't create topic {name} with kafka.replication = {settings.replication}: "
@@ -191,6 +195,7 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> None
             )
             raise FatalError(message) from error
         raise _unanswered(settings, error, f"creating topic {name}") from error
+    return True
 
 
 def _wanted(spec: TopicSpec, settings: KafkaSettings) -> dict[str, str]:

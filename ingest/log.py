@@ -73,6 +73,9 @@ class LogWriter(Protocol):
         An error raised by a `done` is logged and never stops the others. Returns how many ran (0 after `abort`).
         """
 
+    def max_record_bytes(self, topic: str) -> int:
+        """The largest record, key and headers included, that the topic takes as far as this writer knows."""
+
     @property
     def in_flight(self) -> int:
         """Records taken whose `done` has not run."""

@@ -187,6 +187,10 @@ class MemoryWriter:
                 logger.exception("a delivery callback failed; the other reports go on")
         return ran
 
+    def max_record_bytes(self, topic: str) -> int:
+        """See LogWriter."""
+        return self._log.max_record_bytes
+
     @property
     def in_flight(self) -> int:
         """See LogWriter."""

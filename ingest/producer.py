@@ -24,6 +24,14 @@ _RECORD_CODES: Final = frozenset(
 )
 _SIZE_CODES: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _MAX_BATCH_BYTES: Final = 256 * 1024
+_NEXT_STEPS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the Kafka user WRITE on the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the Kafka user IDEMPOTENT_WRITE on the cluster",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "find out who deleted the topic; it is made anew where it may be",
+    KafkaError._UNKNOWN_TOPIC: "find out who deleted the topic; it is made anew where it may be",
+    KafkaError.MSG_SIZE_TOO_LARGE: "look who lowered the topic's max.message.bytes",
+    KafkaError.RECORD_LIST_TOO_LARGE: "look at the topic's segment.bytes",
+}
 
 
 def open_writer(settings: KafkaSettings, *, client_id: str = "tidegate-gateway") -> "KafkaWriter":
@@ -42,7 +50,8 @@ def classify(error: KafkaError, *, limits_known: bool) -> DeliveryError:
     a refusal by size means that the limit was lowered since: retriable, the next writer reads it anew. Where they
     could not be read, the record is refused for good, since trying again would never end.
     """
-    text = f"{error.name()}: {error.str()}"
+    step = _NEXT_STEPS.get(error.code())
+    text = f"{error.name()}: {error.str()}" + (f"; {step}" if step else "")
     if error.fatal() or error.code() == KafkaError._FATAL:
         return DeliveryError("fatal", text)
     if error.code() in _SIZE_CODES:
@@ -83,7 +92,7 @@ class KafkaWriter:
     def produce(self, topic: str, key: bytes, value: bytes, done: Done) -> None:
         """See LogWriter."""
         producer = self._open_producer()
-        size, limit = len(key) + len(value) + RECORD_OVERHEAD_BYTES, self._limits.get(topic, self._default_limit)
+        size, limit = len(key) + len(value) + RECORD_OVERHEAD_BYTES, self.max_record_bytes(topic)
         if size > limit:
             text = f"record of {len(value)} bytes passes the limit of topic {topic} ({limit} bytes with headers)"
             self._taken += 1
@@ -107,6 +116,10 @@ class KafkaWriter:
             self._producer.poll(0 if self._reported > before else timeout_seconds)
             self._report_refused()
         return self._reported - before
+
+    def max_record_bytes(self, topic: str) -> int:
+        """See LogWriter."""
+        return self._limits.get(topic, self._default_limit)
 
     @property
     def in_flight(self) -> int:

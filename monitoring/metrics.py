@@ -70,7 +70,7 @@ class GatewayMetrics:
         )
         self.produce = Histogram(
             "tidegate_gateway_produce_duration_seconds",
-            "From produce to Kafka's acks=all report, oldest message of each acknowledged batch.",
+            "From receipt to Kafka's report of the outcome record, oldest message of each acknowledged batch.",
             buckets=PRODUCE_BUCKETS,
             registry=registry,
         )

@@ -18,7 +18,6 @@ __all__ = ["Decoded", "Decoder", "Ignored", "RouteMatch"]
 class RouteMatch:
     """A topic's route, resolved: who sends, what a bare value is called, and what the payload itself does not say."""
 
-    route: str
     decoder: str
     device: str
     metric: str

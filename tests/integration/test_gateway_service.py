@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.service import GatewayService
+from gateway.service import GatewayService, open_kafka
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import FatalError, RetryableError
@@ -20,6 +20,7 @@ from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.memory import MemoryLog
+from ingest.settings import KafkaSettings
 from monitoring.metrics import GatewayMetrics
 
 CONNECT, PUBACK, SUBSCRIBE, DISCONNECT = 1, 4, 8, 14
@@ -154,23 +155,27 @@ def test_every_kind_of_message_ends_in_a_puback(scripted_broker: Any, rig: Rig) 
     assert rig.metric("tidegate_gateway_messages_acknowledged_total") == 8
 
 
-def test_reports_of_the_old_connection_acknowledge_nothing_of_the_new(scripted_broker: Any, rig: Rig) -> None:
+def test_no_new_connection_before_kafka_has_what_the_last_one_brought(scripted_broker: Any, rig: Rig) -> None:
     link = scripted_broker.accept()
     link.handshake()
     rig.log.hold()
-    link.publish(TOPIC, native(1), 1)
-    rig.until(lambda: rig.service._chain.in_flight == 1)
+    for mid in (1, 2):
+        link.publish(TOPIC, native(mid), mid)
+    rig.until(lambda: rig.service._chain.in_flight == 2)
     link.close()
+    rig.until(lambda: not rig.service._session.connected)
+    for _ in range(20):
+        rig.service._session._next_attempt_at = 0.0
+        rig.pump()
+    assert rig.service._session.closed, "each connection would add another window to Kafka's queue"
+    wanted = "waiting for Kafka to take 2 records before connecting again"
+    assert rig.service.healthy() == (False, wanted)
+    rig.log.release()
     link = scripted_broker.accept()
     link.handshake(session_present=False)
-    link.publish(TOPIC, native(2), 1)
-    rig.until(lambda: rig.service._chain.in_flight == 1 and rig.service._log.in_flight == 2)
-    rig.log.release(1)
-    rig.log.hold()
-    assert link.quiet() == [], "the report was of another message with the same packet identifier"
-    rig.log.release()
+    link.publish(TOPIC, native(3), 1)
     assert link.packet(PUBACK).mid == 1
-    assert rig.metric("tidegate_gateway_stale_acks_total") == 1
+    assert rig.seqs() == [1, 2, 3]
     assert rig.metric("tidegate_gateway_sessions_lost_total") == 1
 
 
@@ -288,6 +293,116 @@ def test_qos_0_is_dropped_and_counted_beyond_twice_the_window(
     assert link.packet(PUBACK).mid == 1
     assert rig.seqs() == [*range(10), 100]
     rig.service._session.drop("end of test")
+
+
+def test_qos_0_is_dropped_and_counted_beyond_the_bytes_of_the_window(
+    scripted_broker: Any, registry: CollectorRegistry
+) -> None:
+    rig = Rig(scripted_broker, registry, window_bytes=10_000)
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.log.hold()
+    payload = json.dumps({"values": {"text": "x" * 3000}}).encode()
+    for _ in range(10):
+        link.publish(TOPIC, payload, None)
+    link.publish(TOPIC, payload, 1)
+    rig.until(lambda: rig.metric("tidegate_gateway_messages_received_total", qos="1") == 1)
+    assert rig.metric("tidegate_gateway_messages_dropped_total") == 8
+    rig.log.release()
+    assert link.packet(PUBACK).mid == 1
+    assert rig.service._chain.in_flight_bytes == 0
+    rig.service._session.drop("end of test")
+
+
+def test_a_packet_with_an_odd_property_has_one_outcome_however_often_it_comes(scripted_broker: Any, rig: Rig) -> None:
+    for dup in (False, True):
+        link = scripted_broker.accept()
+        link.handshake(session_present=dup)
+        rig.log.hold()
+        link.publish(TOPIC, native(1), 1, dup=dup, user_properties=(("note", "\ufeff"),))
+        if not dup:
+            rig.until(lambda: rig.service._chain.in_flight == 1)
+            link.close()
+            rig.until(lambda: not rig.service._session.connected)
+        rig.log.release()
+    assert link.packet(PUBACK).mid == 1
+    assert [(o.first, o.upto) for o in rig.outcomes()][-1] == (2, 2)
+    assert rig.metric("tidegate_gateway_errors_total", stage="receive") == 0
+
+
+def test_outcomes_of_long_ids_are_split_by_what_their_topic_takes(scripted_broker: Any, rig: Rig) -> None:
+    rig.log.max_record_bytes = 4000
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.log.hold()
+    for mid in range(1, 21):
+        link.publish(b"tidegate/v1/" + b"d" * 240 + b"%d/readings" % mid, native(mid), mid)
+    rig.until(lambda: rig.service._chain.in_flight == 20)
+    rig.log.release()
+    assert [link.packet(PUBACK).mid for _ in range(20)] == list(range(1, 21))
+    assert len(rig.outcomes()) > 5
+    assert rig.opened == 1
+
+
+def test_a_kafka_that_opens_and_then_refuses_is_tried_less_and_less(
+    scripted_broker: Any, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.service.random.uniform", lambda low, high: high)
+    waits: list[float] = []
+    monkeypatch.setattr(rig.stop, "wait", waits.append)
+    for tries in range(1, 5):
+        link = scripted_broker.accept()
+        link.handshake(session_present=tries > 1)
+        rig.log.fail_next("retriable", "TOPIC_AUTHORIZATION_FAILED: scripted; grant it")
+        link.publish(TOPIC, native(1), 1, dup=tries > 1)
+        link.wait_closed()
+        state = rig.service.status()
+        assert state["state"] == "waiting"
+        assert "topic telemetry.readings (TOPIC_AUTHORIZATION_FAILED: scripted; grant it)" in state["detail"]
+    assert waits == [0.5, 1.0, 2.0, 4.0]
+    link = scripted_broker.accept()
+    link.handshake(session_present=True)
+    link.publish(TOPIC, native(1), 1, dup=True)
+    assert link.packet(PUBACK).mid == 1
+    rig.log.fail_next("fatal")
+    link.publish(TOPIC, native(2), 2)
+    link.wait_closed()
+    assert waits[-1] == 0.5, "an outcome in Kafka begins the count anew"
+
+
+def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    to_make = [READINGS, OUTCOMES]
+
+    def ensure(_settings: KafkaSettings, *, on_made: Callable[[str], None]) -> list[str]:
+        for name in to_make:
+            on_made(name)
+        return []
+
+    monkeypatch.setattr("gateway.service.wait_for_kafka", lambda *_: True)
+    monkeypatch.setattr("gateway.service.ensure_topics", ensure)
+    monkeypatch.setattr("gateway.service.open_writer", lambda _: MemoryLog().writer())
+    used: set[str] = set()
+    for made in ([READINGS, OUTCOMES], [], [OUTCOMES]):
+        assert caplog.text == ""
+        to_make[:] = made
+        open_kafka(KafkaSettings(), threading.Event(), str, used_topics=used)
+    assert "topic telemetry.outcomes was deleted" in caplog.text
+    assert "telemetry.readings" not in caplog.text
+
+
+def test_the_first_message_after_a_long_silence_is_no_wait_for_kafka(scripted_broker: Any, rig: Rig) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.until(lambda: rig.service.healthy()[0])
+    rig.service._pump.progress_at = time.monotonic() - 1000
+    rig.log.hold()
+    link.publish(TOPIC, b"", 1)
+    rig.until(lambda: rig.service._chain.in_flight == 1)
+    assert rig.service.healthy()[0], "it has no record of its own, only an outcome"
+    rig.log.release()
+    assert link.packet(PUBACK).mid == 1
 
 
 def test_kafka_comes_before_the_broker_and_the_wait_is_told(scripted_broker: Any, rig: Rig) -> None:

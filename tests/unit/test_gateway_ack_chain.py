@@ -9,9 +9,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from gateway.ack_chain import MAX_BATCH, AckChain, Batch, Entry
 from gateway.outcome import Message, Outcome, Record
+from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import IgnoredReason, Reason
 
 MINUTE_US = 60_000_000
+LIMIT_BYTES = 1024 * 1024
 
 
 def entry(number: int, epoch: int, outcome: Outcome, *, qos: int = 1, minute: int = 0) -> Entry:
@@ -75,7 +77,7 @@ class ChainMachine(RuleBasedStateMachine):
 
     @rule()
     def send_outcome(self) -> None:
-        batch = self.chain.next_batch()
+        batch = self.chain.next_batch(LIMIT_BYTES)
         if batch is None:
             return
         assert not any(other.epoch == self.epoch for other in self.flying), "one outcome in flight"
@@ -110,6 +112,11 @@ class ChainMachine(RuleBasedStateMachine):
         assert self.counted["accepted"] == sum(1 for one in self.acknowledged if one.outcome.accepted)
 
     @invariant()
+    def bytes_in_flight_are_those_of_what_is_in_flight(self) -> None:
+        left = [one for one in self.current if one not in self.acknowledged]
+        assert self.chain.in_flight_bytes == sum(one.size_bytes for one in left)
+
+    @invariant()
     def in_flight_is_what_is_not_acknowledged(self) -> None:
         assert self.chain.in_flight == len(self.current) - sum(
             1 for one in self.acknowledged if one.epoch == self.epoch
@@ -125,7 +132,7 @@ class ChainMachine(RuleBasedStateMachine):
         for batch in [flying for flying in self.flying if flying.epoch == self.epoch]:
             if self.chain.outcome_delivered(batch):
                 self.acknowledged += batch.entries
-        while (batch := self.chain.next_batch()) is not None:
+        while (batch := self.chain.next_batch(LIMIT_BYTES)) is not None:
             assert self.chain.outcome_delivered(batch)
             self.acknowledged += batch.entries
         assert self.chain.in_flight == 0
@@ -136,8 +143,8 @@ TestChain = ChainMachine.TestCase
 TestChain.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def finish(chain: AckChain) -> Batch:
-    batch = chain.next_batch()
+def finish(chain: AckChain, limit_bytes: int = LIMIT_BYTES) -> Batch:
+    batch = chain.next_batch(limit_bytes)
     assert batch is not None
     assert chain.outcome_delivered(batch)
     return batch
@@ -177,7 +184,7 @@ def test_gaps_of_an_outcome_that_its_epoch_took_along_are_told_by_the_next() -> 
     for number, seq in enumerate((1, 5), start=1):
         one = entry(number, 1, accepted("d", 0, [(7, seq)]))
         chain.receive(one)
-    batch = chain.next_batch()
+    batch = chain.next_batch(LIMIT_BYTES)
     assert batch is not None
     assert batch.record.counts[0].gap == 3
     chain.begin(2)
@@ -194,6 +201,53 @@ def test_a_batch_is_bounded() -> None:
         chain.receive(entry(number, 1, ignored()))
     assert len(finish(chain).entries) == MAX_BATCH
     assert len(finish(chain).entries) == 5
+
+
+def test_an_outcome_never_passes_what_its_topic_takes() -> None:
+    limit_bytes = 64 * 1024
+    chain = AckChain("gw")
+    chain.begin(1)
+    reasons = list(Reason)
+    outcomes = [
+        Outcome([], '"' * 2000 + str(n), rejected=reasons[n % len(reasons)], sequence=[(1, 1), (1, 9)])
+        for n in range(60)
+    ] + [Outcome([], "one device", rejected=reason) for reason in reasons]
+    for number, outcome in enumerate(outcomes):
+        chain.receive(entry(number, 1, outcome))
+    seen, gaps, epoch = 0, 0, 1
+    while (batch := chain.next_batch(limit_bytes)) is not None:
+        assert len(encode_outcome(batch.record)) < limit_bytes
+        if epoch < 6:
+            # The gaps of an outcome that was lost come on top of those of the next.
+            epoch += 1
+            chain.begin(epoch)
+            for number in range(len(batch.entries), len(outcomes)):
+                outcomes[number].sequence = [(epoch, 1), (epoch, 9)]
+            for number, outcome in enumerate(outcomes):
+                chain.receive(entry(number, epoch, outcome))
+            continue
+        assert chain.outcome_delivered(batch)
+        seen += len(batch.entries)
+        gaps += sum(count.gap for count in batch.record.counts)
+    assert seen == len(outcomes)
+    assert gaps > 60 * 7, "the gaps of the lost outcomes are told"
+
+
+def test_one_message_always_fits() -> None:
+    chain = AckChain("gw")
+    chain.begin(1)
+    for number in range(3):
+        chain.receive(entry(number, 1, accepted("d" * 4096 + str(number), 0)))
+    assert [len(finish(chain, 1).entries) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_payload_is_held_only_while_it_may_still_become_a_dead_letter() -> None:
+    message = Message(1, 1, 0, b"t", b"p" * 1000)
+    letter = Outcome([Record("t", b"k", b"v" * 10)], "d", rejected=Reason.TOO_LARGE)
+    refused = Entry(message, 1, letter, 0.0)
+    assert (refused.message.payload, refused.size_bytes) == (b"", 10)
+    kept = Entry(message, 1, accepted("d"), 0.0)
+    assert (kept.message.payload, kept.size_bytes) == (b"p" * 1000, 1001)
 
 
 def test_epochs_only_ascend() -> None:

@@ -65,3 +65,10 @@ def test_the_cache_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(100):
         table.match(f"a/{number}")
     assert len(table._known) <= 10
+
+
+def test_topics_of_any_length_are_not_remembered() -> None:
+    table = compile_routes((RouteSettings(filter="#"),))
+    for topic in ("a/" + "x" * 65_000, "a/b"):
+        assert isinstance(table.match(topic), RouteMatch)
+    assert list(table._known) == ["a/b"]

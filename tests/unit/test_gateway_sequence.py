@@ -33,7 +33,32 @@ def test_memory_is_bounded_by_counters_and_ranges() -> None:
     assert len(tracker) == 10
     for seq in range(0, 1000, 2):
         tracker.see("d", 1, seq)
-    assert len(tracker._counters["d", 1][1]) == 4
+    assert len(tracker._devices["d"][1][1]) == 4
+    tracker.see("e", 1, 0)
+    tracker.see("e", 1, 10_000)
+    for seq in range(2, 1000, 2):
+        tracker.see("e", 1, seq)
+    assert len(tracker._devices["e"][1][1]) == 4
+
+
+def test_a_device_of_many_boots_crowds_out_no_other() -> None:
+    tracker = SequenceTracker(max_counters=10, max_boots=3)
+    for number in range(5):
+        tracker.see(f"d{number}", 1, 1)
+    for boot in range(1000):
+        tracker.see("restless", boot, 1)
+    assert len(tracker) == 8
+    assert [tracker.see(f"d{number}", 1, 3) for number in range(5)] == [(1, 0)] * 5
+    assert tracker.see("restless", 998, 3) == (1, 0), "the newest boots are followed"
+    assert tracker.see("restless", 5, 3) == (0, 0)
+
+
+def test_the_device_that_was_silent_for_longest_goes_first() -> None:
+    tracker = SequenceTracker(max_counters=3)
+    for device in ("a", "b", "c", "a", "d"):
+        tracker.see(device, 1, 1)
+    assert [tracker.see(device, 1, 3) for device in ("a", "c", "d")] == [(1, 0)] * 3
+    assert tracker.see("b", 1, 3) == (0, 0)
 
 
 @given(st.permutations(range(12)), st.integers(0, 3))

@@ -1,11 +1,8 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.topics import (
     BadFilter,
     compile_filter,
-    encode_device,
     id_fault,
     native_topic,
     subscription_filter,
@@ -74,15 +71,3 @@ def test_ids_that_are_kept_as_they_are(device: str) -> None:
 @pytest.mark.parametrize("device", ["", "x" * 257, "🌊" * 65, "a\0b", "a\nb", "a\x1b[31m", "a\x7f", "a\x85"])
 def test_ids_that_are_refused(device: str) -> None:
     assert id_fault(device, 256)
-
-
-def test_published_ids_are_percent_encoded_where_mqtt_would_read_them() -> None:
-    assert encode_device("plain-1") == "plain-1"
-    assert encode_device("a/b+c#d%") == "a%2Fb%2Bc%23d%25"
-
-
-@given(st.text(max_size=8), st.text(max_size=8))
-def test_no_two_ids_share_a_published_topic(one: str, other: str) -> None:
-    encoded = encode_device(one)
-    assert not set(encoded) & set("+#/\0")
-    assert (encoded == encode_device(other)) == (one == other)

@@ -26,6 +26,13 @@ def test_an_error_says_what_the_caller_should_do(code: int, kind: str) -> None:
     assert error.text
 
 
+def test_a_missing_grant_comes_with_the_next_step() -> None:
+    assert (
+        "grant the Kafka user WRITE"
+        in classify(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), limits_known=True).text
+    )
+
+
 def test_a_fatal_error_of_any_code_is_fatal() -> None:
     error = KafkaError(KafkaError.INVALID_RECORD, "producer fenced", fatal=True)
     assert classify(error, limits_known=True).kind == "fatal"
