@@ -92,13 +92,16 @@ union all
     group by device, metric, "index", partition, "offset", gateway_epoch, message_number having count(*) > 1;
 
 -- name: swapped
+-- Within an epoch numbers ascend, and an epoch that another one followed never comes back. Which epoch is the later one
+-- is not asked: epochs are wall-clock times, and a clock may be set back between two processes.
 create or replace temp table swapped as
     select device, partition, "offset", gateway, epoch, number,
-        lag(epoch) over w as epoch_before, lag(number) over w as number_before
+        lag(epoch) over each as epoch_before, lag(number) over each as number_before
     from records where topic = getvariable('readings_topic')
-    window w as (partition by partition, device, gateway order by "offset")
-    -- The first record of a device has none before it, and DuckDB takes a null in a pair for the largest value.
-    qualify epoch_before is not null and (epoch_before, number_before) >= (epoch, number);
+    window each as (partition by partition, device, gateway order by "offset"),
+        of_epoch as (partition by partition, device, gateway, epoch order by "offset")
+    qualify lag(number) over of_epoch >= number
+        or (lag(number) over of_epoch is not null and epoch_before <> epoch);
 
 -- name: show_unaccounted
 select gateway, epoch, number, device, received_us, origin, is_pending as pending

@@ -44,7 +44,7 @@ def decode_lines(
 
 def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, Any]:
     identity, topic, payload = _read_line(number, line)
-    outcome = gate.decide(Message(number, 0, received_us, topic.encode("utf-8", "surrogateescape"), payload))
+    outcome = gate.decide(Message(number, 0, received_us, topic, payload))
     letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic != READINGS]
     found: dict[str, Any] = {"id": identity, "outcome": "ignored", "reason": None, "readings": [], "rejected": []}
     if outcome.ignored is not None:
@@ -63,15 +63,15 @@ def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, A
     return found
 
 
-def _read_line(number: int, line: str) -> tuple[Any, str, bytes]:
+def _read_line(number: int, line: str) -> tuple[Any, bytes, bytes]:
     try:
         given = json.loads(line)
-        topic = given["topic"]
+        # A byte that is no UTF-8 stands in the text as Python's surrogateescape writes it.
+        topic = given["topic"].encode("utf-8", "surrogateescape")
         if "payload_base64" in given:
             return given.get("id"), topic, base64.b64decode(given["payload_base64"], validate=True)
-        payload = given["payload"]
-        return given.get("id"), str(topic), payload.encode("utf-8")
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        return given.get("id"), topic, given["payload"].encode("utf-8")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         message = f"line {number}: wanted a JSON object with topic and payload (text) or payload_base64: {error}"
         raise BadLine(message) from error
 

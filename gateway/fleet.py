@@ -65,7 +65,7 @@ def run_fleet(
             journal.write("P", tag)
 
     publishers = [
-        Publisher(settings, client_id=f"{client_prefix}-{number}", acknowledged=acknowledged)
+        Publisher(settings, client_id=f"{client_prefix}-{number}", acknowledged=acknowledged, stop=stop)
         for number in range(connections)
     ]
     _connect(publishers, stop)
@@ -74,7 +74,8 @@ def run_fleet(
         for message in _paced(script, rate, stop, seconds):
             if journal is not None:
                 journal.write("A", message)
-            _publisher_of(message.device, publishers).publish(message.topic, message.payload, tag=message)
+            if not _publisher_of(message.device, publishers).publish(message.topic, message.payload, tag=message):
+                break
             totals.sent += 1
             if message.fault:
                 totals.faults[message.fault] = totals.faults.get(message.fault, 0) + 1

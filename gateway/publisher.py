@@ -6,6 +6,7 @@ The gateway itself never publishes through this module.
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
@@ -13,10 +14,13 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from gateway.connection import use_tls
 from gateway.settings import MqttSettings
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["Publisher"]
+
+_LOOK_SECONDS: Final = 0.2
 
 
 class Publisher:
@@ -27,6 +31,7 @@ class Publisher:
         client_id: unique at the broker.
         window: messages published and not yet acknowledged; `publish` blocks while it is full.
         acknowledged: called with the tag of each message whose PUBACK came, from the network thread.
+        stop: ends the wait for a full window, which a broker that is gone would make endless.
     """
 
     def __init__(
@@ -36,9 +41,11 @@ class Publisher:
         client_id: str,
         window: int = 200,
         acknowledged: Callable[[object], None] | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._settings = settings
         self._acknowledged = acknowledged or (lambda tag: None)
+        self._stop = stop or threading.Event()
         self._slots = threading.Semaphore(window)
         self._pending: dict[int, object] = {}
         self._early: dict[int, bool] = {}
@@ -57,8 +64,7 @@ class Publisher:
         if self._settings.username is not None:
             secret = self._settings.password
             client.username_pw_set(self._settings.username, secret.get_secret_value() if secret else None)
-        if self._settings.tls:
-            client.tls_set(ca_certs=self._settings.ca_file)
+        use_tls(client, self._settings)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
@@ -84,13 +90,18 @@ class Publisher:
 
     def publish(
         self, topic: str, payload: bytes, *, tag: object = None, qos: int = 1, message_id: str | None = None
-    ) -> None:
-        """Hand one message over; blocks while the window is full. `message_id` becomes a user property (MQTT 5)."""
+    ) -> bool:
+        """Hand one message over; blocks while the window is full. `message_id` becomes a user property (MQTT 5).
+
+        Returns False where `stop` was set while it waited: the message was not sent.
+        """
         properties = None
         if message_id is not None and self._settings.protocol == "5":
             properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
             properties.UserProperty = [("message-id", message_id)]
-        self._slots.acquire()
+        while not self._slots.acquire(timeout=_LOOK_SECONDS):
+            if self._stop.is_set():
+                return False
         info = self._client.publish(topic, payload, qos=qos, properties=properties)
         # Without a connection paho keeps a QoS 1 message for the next one; QoS 0 is gone.
         kept = info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS or (info.rc == MQTTErrorCode.MQTT_ERR_NO_CONN and qos > 0)
@@ -100,6 +111,7 @@ class Publisher:
             raise UnavailableError(msg)
         self.sent_count += 1
         self._register(info.mid, tag)
+        return True
 
     def _register(self, mid: int, tag: object) -> None:
         # No lock is held over client.publish(): paho calls on_publish under the lock that publish() takes. So the

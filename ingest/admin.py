@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
+from ingest.clients import make_client
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import TopicSpec, topic_specs
 from ingest.security import client_conf
@@ -158,7 +159,7 @@ def _client(settings: KafkaSettings, *, on_error: Callable[[str], None] | None =
 
     # Errors are told by whoever asked: without a callback librdkafka writes them to stderr on its own.
     conf: dict[str, Any] = client_conf(settings, client_id="tidegate-admin") | {"error_cb": report, "log_level": 2}
-    return AdminClient(conf)
+    return make_client(AdminClient, conf, settings)
 
 
 def _existing(client: AdminClient, settings: KafkaSettings) -> dict[str, int]:

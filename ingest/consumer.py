@@ -6,6 +6,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ingest.clients import make_client
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.log import LogRecord
 from ingest.security import consumer_conf
@@ -45,7 +46,8 @@ def read_range(
     left = {p: end for p, end in until.items() if start.get(p, 0) < end}
     conf = consumer_conf(settings, client_id="tidegate-reader", group="tidegate-reader")
     # The end of a partition is an event here: its last offsets may hold no record (compaction, transaction markers).
-    consumer = Consumer(conf | {"enable.partition.eof": True, "error_cb": lambda _error: None, "log_level": 2})
+    conf |= {"enable.partition.eof": True, "error_cb": lambda _error: None, "log_level": 2}
+    consumer = make_client(Consumer, conf, settings)
     try:
         consumer.assign([TopicPartition(topic, p, start.get(p, 0)) for p in left])
         heard_at = time.monotonic()

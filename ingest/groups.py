@@ -9,6 +9,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ingest.admin import end_offsets
+from ingest.clients import make_client
 from ingest.contract.errors import RetryableError
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.security import consumer_conf
@@ -42,7 +43,7 @@ class OffsetMirror:
     def __init__(self, settings: KafkaSettings, group: str) -> None:
         self._group = group
         conf = consumer_conf(settings, client_id=f"{group}-mirror", group=group) | {"error_cb": lambda _error: None}
-        self._consumer = Consumer(conf | {"socket.timeout.ms": 10_000, "log_level": 2})
+        self._consumer = make_client(Consumer, conf | {"socket.timeout.ms": 10_000, "log_level": 2}, settings)
         self._changed = threading.Condition()
         self._wanted: Offsets | None = None
         self._busy = False
@@ -125,7 +126,7 @@ def group_lag(
     # Not AdminClient.list_consumer_group_offsets: it ends the whole process by a segmentation fault while the group's
     # coordinator is not known, as on a new cluster (confluentinc/librdkafka#5040).
     conf = consumer_conf(settings, client_id="tidegate-admin", group=group)
-    consumer = Consumer(conf | {"error_cb": lambda _error: None, "log_level": 2})
+    consumer = make_client(Consumer, conf | {"error_cb": lambda _error: None, "log_level": 2}, settings)
     try:
         found = _committed(consumer, asked, timeout_seconds)
     except KafkaException as error:

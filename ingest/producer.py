@@ -9,6 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ingest.admin import topic_limits
+from ingest.clients import make_client
 from ingest.contract.errors import FatalError
 from ingest.log import DeliveryError, Done, LogFull
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
@@ -87,7 +88,9 @@ class KafkaWriter:
             largest_record_bytes=max(*known, 2 * settings.max_record_bytes),
             batch_bytes=min(*known, _MAX_BATCH_BYTES),
         )
-        self._producer: Producer | None = Producer(conf | {"error_cb": _log_error}, logger=client_logger)
+        self._producer: Producer | None = make_client(
+            Producer, conf | {"error_cb": _log_error}, settings, logger=client_logger
+        )
 
     def produce(self, topic: str, key: bytes, value: bytes, done: Done) -> None:
         """See LogWriter."""

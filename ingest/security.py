@@ -19,13 +19,14 @@ _TUNING: Final = frozenset(
 )  # fmt: skip
 _PRODUCER_TUNING: Final = frozenset(
     {
-        "batch.num.messages", "batch.size", "compression.level", "queue.buffering.max.kbytes",
+        "batch.num.messages", "compression.level", "queue.buffering.max.kbytes",
         "queue.buffering.max.messages", "sticky.partitioning.linger.ms",
     }
 )  # fmt: skip
 """What `extra` may hold. A list of what is allowed, because the client also has options that load libraries, run
 commands or read any file and address (plugin.library.paths, sasl.kerberos.kinit.cmd, sasl.oauthbearer.*), that switch
-the check of certificates off, and that break a promise (acks, enable.idempotence, partitioner, message.timeout.ms)."""
+the check of certificates off, and that break a promise (acks, enable.idempotence, partitioner, message.timeout.ms;
+batch.size past a topic's limit would have the broker refuse neighbours)."""
 
 RECORD_OVERHEAD_BYTES: Final = 256
 """Batch and record headers that the broker counts and the sum of key and value does not show."""

@@ -27,4 +27,7 @@ class KafkaSettings(BaseModel):
     max_record_bytes: int = Field(1024 * 1024, ge=64 * 1024)
     linger_ms: int = Field(5, ge=0, le=1000)
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
-    extra: dict[str, str] = Field(default_factory=dict, description="Further librdkafka options, passed through.")
+    extra: dict[str, str] = Field(
+        default_factory=dict,
+        description="Further librdkafka options, of those that ingest/security.py allows; any other is refused.",
+    )

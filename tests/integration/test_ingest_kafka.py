@@ -22,7 +22,7 @@ from ingest.admin import (
 )
 from ingest.consumer import read_range
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
-from ingest.contract.topics import LAND_GROUP, READINGS
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS
 from ingest.groups import OffsetMirror, group_lag
 from ingest.log import DeliveryError
 from ingest.producer import KafkaWriter, open_writer
@@ -73,8 +73,10 @@ def fill(settings: KafkaSettings, topic: str, count: int) -> None:
 class TestTopics:
     def test_missing_topics_are_made_and_existing_ones_compared(self, new_kafka: MakeKafka) -> None:
         settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
-        assert ensure_topics(settings) == []
-        assert ensure_topics(settings) == []
+        made: list[str] = []
+        assert ensure_topics(settings, on_made=made.append) == []
+        assert ensure_topics(settings, on_made=made.append) == []
+        assert sorted(made) == sorted({DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS}), "each is told once"
         state = describe_topics(settings, [READINGS])[READINGS]
         assert state.partitions == 2
         # Read back as they live in Kafka: a promise stands on each of them.

@@ -299,6 +299,30 @@ def test_a_later_epoch_may_repeat_lower_numbers(world: World) -> None:
     assert_faults(world.balance())
 
 
+def test_a_clock_set_back_between_two_processes_is_no_violation(world: World) -> None:
+    world.epoch -= 3_600_000
+    world.number = 0
+    world.store("a", "bs:2:1")
+    world.store("a", "bs:2:2")
+    assert_faults(world.balance())
+
+
+def test_an_epoch_that_comes_back_is_a_violation(world: World) -> None:
+    epoch = world.epoch
+    for world.epoch in (epoch + 1, epoch):
+        world.store("a", f"bs:2:{world.epoch}")
+    figures = world.balance()
+    assert_faults(figures, order=1)
+    [example] = figures.examples["order_violations"]
+    assert (example["epoch"], example["epoch_before"]) == (epoch, epoch + 1)
+
+
+def test_a_number_that_comes_again_within_its_epoch_is_a_violation(world: World) -> None:
+    world.number = 0
+    world.store("a", "bs:1:9", land=False)
+    assert world.balance().order_violations == 1
+
+
 def test_messages_not_counted_before_a_crash_are_counted_from_their_records(world: World) -> None:
     world.store("a", "bs:1:3")
     world.refuse("a")

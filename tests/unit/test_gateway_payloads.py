@@ -97,7 +97,21 @@ def test_a_refused_part_is_told_beside_the_readings() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["no json", "[]", '{"topic":"a"}', '{"topic":"a","payload":5}', '{"payload_base64":"*"}']
+    "line",
+    [
+        "no json",
+        "[]",
+        '{"topic":"a"}',
+        '{"topic":"a","payload":5}',
+        '{"payload_base64":"*"}',
+        '{"topic":5,"payload_base64":"YQ=="}',
+        '{"topic":null,"payload":"a"}',
+        '{"topic":"a\\ud800","payload":"a"}',
+        '{"topic":"a\\ud800","payload_base64":"YQ=="}',
+        '{"topic":"a","payload":"\\ud800"}',
+        "[" * 100_000,
+    ],
+    ids=lambda line: line[:40],
 )
 def test_a_line_that_is_no_message_is_named(line: str) -> None:
     with pytest.raises(BadLine, match="line 2"):

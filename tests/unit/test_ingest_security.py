@@ -119,6 +119,7 @@ def test_contradicting_security_is_refused(changes: dict[str, Any], named: str) 
         "acks",
         "partitioner",
         "message.timeout.ms",
+        "batch.size",
         "allow.auto.create.topics",
         "bootstrap.servers",
         "no.such.option",

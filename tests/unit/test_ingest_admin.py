@@ -1,0 +1,42 @@
+"""Kafka's answers that do not come, without a Kafka."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from ingest.admin import describe_topics, ensure_topics
+from ingest.contract.errors import RetryableError
+from ingest.contract.topics import READINGS
+from ingest.settings import KafkaSettings
+
+
+class SilentClient:
+    """An admin client whose questions get no answer."""
+
+    def create_topics(self, topics: list[Any], **_: Any) -> dict[str, "Future[None]"]:
+        return {topic.topic: Future() for topic in topics}
+
+    def describe_configs(self, _resources: list[Any], **_: Any) -> dict[Any, "Future[Any]"]:
+        return {ConfigResource(ResourceType.TOPIC, READINGS): Future()}
+
+
+@pytest.fixture(autouse=True)
+def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingest.admin.TIMEOUT_SECONDS", -1)
+    monkeypatch.setattr("ingest.admin._client", lambda _settings: SilentClient())
+
+
+def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingest.admin._existing", lambda *_: {})
+    made: list[str] = []
+    with pytest.raises(RetryableError, match="creating topic .*: no answer in time"):
+        ensure_topics(KafkaSettings(), on_made=made.append)
+    assert made == []
+
+
+def test_a_topic_that_is_not_described_in_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingest.admin._existing", lambda *_: {READINGS: 1})
+    with pytest.raises(RetryableError, match="describing topic telemetry.readings: no answer in time"):
+        describe_topics(KafkaSettings(), [READINGS])
