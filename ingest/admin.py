@@ -248,6 +248,6 @@ def _leads_nobody(error: Exception) -> bool:
 
 def _unanswered(settings: KafkaSettings, error: Exception, doing: str) -> RetryableError:
     cause = error.args[0] if error.args else error
-    text = cause.str() if isinstance(cause, KafkaError) else str(cause or "no answer in time")
+    text = cause.str() if isinstance(cause, KafkaError) else str(cause) or "no answer in time"
     message = f"Kafka at {settings.bootstrap_servers} failed while {doing}: {text}"
     return RetryableError(message, retry_after_seconds=2.0)

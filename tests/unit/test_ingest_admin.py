@@ -31,12 +31,12 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.admin._existing", lambda *_: {})
     made: list[str] = []
-    with pytest.raises(RetryableError, match="creating topic .*: no answer in time"):
+    with pytest.raises(RetryableError, match=r"creating topic .*: no answer in time"):
         ensure_topics(KafkaSettings(), on_made=made.append)
     assert made == []
 
 
 def test_a_topic_that_is_not_described_in_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.admin._existing", lambda *_: {READINGS: 1})
-    with pytest.raises(RetryableError, match="describing topic telemetry.readings: no answer in time"):
+    with pytest.raises(RetryableError, match=r"describing topic telemetry\.readings: no answer in time"):
         describe_topics(KafkaSettings(), [READINGS])
