@@ -29,8 +29,9 @@ class Appender:
         self.uri = table_uri(root, table.name)
         self.table = table
         self._spark = spark
-        self._jvm: Any = spark._jvm
-        self._log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
 
     def begin(self) -> "Append":
         """Start a transaction on the newest version."""

@@ -70,7 +70,7 @@ def _records(table: "pa.Table") -> list[dict[str, Any]]:
     import pyarrow as pa
 
     unique = [f"{i}" for i in range(table.num_columns)]  # an answer may name two columns alike
-    rows = pa.Table.from_arrays(table.columns, names=unique).to_pylist(maps_as_pydicts="lossy")
+    rows: list[dict[str, Any]] = pa.Table.from_arrays(table.columns, names=unique).to_pylist(maps_as_pydicts="lossy")
     if len(set(table.column_names)) == table.num_columns:
         return [dict(zip(table.column_names, row.values(), strict=True)) for row in rows]
     return rows

@@ -13,12 +13,15 @@ from ingest.contract.errors import ConfigError
 from lakehouse.jvm import JvmOptions, SparkJvm, start_jvm
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["PINNED", "LakeSession", "check_versions", "open_session", "spark_conf"]
 
 PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 """Proved together. The Delta log is written through Delta's own transaction, so another version is refused by name."""
+
+_UNUSED_DEFAULTS: Final = ("yarn.", "mapreduce.", "ipc.", "ha.", "hadoop.http.", "hadoop.registry.", "hadoop.zk.")
 
 
 @dataclass(slots=True)
@@ -70,6 +73,8 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.catalog.update.enabled": "false",
+        # A side file per commit that repeats totals: three commits a second make too many files as it is.
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         # Batches are small: planning again at run time and more than a few tasks cost more than they bring.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -84,7 +89,7 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         ),
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         # An idle query asks Kafka for its end offsets this often.
-        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.sql.streaming.pollingDelay": "100ms",
     }
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -114,7 +119,21 @@ def open_session(
     with _own_interrupt():
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=jvm.gateway)
+    if master.startswith("local"):
+        _shed_defaults(context)
     return LakeSession(SparkSession(context), jvm)
+
+
+def _shed_defaults(context: "SparkContext") -> None:
+    """Take Hadoop's defaults for YARN, MapReduce and servers out of the configuration.
+
+    Every write packs the whole configuration for its tasks, each of its thousand entries compressed by itself.
+    """
+    assert context._jsc is not None  # noqa: S101
+    configuration = context._jsc.hadoopConfiguration()
+    for prefix in _UNUSED_DEFAULTS:
+        for name in list(configuration.getPropsWithPrefix(prefix)):
+            configuration.unset(prefix + name)
 
 
 @contextmanager

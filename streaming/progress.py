@@ -48,6 +48,7 @@ class Progress:
         self._newest = -1
         self._lap_began = 0.0
         self.laps: dict[str, float] = {}
+        self.batches = 0
 
     def lap(self, step: str, began: float | None = None) -> None:
         """A step of the batch ended now; it began at `began`, or where the last one ended."""
@@ -67,6 +68,7 @@ class Progress:
 
     def batch(self, number: int, seconds: float) -> None:
         """The landing of one batch took this long."""
+        self.batches += 1
         logger.debug("batch %d: %.3f s %s", number, seconds, self.laps)
 
     def latency(self, rows: "pa.Table") -> None:

@@ -32,7 +32,7 @@ __all__ = ["Stream", "run"]
 
 logger = logging.getLogger("tidegate.streaming.service")
 
-POLL_SECONDS: Final = 0.25
+POLL_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
 SNAPSHOT_NAME: Final = "_seen.parquet"
 
@@ -135,6 +135,7 @@ class Stream:
 
     def _await(self, land: LandQuery, progress: Progress, stop: threading.Event) -> None:
         self.state.set(ready=True, detail="landing")
+        reported = 0
         while not stop.wait(POLL_SECONDS):
             self._check_jvm()
             if not land.query.isActive:
@@ -142,7 +143,10 @@ class Stream:
                     land.landing.failure or land.query.exception() or FatalError("The landing query ended by itself.")
                 )
                 raise self._fault(error) from error
-            progress.spark([_plain(report) for report in land.query.recentProgress])
+            # Asking costs the JVM some milliseconds: an idle stream is not asked.
+            if progress.batches != reported:
+                reported = progress.batches
+                progress.spark([_plain(report) for report in land.query.recentProgress])
 
     def _drain(self, land: LandQuery) -> None:
         """Let the batch in hand finish, then stop: an interrupt in the middle of one would only have it replayed."""

@@ -26,7 +26,7 @@ __all__ = ["warm_up"]
 
 logger = logging.getLogger("tidegate.streaming.warmup")
 
-ROUNDS: Final = 2
+ROUNDS: Final = 1
 _RECORDS: Final = 200
 
 
