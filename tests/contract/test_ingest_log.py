@@ -153,6 +153,7 @@ def test_reports_come_only_inside_poll_and_in_its_thread(seam: Seam, open_writer
 
 def test_a_record_too_large_fails_alone(seam: Seam, open_writer: Callable[..., LogWriter]) -> None:
     writer, reports = open_writer(), Reports()
+    assert writer.max_record_bytes(seam.topic) == LIMIT_BYTES
     for number in range(50):
         value = b"x" * (LIMIT_BYTES + 1 if number == 25 else 400)
         writer.produce(seam.topic, b"k", value, reports.of(number))
