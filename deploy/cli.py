@@ -5,10 +5,9 @@ Exit codes: 0 ok, 1 failed, 2 usage, 69 something needed is not there, 78 config
 
 import os
 import sys
-import tempfile
 import time
 import traceback
-from pathlib import Path
+from collections.abc import Sequence
 
 import typer
 from typer.exceptions import TyperException
@@ -66,20 +65,22 @@ def run(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        typer.echo(_unexpected(error), err=True)
+        typer.echo(_unexpected(error, sys.argv[1:] if arguments is None else arguments), err=True)
         return 1
 
 
-def _unexpected(error: Exception) -> str:
+def _unexpected(error: Exception, arguments: Sequence[str]) -> str:
     """One sentence for a fault that nobody foresaw, and a file with the rest of it."""
     try:
         what = " ".join(str(error).split())[:200]
     except Exception:  # an error of Spark asks its JVM for its own text, and that may be gone
         what = "(its text cannot be read)"
-    file = Path(tempfile.gettempdir()) / f"tidegate-fault-{int(time.time())}-{os.getpid()}.txt"
+    from deploy.settings import fault_folder
+
     try:
+        file = fault_folder(arguments) / f"tidegate-fault-{int(time.time())}-{os.getpid()}.txt"
         file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    except OSError:
+    except (OSError, TidegateError):
         return f"Unexpected fault: {type(error).__name__}: {what}"
     return f"Unexpected fault: {type(error).__name__}: {what}. The traceback is in {file}; please report it."
 

@@ -6,7 +6,9 @@ environment. All faults of a configuration are reported at once, each with its o
 
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deploy.local.settings import EmbeddedSettings
 from deploy.settings_faults import Origins, config_error, describe_faults
-from deploy.settings_file import read_toml
+from deploy.settings_file import mask_extra, read_toml
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
@@ -22,7 +24,16 @@ from lakehouse.settings import LakeSettings
 from monitoring.settings import MonitoringSettings
 from streaming.settings import StreamSettings
 
-__all__ = ["ENV_PREFIX", "Settings", "child_environment", "data_dir", "load_settings", "masked"]
+__all__ = [
+    "ENV_PREFIX",
+    "Settings",
+    "child_environment",
+    "data_dir",
+    "fault_folder",
+    "java_locale",
+    "load_settings",
+    "masked",
+]
 
 ENV_PREFIX: Final = "TIDEGATE_"
 
@@ -103,6 +114,9 @@ def _set(values: dict[str, Any], path: list[str], value: object) -> None:
 def masked(settings: Settings) -> dict[str, Any]:
     """The settings as plain values for people: secrets read `**********`."""
     plain: dict[str, Any] = settings.model_dump(mode="json")
+    for section in plain.values():
+        if isinstance(section, dict) and "extra" in section:
+            section["extra"] = mask_extra(section["extra"])
     return plain
 
 
@@ -115,11 +129,32 @@ def data_dir(flag: Path | None) -> Path:
     return chosen.expanduser().absolute()
 
 
-def child_environment(run_id: str) -> dict[str, str]:
-    """The environment of a part of the embedded run.
+def child_environment(run_id: str, data: Path | None = None) -> dict[str, str]:
+    """The environment of a part of the embedded run whose folder is `data`.
 
     Settings are left out: the part's own file already holds them, and a port given there may have moved since. The run
-    id marks the process, so that a stop finds it even when its parent is gone.
+    id marks the process, so that a stop finds it even when its parent is gone. Temporary files go into the run's own
+    folder, where the next start clears away what a killed part left.
     """
     kept = {name: value for name, value in os.environ.items() if not (name.startswith(ENV_PREFIX) and "__" in name)}
-    return {**kept, "TIDEGATE_RUN_ID": run_id, "TZ": "UTC", "PYTHONUNBUFFERED": "1"}
+    places = {"TMPDIR": str(data / "tmp"), "TIDEGATE_LOGS": str(data / "logs")} if data is not None else {}
+    return {**kept, **java_locale(), **places, "TIDEGATE_RUN_ID": run_id, "TZ": "UTC", "PYTHONUNBUFFERED": "1"}
+
+
+def java_locale(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What to set so that Java takes file names as UTF-8: in the C locale it opens no path with another letter."""
+    given = os.environ if environ is None else environ
+    locale = next((given[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if given.get(name)), "C")
+    return {"LC_ALL": "C.UTF-8"} if locale in ("C", "POSIX") else {}
+
+
+def fault_folder(arguments: Sequence[str]) -> Path:
+    """Where the traceback of an unforeseen fault goes: to the logs of its run, else among temporary files.
+
+    Args:
+        arguments: of the command, which may name the run by --data.
+    """
+    named = next((Path(value) for flag, value in pairwise(arguments) if flag == "--data"), None)
+    named = named or next((Path(text[7:]) for text in arguments if text.startswith("--data=")), None)
+    logs = Path(os.environ.get("TIDEGATE_LOGS") or data_dir(named) / "logs")
+    return logs if logs.is_dir() else Path(tempfile.gettempdir())

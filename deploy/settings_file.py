@@ -2,16 +2,21 @@
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, SecretStr
 
 from ingest.contract.errors import ConfigError
 
-__all__ = ["read_toml", "to_toml", "write_private"]
+__all__ = ["mask_extra", "read_toml", "to_toml", "write_private"]
+
+MASK: Final = "**********"
+SECRET_NAME: Final = re.compile(r"secret|password|token|key|credential|jaas", re.IGNORECASE)
+"""Names of options that are passed through: nobody told us which of them are secrets."""
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -37,6 +42,11 @@ def read_toml(file: Path) -> dict[str, Any]:
     raise ConfigError(msg)
 
 
+def mask_extra(options: Mapping[str, str]) -> dict[str, str]:
+    """Options that are passed through to a library, without the values of those whose name sounds like a secret."""
+    return {name: MASK if SECRET_NAME.search(name) else value for name, value in options.items()}
+
+
 def to_toml(model: BaseModel, *, mask_secrets: bool = False) -> str:
     """The settings as TOML; without `mask_secrets` for a private file only. None is left out: it is the default."""
     return _Writer(mask_secrets).tables(model)
@@ -57,7 +67,10 @@ class _Writer:
         return "\n".join(tables)
 
     def _pairs(self, section: BaseModel) -> str:
-        return "".join(f"{name} = {self._value(value)}\n" for name, value in _given(section))
+        return "".join(f"{name} = {self._value(self._shown(name, value))}\n" for name, value in _given(section))
+
+    def _shown(self, name: str, value: object) -> object:
+        return mask_extra(value) if self._mask and name == "extra" and isinstance(value, Mapping) else value
 
     def _value(self, value: object) -> str:  # noqa: PLR0911 - one line per kind of value
         if isinstance(value, SecretStr):

@@ -1,5 +1,6 @@
 """Reads another process's `/metrics`: totals, rates and quantiles for `status` and the canary's judgement."""
 
+import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -9,7 +10,12 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Scrape", "healthz", "histogram_quantiles", "scrape"]
+__all__ = ["SILENT", "Scrape", "healthz", "histogram_quantiles", "scrape"]
+
+SILENT: Final = "does not answer yet"
+"""The words of `healthz` for an address where nobody answers, or not in HTTP."""
+NO_ANSWER: Final = (OSError, http.client.HTTPException, ValueError)
+"""A process that is killed in the middle of its answer leaves half of it: cut off, no HTTP at all, or no metrics."""
 
 OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """A proxy of the environment must not come between processes of one machine."""
@@ -42,15 +48,18 @@ def scrape(url: str, *, timeout_seconds: float = 1.0) -> Scrape | None:
     """The samples that a `/metrics` address serves now; None where nobody answers."""
     try:
         with OPENER.open(url, timeout=timeout_seconds) as answer:
-            text = answer.read().decode("utf-8")
-    except OSError:
+            values = _samples(answer.read().decode("utf-8"))
+    except NO_ANSWER:
         return None
-    values = {
+    return Scrape(monotonic(), values)
+
+
+def _samples(text: str) -> dict[Key, float]:
+    return {
         (sample.name, tuple(sorted(sample.labels.items()))): float(sample.value)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    return Scrape(monotonic(), values)
 
 
 def healthz(url: str, *, timeout_seconds: float = 1.0) -> tuple[bool, str]:
@@ -59,10 +68,17 @@ def healthz(url: str, *, timeout_seconds: float = 1.0) -> tuple[bool, str]:
         with OPENER.open(url, timeout=timeout_seconds) as answer:
             return True, answer.read().decode("utf-8").strip()
     except urllib.error.HTTPError as error:
+        return False, _words(error)
+    except NO_ANSWER:
+        return False, SILENT
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    try:
         with error:
-            return False, error.read().decode("utf-8").strip()
-    except OSError:
-        return False, "does not answer yet"
+            return error.read().decode("utf-8").strip()
+    except NO_ANSWER:
+        return SILENT
 
 
 def histogram_quantiles(

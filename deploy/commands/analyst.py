@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
 """`tidegate sql` and `tidegate tables`: for analysts; no JVM is started, and the pipeline need not run."""
 
 import sys

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
 """`tidegate bench e2e`: how long from publish to queryable row."""
 
 from typing import Annotated

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
 """`tidegate device simulate`."""
 
 from pathlib import Path

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 - typer turns the parameters of a command into its flags
 """`tidegate up | down | status | logs`: the whole pipeline on this machine."""
 
 from pathlib import Path

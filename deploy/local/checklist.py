@@ -6,6 +6,7 @@ On a terminal the block is redrawn in place; elsewhere each change is one line, 
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any, Final
 
 __all__ = ["Checklist"]
@@ -49,9 +50,14 @@ class Checklist:
             self._say(f"  ..  still starting: {', '.join(open_parts)}")
 
     def _say(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        self._put(f"{line}\n")
         self._spoke_at = time.monotonic()
+
+    def _put(self, text: str) -> None:
+        # A terminal that is gone must not end the run, whose parts have to be stopped in order.
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
 
     def _redraw(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
         self._spin += 1
@@ -59,8 +65,7 @@ class Checklist:
         columns = shutil.get_terminal_size().columns
         lines: Sequence[str] = [_line(name, part, _mark(part, spinner))[: columns - 1] for name, part in parts.items()]
         up = f"\x1b[{self._drawn}A" if self._drawn else ""
-        self._stream.write(up + "".join(f"\r\x1b[K{line}\n" for line in lines))
-        self._stream.flush()
+        self._put(up + "".join(f"\r\x1b[K{line}\n" for line in lines))
         self._drawn = len(lines)
 
 

@@ -11,7 +11,7 @@ import typer
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.checklist import Checklist
 from deploy.local.logs import last_lines
-from deploy.local.runfile import DataLock, is_locked, read_state, require_run
+from deploy.local.runfile import DataLock, is_locked, read_run, read_state, require_run
 from deploy.local.up import UpOptions, make_folders
 from deploy.settings import Settings, load_settings
 from ingest.contract.errors import FatalError
@@ -24,9 +24,14 @@ DRAW_SECONDS: Final = 0.2
 def run_detached(options: UpOptions, settings: Settings, *, wait: bool) -> int:
     """Start the supervisor in the background; with `wait` return when it is ready."""
     make_folders(options.data)
-    DataLock(options.data).release()
+    lock = DataLock(options.data)
+    # What a killed run last said of itself must not be taken for the new one's words.
+    (options.data / "state.json").unlink(missing_ok=True)
+    lock.release()
     log = options.data / "logs" / "supervisor.log"
-    with log.open("wb") as out:
+    log.write_bytes(b"")
+    # Appending, so that the log can be cut while it is written.
+    with log.open("ab") as out:
         child = subprocess.Popen(
             _own_command(options),
             stdin=subprocess.DEVNULL,
@@ -36,8 +41,9 @@ def run_detached(options: UpOptions, settings: Settings, *, wait: bool) -> int:
         )
     deadline = time.monotonic() + settings.embedded.ready_timeout_seconds
     checklist = Checklist(sys.stderr)
-    while not _up(options.data, wait=wait):
+    while not _up(options.data, child.pid, wait=wait):
         _check_alive(child, log)
+        _check_parts(options.data)
         if time.monotonic() > deadline:
             raise FatalError(_late(settings))
         if wait and (parts := read_state(options.data).get("parts")):
@@ -59,9 +65,21 @@ def _own_command(options: UpOptions) -> list[str]:
     return command if options.fleet else [*command, "--no-fleet"]
 
 
-def _up(data: Path, *, wait: bool) -> bool:
-    state = read_state(data) if is_locked(data) else {}
+def _up(data: Path, pid: int, *, wait: bool) -> bool:
+    """Whether the supervisor that was started just now is at work; with `wait`, whether it says ready."""
+    run = read_run(data) if is_locked(data) else None
+    if run is None or run.pid != pid:
+        return False
+    state = read_state(data)
     return bool(state.get("ready")) if wait else bool(state)
+
+
+def _check_parts(data: Path) -> None:
+    """A part whose settings are wrong never becomes ready: say so at once."""
+    for name, part in read_state(data).get("parts", {}).items():
+        if part["state"] == "failed":
+            msg = f"{name} cannot run: {part['detail']}. Mend that, then `tidegate down` and `tidegate up` again."
+            raise FatalError(msg)
 
 
 def _check_alive(child: "subprocess.Popen[bytes]", log: Path) -> None:

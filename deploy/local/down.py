@@ -8,12 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.guard import kill_marked
+from deploy.local.guard import kill_marked, supervises
 from deploy.local.runfile import RunFile, is_locked, read_run, read_state, require_run
+from ingest.contract.errors import FatalError
 
 __all__ = ["stop_run"]
 
 BOUND_SECONDS: Final = 180.0
+FOUND_SECONDS: Final = 15.0
+"""A supervisor that has just started first clears up after the last one, and then says who it is."""
 
 
 def stop_run(data: Path, told: Callable[[str], None]) -> dict[str, Any]:
@@ -23,26 +26,50 @@ def stop_run(data: Path, told: Callable[[str], None]) -> dict[str, Any]:
         UnavailableError: nothing runs there.
     """
     if not is_locked(data) and (left := read_run(data)) is not None:
-        killed = kill_marked(left.run_id)
+        killed = sum(kill_marked(run_id) for run_id in left.unrecovered)
         _forget(data)
         told(f"The run of pid {left.pid} was killed before; its traces are gone now ({killed} processes stopped).")
         return {"stopped": True, "recovered": True, "killed": killed}
-    run = require_run(data)
+    run = _find_supervisor(data)
     began = time.monotonic()
     with suppress(ProcessLookupError):
         os.kill(run.pid, signal.SIGTERM)
-    graceful = _wait_for_end(data, told)
+    graceful = _wait_for_end(data, run, told)
     if not graceful:
         _force(data, run, told)
     told(f"Stopped after {time.monotonic() - began:.1f} s. Data stays in {data}.")
     return {"stopped": True, "recovered": False, "graceful": graceful}
 
 
-def _wait_for_end(data: Path, told: Callable[[str], None]) -> bool:
+def _find_supervisor(data: Path) -> RunFile:
+    """The live run, proved to be the one of this run file: another process may have got an old supervisor's id.
+
+    Raises:
+        UnavailableError: nothing runs there.
+        FatalError: something holds the folder, and it is not the process that the run file names.
+    """
+    deadline = time.monotonic() + FOUND_SECONDS
+    while not supervises((run := require_run(data)).pid, run.run_id):
+        if time.monotonic() > deadline:
+            msg = f"{data} is in use, but not by pid {run.pid} as its run.json says. Look for a `tidegate up` on it."
+            raise FatalError(msg)
+        time.sleep(0.1)
+    return run
+
+
+def _lives(data: Path, run: RunFile) -> bool:
+    """Whether this very run still holds the folder: the next one may have it already."""
+    if not is_locked(data):
+        return False
+    now = read_run(data)
+    return now is None or now.run_id == run.run_id
+
+
+def _wait_for_end(data: Path, run: RunFile, told: Callable[[str], None]) -> bool:
     deadline = time.monotonic() + BOUND_SECONDS
     shown = ""
     spoke_at = time.monotonic()
-    while is_locked(data):
+    while _lives(data, run):
         if time.monotonic() > deadline:
             return False
         parts = read_state(data).get("parts", {})
@@ -56,8 +83,9 @@ def _wait_for_end(data: Path, told: Callable[[str], None]) -> bool:
 
 def _force(data: Path, run: RunFile, told: Callable[[str], None]) -> None:
     told(f"The supervisor (pid {run.pid}) did not end within {BOUND_SECONDS:g} s: killing the run.")
-    with suppress(ProcessLookupError):
-        os.kill(run.pid, signal.SIGKILL)
+    if supervises(run.pid, run.run_id):
+        with suppress(ProcessLookupError):
+            os.kill(run.pid, signal.SIGKILL)
     kill_marked(run.run_id)
     _forget(data)
 

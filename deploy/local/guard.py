@@ -5,6 +5,7 @@ writer is the supervisor; when that end closes, it stops whatever still carries 
 around, so none can be out of date, and children of children are found as well.
 """
 
+import logging
 import os
 import subprocess
 import sys
@@ -16,9 +17,12 @@ import psutil
 
 from deploy.settings import child_environment
 
-__all__ = ["RUN_ID", "kill_marked", "marked", "start_guard"]
+__all__ = ["RUN_ID", "Guard", "kill_marked", "marked", "supervises"]
 
 RUN_ID = "TIDEGATE_RUN_ID"
+MODULE = "deploy.local.guard"
+
+logger = logging.getLogger("tidegate.deploy.guard")
 
 
 def marked(run_id: str) -> list[psutil.Process]:
@@ -56,15 +60,53 @@ def _signal(act: Callable[[], None]) -> None:
         act()
 
 
-def start_guard(run_id: str) -> "subprocess.Popen[bytes]":
-    """Start the guard of a run; it ends by itself when this process ends or closes the guard's stdin."""
-    environment = child_environment(run_id)
-    del environment[RUN_ID]
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "deploy.local.guard", run_id],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env=environment, cwd="/", start_new_session=True,
-    )  # fmt: skip
+def supervises(pid: int, run_id: str) -> bool:
+    """Whether this process is the run's supervisor: the guard of that run is its child.
+
+    A process id alone proves nothing: the one in a run file may have been given to somebody else's process since.
+    """
+    try:
+        children = psutil.Process(pid).children()
+    except psutil.Error:
+        return False
+    return any(_guards(child, run_id) for child in children)
+
+
+def _guards(process: psutil.Process, run_id: str) -> bool:
+    try:
+        return bool(process.cmdline()[-2:] == [MODULE, run_id])
+    except psutil.Error:
+        return False
+
+
+class Guard:
+    """The guard of this process's run, from the first moment of the run until `end`."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._process = self._start()
+
+    def watch(self) -> None:
+        """Start it anew where somebody killed it."""
+        if self._process.poll() is not None:
+            logger.warning("the guard of this run (pid %d) ended; starting another one", self._process.pid)
+            self._process = self._start()
+
+    def end(self, *, wait_seconds: float = 30.0) -> None:
+        """Let it clear up what is left of the run, and wait for its end."""
+        assert self._process.stdin is not None  # noqa: S101 - it was opened as a pipe
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self._process.stdin.close()
+            self._process.wait(wait_seconds)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        # Without the mark: it must not stop itself. It ends when this process ends or closes the pipe.
+        environment = {name: value for name, value in child_environment(self._run_id).items() if name != RUN_ID}
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", MODULE, self._run_id],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=environment, cwd="/", start_new_session=True,
+        )  # fmt: skip
 
 
 def main() -> None:

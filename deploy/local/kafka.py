@@ -5,9 +5,9 @@ started again with other ports and after `kill -9`.
 """
 
 import base64
+import os
 import shutil
 import socket
-import struct
 import subprocess
 import time
 import uuid
@@ -15,6 +15,8 @@ from pathlib import Path
 
 from deploy.local import artifacts
 from deploy.local.java import Java
+from deploy.local.kafka_wire import cluster_id
+from deploy.settings import java_locale
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["EmbeddedKafka"]
@@ -86,6 +88,7 @@ class EmbeddedKafka:
         heap: str = "512m",
         host: str = "127.0.0.1",
         cache: Path | None = None,
+        temporary: Path | None = None,
     ) -> None:
         self.data_dir = data_dir.resolve()
         self.java = java
@@ -94,6 +97,7 @@ class EmbeddedKafka:
         self.host = host
         self._heap = heap
         self._cache = cache
+        self._temporary = temporary
 
     @property
     def bootstrap_servers(self) -> str:
@@ -112,7 +116,7 @@ class EmbeddedKafka:
             UnavailableError: Kafka's own tool refused to make the folder.
         """
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        folder = str(self.log_file.parent).replace("\\", "\\\\").replace('"', '\\"')
+        folder = _yaml_text(str(self.log_file.parent))
         self._log4j_file.write_text(_LOG4J.format(folder=folder), encoding="utf-8")
         self._properties_file.write_text(self._properties(self._records), encoding="utf-8")
         if not (self._records / "meta.properties").is_file():
@@ -123,20 +127,24 @@ class EmbeddedKafka:
         return [*self._java_command(), *self._limits(), "kafka.Kafka", str(self._properties_file)]
 
     def env(self) -> dict[str, str]:
-        """What the process needs in its environment beyond the caller's: nothing."""
-        return {}
+        """What the process needs in its environment beyond the caller's: a locale in which it can open any path."""
+        return java_locale()
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
         """How to start one of Kafka's own command-line tools, such as ConsumerGroupCommand, by its class."""
         return [*self._java_command(quiet=True), "-Xmx256m", main_class, *arguments]
 
     def ready(self, timeout: float = 1.0) -> bool:
-        """Whether the node answers Kafka's protocol: it opens its listener to requests only when it can serve them."""
+        """Whether this very node answers: it opens its listener to requests only when it can serve them.
+
+        Another Kafka on the same port names another cluster.
+        """
         try:
             with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
-                return _speaks_kafka(connection)
-        except OSError:
+                answering = cluster_id(connection)
+        except (OSError, ValueError):
             return False
+        return answering is not None and answering == self._own_cluster_id()
 
     def wait_ready(self, process: "subprocess.Popen[bytes]", seconds: float = 90.0) -> None:
         """Wait until the started `process` answers.
@@ -171,8 +179,7 @@ class EmbeddedKafka:
             "listeners": listeners,
             "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "controller.quorum.voters": f"1@{self.host}:{self.controller_port}",
-            # Java's properties format takes a backslash as an escape.
-            "log.dirs": str(records).replace("\\", "\\\\"),
+            "log.dirs": _property_text(str(records)),
         }
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
@@ -180,6 +187,9 @@ class EmbeddedKafka:
         # Measured at 1,000 messages/s: without the second compiler it starts and runs with a third less CPU;
         # the serial collector takes the least memory, and is the sound one on every Java (see deploy/local/java.py).
         options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+        if self._temporary is not None:
+            # Where its compression libraries unpack themselves, at each start anew.
+            options.append(f"-Djava.io.tmpdir={self._temporary}")
         if self.java.version[0] >= 24:
             options.append("--enable-native-access=ALL-UNNAMED")
         options.append("-Dlog4j2.level=OFF" if quiet else f"-Dlog4j2.configurationFile={self._log4j_file.as_uri()}")
@@ -198,13 +208,25 @@ class EmbeddedKafka:
         properties.write_text(self._properties(fresh), encoding="utf-8")
         arguments = ["format", "--cluster-id", _new_cluster_id(), "--config", str(properties)]
         command = self.tool("kafka.tools.StorageTool", *arguments)
-        result = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False)
+        environment = {**os.environ, **self.env()}
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False, env=environment
+        )
         if result.returncode:
             said = " ".join((result.stderr + result.stdout).strip().splitlines()[-2:])
             message = f"Kafka could not prepare its data folder {self.data_dir}: {said}"
             raise UnavailableError(message)
         fresh.rename(self._records)
         properties.unlink()
+
+    def _own_cluster_id(self) -> str | None:
+        try:
+            lines = (self._records / "meta.properties").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return None
+        return next(
+            (line.removeprefix("cluster.id=").strip() for line in lines if line.startswith("cluster.id=")), None
+        )
 
     def _last_words(self) -> str:
         try:
@@ -221,15 +243,15 @@ def _new_cluster_id() -> str:
     return text
 
 
-def _speaks_kafka(connection: socket.socket) -> bool:
-    """Ask for the API versions (key 18, version 0), the one request that any client may send first."""
-    body = struct.pack(">hhih", 18, 0, 1, -1)
-    connection.sendall(struct.pack(">i", len(body)) + body)
-    answer = b""
-    while len(answer) < 10:
-        piece = connection.recv(10 - len(answer))
-        if not piece:
-            return False
-        answer += piece
-    _length, correlation, error = struct.unpack(">iih", answer)
-    return bool(correlation == 1 and error == 0)
+def _property_text(text: str) -> str:
+    """Text as a value of a properties file: Java reads those as Latin-1 and takes a backslash as an escape."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(
+        "\\\\" if code == ord("\\") else chr(code) if 0x20 <= code < 0x7F else f"\\u{code:04x}" for code in codes
+    )
+
+
+def _yaml_text(text: str) -> str:
+    """Text within double quotes of a YAML file."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from deploy.local.certificates import trust_options
 from deploy.local.java import Java
+from deploy.settings import java_locale
 
 __all__ = ["MIRROR_VARIABLE", "arrived", "fetched", "find_mirror", "last_words", "start_ivy"]
 
@@ -55,7 +56,10 @@ def start_ivy(
     ]
     command += ["-ivy", str(workdir / "ivy.xml")]
     with (workdir / "ivy.log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=workdir)
+        return subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=workdir,
+            env={**os.environ, **java_locale()},
+        )  # fmt: skip
 
 
 def _module(coordinates: Sequence[tuple[str, str, str]]) -> str:

@@ -57,9 +57,9 @@ def latency_ms(now: Look, before: Look) -> dict[str, float | None]:
 def alerts_of(parts: Mapping[str, Mapping[str, Any]], now: Look, *, disk_free_bytes: int) -> list[dict[str, str]]:
     """What a person should look at, each with the next step."""
     found = [
-        {"part": name, "text": f"{part['detail'] or part['state']}. See `tidegate logs {name}`."}
+        {"part": name, "text": f"{name}: {part['detail'] or part['state']}. See `tidegate logs {name}`."}
         for name, part in parts.items()
-        if part["state"] == "restarting"
+        if part["state"] in ("restarting", "failed") or _was_ready(part)
     ]
     if "gateway" in now and now["gateway"].total("tidegate_gateway_connected") == 0:
         found.append(
@@ -72,6 +72,11 @@ def alerts_of(parts: Mapping[str, Mapping[str, Any]], now: Look, *, disk_free_by
         text = f"Only {disk_free_bytes // 1024**2} MB of disk are free: the gateway stops accepting when it is full."
         found.append({"part": "disk", "text": text})
     return found
+
+
+def _was_ready(part: Mapping[str, Any]) -> bool:
+    """Whether a part has been ready and is not now, though nobody stops it."""
+    return part["state"] == "starting" and part.get("seconds") is not None
 
 
 class Observer:

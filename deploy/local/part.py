@@ -18,16 +18,20 @@ from typing import Final, Literal
 import psutil
 
 from deploy.local.logs import last_lines
+from ingest.contract.errors import ConfigError
 
-__all__ = ["Part", "PartSpec", "State"]
+__all__ = ["Part", "PartSpec", "State", "backoff_seconds"]
 
-State = Literal["waiting", "starting", "ready", "done", "restarting", "stopping", "stopped"]
+State = Literal["waiting", "starting", "ready", "done", "restarting", "failed", "stopping", "stopped"]
 
-BACKOFF_FIRST_SECONDS: Final = 0.5
+BACKOFF_SECONDS: Final = (0.5, 1.0, 2.0, 4.0)
 BACKOFF_LAST_SECONDS: Final = 15.0
 STARTING_STOP_SECONDS: Final = 3.0
 STABLE_SECONDS: Final = 30.0
-"""A part that lived this long starts again with the first back-off."""
+"""A part that was ready this long starts again with the first back-off."""
+STALLED_SECONDS: Final = 120.0
+"""A part that served, and then shows no sign of life for this long, is started anew."""
+WRONG_SETTINGS: Final = ConfigError.exit_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class PartSpec:
         after: parts that must have been ready once before this one starts.
         one_shot: a step that is done when it exits 0, such as making the topics.
         stop_seconds: how long it may drain.
+        stalled: whether what a part says that is not ready means that it hangs, rather than waits for another one.
+        stalls_with: parts that must be ready meanwhile: without them the hang may be theirs.
     """
 
     name: str
@@ -48,6 +54,8 @@ class PartSpec:
     after: tuple[str, ...] = ()
     one_shot: bool = False
     stop_seconds: float = 20.0
+    stalled: Callable[[str], bool] = lambda detail: False
+    stalls_with: tuple[str, ...] = ()
 
 
 class Part:
@@ -69,11 +77,17 @@ class Part:
         self._changed: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
         self._log_began = 0
-        self._served = False
+        self._begin_life()
+        self._beside: dict[str, Part] = {}
+
+    def _begin_life(self) -> None:
+        self._served = self._stable = self._final = False
+        self._stalled_at: float | None = None
+        self._ready_at = 0.0
 
     def start(self, parts: dict[str, "Part"], changed: Callable[[], None]) -> None:
         """Begin: wait for the parts this one needs, then run until stopped. `changed` is called after each change."""
-        self._changed = changed
+        self._changed, self._beside = changed, parts
         needs = [parts[name] for name in self.spec.after if name in parts]
         self._thread = threading.Thread(target=self._live, args=(needs,), name=f"part-{self.spec.name}", daemon=True)
         self._thread.start()
@@ -88,16 +102,16 @@ class Part:
         while not all(need.was_ready.wait(0.1) for need in needs):
             if self._stop.is_set():
                 return self._enter("stopped", "")
-        backoff = BACKOFF_FIRST_SECONDS
+        vain = 0
         while not self._stop.is_set():
-            began = time.monotonic()
             cause = self._run_once()
             if cause is None or self._stop.is_set():
                 break
-            backoff = BACKOFF_FIRST_SECONDS if time.monotonic() - began > STABLE_SECONDS else backoff
-            self._enter("restarting", f"{cause}; starts again in {backoff:g} s")
-            self._stop.wait(backoff)
-            backoff = min(backoff * 2, BACKOFF_LAST_SECONDS)
+            if self._final:
+                return self._enter("failed", cause)
+            vain = 1 if self._stable else vain + 1
+            self._enter("restarting", f"{cause}; starts again in {backoff_seconds(vain):g} s")
+            self._stop.wait(backoff_seconds(vain))
             self.restarts += 1
         if self.state != "done":
             self._enter("stopped", "")
@@ -105,7 +119,7 @@ class Part:
 
     def _run_once(self) -> str | None:
         """Start and follow one process; why it ended by itself, or None where it was done or told to stop."""
-        self._served = False
+        self._begin_life()
         self._enter("starting", "")
         try:
             process = self._spawn()
@@ -136,11 +150,15 @@ class Part:
                 self._ask_to_stop(process)
                 return None
             self._look(began)
+            if (hung := self._stalled_seconds()) > STALLED_SECONDS:
+                self._end(process, STARTING_STOP_SECONDS)
+                return f"hung for {hung:.0f} s ({self.detail})"
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1.0 if self.state == "ready" else 0.1)
         if self.spec.one_shot and process.returncode == 0:
             self._became("done", "", began)
             return None
+        self._final = process.returncode == WRONG_SETTINGS
         return _ending(process.returncode) + ("" if process.returncode < 0 else self._last_words())
 
     def _last_words(self) -> str:
@@ -165,23 +183,40 @@ class Part:
             self._enter("starting", detail)
         elif detail != self.detail:
             self.detail = detail
+        self._note_stall(ready=ready, detail=detail)
+
+    def _note_stall(self, *, ready: bool, detail: str) -> None:
+        hangs = self._served and not ready and self.spec.stalled(detail)
+        others = (self._beside[name] for name in self.spec.stalls_with if name in self._beside)
+        if not hangs or any(other.state != "ready" for other in others):
+            self._stalled_at = None
+        elif self._stalled_at is None:
+            self._stalled_at = time.monotonic()
+
+    def _stalled_seconds(self) -> float:
+        return 0.0 if self._stalled_at is None else time.monotonic() - self._stalled_at
 
     def _became(self, state: State, detail: str, began: float) -> None:
         if self.first_ready_seconds is None:
             self.first_ready_seconds = time.monotonic() - began
         if self.state != state:
+            self._ready_at = time.monotonic()
             self._enter(state, detail)
         self.detail = detail
         self._served = True
+        self._stable = self._stable or time.monotonic() - self._ready_at > STABLE_SECONDS
         self.was_ready.set()
 
     def _ask_to_stop(self, process: "subprocess.Popen[bytes]") -> None:
         self._enter("stopping", "")
+        # What was never ready in this life has nothing to drain.
+        self._end(process, self.spec.stop_seconds if self._served else STARTING_STOP_SECONDS)
+
+    def _end(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
         # Only the leader is asked: a JVM below it must live until its Python part has drained.
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            # What was never ready in this life has nothing to drain.
-            process.wait(self.spec.stop_seconds if self._served else min(STARTING_STOP_SECONDS, self.spec.stop_seconds))
+            process.wait(min(seconds, self.spec.stop_seconds))
             return
         _end_group(process.pid)
         process.wait()
@@ -189,6 +224,11 @@ class Part:
     def _enter(self, state: State, detail: str) -> None:
         self.state, self.detail, self.since = state, detail, time.time()
         self._changed()
+
+
+def backoff_seconds(vain: int) -> float:
+    """How long to wait after the n-th end in a row of a part that was not ready for long."""
+    return BACKOFF_SECONDS[vain - 1] if vain <= len(BACKOFF_SECONDS) else BACKOFF_LAST_SECONDS
 
 
 def _ending(code: int) -> str:

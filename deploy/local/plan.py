@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from deploy.local.announce import metrics_urls
 from deploy.local.broker import EmbeddedBroker, choose_broker, make_broker
+from deploy.local.claims import PortClaims
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.part import PartSpec
@@ -17,9 +18,9 @@ from deploy.local.ports import choose_port
 from deploy.local.runfile import RunFile
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
-from monitoring.scrape import healthz
+from monitoring.scrape import SILENT, healthz
 
-__all__ = ["Plan", "embedded_settings", "make_plan"]
+__all__ = ["Plan", "embedded_settings", "hangs", "make_plan"]
 
 STOP_ORDER: Final = ("fleet", "canary", "gateway", "stream", "kafka", "broker")
 HOST: Final = "127.0.0.1"
@@ -37,14 +38,16 @@ class Plan:
     stop_order: Sequence[str] = STOP_ORDER
 
 
-def make_plan(settings: Settings, data: Path, run: RunFile, *, port_offset: int, fleet: bool) -> Plan:
+def make_plan(
+    settings: Settings, data: Path, run: RunFile, claims: PortClaims, *, port_offset: int, fleet: bool
+) -> Plan:
     """Choose ports and credentials, write config.toml and run.json, and say how each part is started.
 
     Raises:
         TidegateError: no Java, no broker, or no free port.
     """
     remarks: list[str] = []
-    run.ports = _choose_ports(settings, port_offset, remarks)
+    run.ports = _choose_ports(settings, port_offset, claims, remarks)
     username, password = _credentials(data / run.credentials)
     broker = make_broker(
         choose_broker(settings.embedded.broker),
@@ -64,6 +67,7 @@ def make_plan(settings: Settings, data: Path, run: RunFile, *, port_offset: int,
         run.ports["kafka"],
         run.ports["kafka_controller"],
         heap=effective.embedded.kafka_heap,
+        temporary=data / "tmp",
     )
     return Plan(
         settings=effective,
@@ -74,7 +78,7 @@ def make_plan(settings: Settings, data: Path, run: RunFile, *, port_offset: int,
     )
 
 
-def _choose_ports(settings: Settings, offset: int, remarks: list[str]) -> dict[str, int]:
+def _choose_ports(settings: Settings, offset: int, claims: PortClaims, remarks: list[str]) -> dict[str, int]:
     embedded, monitoring = settings.embedded, settings.monitoring
     wishes = {
         "mqtt": (embedded.mqtt_port, HOST),
@@ -87,7 +91,8 @@ def _choose_ports(settings: Settings, offset: int, remarks: list[str]) -> dict[s
     }
     ports: dict[str, int] = {}
     for name, (wish, host) in wishes.items():
-        ports[name], remark = choose_port(wish + offset if wish else 0, host, taken=ports.values())
+        preferred = wish + offset if wish else 0
+        ports[name], remark = choose_port(preferred, host, taken=ports.values(), claim=claims.claim)
         if remark:
             remarks.append(f"{name + ':':<11} {remark}")
     return ports
@@ -108,7 +113,14 @@ def embedded_settings(
     embedded = settings.embedded
     mqtt_port = ports["mqtt_v5" if settings.mqtt.protocol == "5" else "mqtt"]
     decided: dict[str, dict[str, Any]] = {
-        "mqtt": {"host": HOST, "port": mqtt_port, "username": username, "password": password, "tls": False},
+        "mqtt": {
+            "host": HOST,
+            "port": mqtt_port,
+            "username": username,
+            "password": password,
+            "tls": False,
+            "session_file": str(data / "gateway-session.json"),
+        },
         "kafka": {
             "bootstrap_servers": f"{HOST}:{ports['kafka']}",
             "security_protocol": "PLAINTEXT",
@@ -148,13 +160,25 @@ def _specs(
             ready=_healthy(urls[name]),
             after=after,
             stop_seconds=seconds,
+            stalled=hangs,
+            stalls_with=("kafka",),
         )
 
     specs = [
         PartSpec(
-            name="broker", command=_prepared(broker), ready=_answers(broker, f"{broker.kind} "), stop_seconds=seconds
+            name="broker",
+            command=_prepared(broker),
+            ready=_answers(broker, f"{broker.kind} "),
+            stop_seconds=seconds,
+            stalled=hangs,
         ),
-        PartSpec(name="kafka", command=_prepared(kafka), ready=_answers(kafka), stop_seconds=max(seconds, 30.0)),
+        PartSpec(
+            name="kafka",
+            command=_prepared(kafka),
+            ready=_answers(kafka),
+            stop_seconds=max(seconds, 30.0),
+            stalled=hangs,
+        ),
         PartSpec(
             name="topics",
             command=_ours("make-topics", "--config", str(config)),
@@ -195,9 +219,17 @@ def _prepared(server: EmbeddedBroker | EmbeddedKafka) -> Callable[[], Sequence[s
 
 def _answers(server: EmbeddedBroker | EmbeddedKafka, kind: str = "") -> Callable[[], tuple[bool, str]]:
     def ready() -> tuple[bool, str]:
-        return (True, f"{kind}on {HOST}:{server.port}") if server.ready() else (False, "does not answer yet")
+        return (True, f"{kind}on {HOST}:{server.port}") if server.ready() else (False, SILENT)
 
     return ready
+
+
+def hangs(detail: str) -> bool:
+    """Whether these words of a part mean that it hangs: it is silent, or says that its own loop stands still.
+
+    A part that waits for another one says so, and is left alone: a restart would not help it.
+    """
+    return detail == SILENT or "stalled" in detail or "has not turned" in detail
 
 
 def _healthy(url: str) -> Callable[[], tuple[bool, str]]:

@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import psutil
 
@@ -13,15 +13,22 @@ __all__ = ["choose_port", "is_free", "owner_of"]
 TRIED = 200
 
 
-def choose_port(preferred: int, host: str = "127.0.0.1", *, taken: Collection[int] = ()) -> tuple[int, str]:
+def choose_port(
+    preferred: int,
+    host: str = "127.0.0.1",
+    *,
+    taken: Collection[int] = (),
+    claim: Callable[[int], bool] = lambda port: True,
+) -> tuple[int, str]:
     """A port that is free now, from `preferred` upwards; 0 asks the system for any.
 
-    Nobody can keep a port without listening on it, so it may be gone when it is used: the caller chooses again then.
+    Nobody can keep a port without listening on it: `claim` keeps it from other runs until it is used.
 
     Args:
         preferred: the wish; 0 for any.
         host: the address to listen on.
         taken: ports already promised to other parts of the same run.
+        claim: whether no other run has been promised this port; asked last, and then it is ours.
 
     Returns:
         The port and a sentence for people, empty when the wish came true.
@@ -30,9 +37,9 @@ def choose_port(preferred: int, host: str = "127.0.0.1", *, taken: Collection[in
         UnavailableError: none of the next 200 is free.
     """
     if preferred == 0:
-        return _any_port(host), ""
+        return next(port for port in iter(lambda: _any_port(host), None) if claim(port)), ""
     for port in range(preferred, min(preferred + TRIED, 65536)):
-        if port not in taken and is_free(port, host):
+        if port not in taken and is_free(port, host) and claim(port):
             return port, "" if port == preferred else _note(preferred, port, host, promised=preferred in taken)
     message = f"No port from {preferred} to {preferred + TRIED - 1} is free on {host}; name another with --port-offset."
     raise UnavailableError(message)
@@ -69,7 +76,7 @@ def _note(preferred: int, port: int, host: str, *, promised: bool) -> str:
         return f"port {preferred} is another part's; using {port}"
     if not preferred >= 1024 and not owner_of(preferred):
         return f"port {preferred} is not open to this user on {host}; using {port}"
-    owner = owner_of(preferred) or "another process"
+    owner = owner_of(preferred) or ("another process" if not is_free(preferred, host) else "another run that starts")
     return f"port {preferred} is taken ({owner}); using {port}"
 
 

@@ -31,6 +31,13 @@ class RunFile:
     parts: dict[str, int | None] = field(default_factory=dict)
     config: str = "config.toml"
     credentials: str = "credentials.json"
+    recovers: list[str] = field(default_factory=list)
+    """Ids of killed runs that this one clears up after, until it has."""
+
+    @property
+    def unrecovered(self) -> list[str]:
+        """Run ids whose processes may still be there once this run is gone without a stop."""
+        return [*self.recovers, self.run_id]
 
     def write(self, data: Path) -> None:
         """Replace run.json at once."""

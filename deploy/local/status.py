@@ -1,6 +1,7 @@
 """`tidegate status`: the parts, rates, latency, lag and alerts of the embedded run, for people and as JSON."""
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from ingest.contract.errors import TidegateError
 __all__ = ["follow_status", "read_status", "render_status"]
 
 STALE_SECONDS: Final = 10.0
+FULL_BYTES: Final = 64 * 1024**2
+"""With less than this the supervisor may be unable to write down what it sees."""
 
 
 def read_status(data: Path) -> dict[str, Any]:
@@ -33,8 +36,7 @@ def read_status(data: Path) -> dict[str, Any]:
     }
     alerts = list(state.get("alerts", []))
     if (age := time.time() - state.get("at", run.started_at)) > STALE_SECONDS:
-        text = f"The supervisor (pid {run.pid}) has not looked for {age:.0f} s: see `tidegate logs supervisor`."
-        alerts.append({"part": "supervisor", "text": text})
+        alerts.append(_why_stale(data, run.pid, age, began=bool(state)))
     return {
         "ready": bool(state.get("ready")) and age <= STALE_SECONDS,
         "parts": parts,
@@ -45,6 +47,22 @@ def read_status(data: Path) -> dict[str, Any]:
         "ports": run.ports,
         "pid": run.pid,
     }
+
+
+def _why_stale(data: Path, pid: int, age: float, *, began: bool) -> dict[str, str]:
+    """Why the state on disk is old: mostly because the disk has no room for a newer one."""
+    free = shutil.disk_usage(data).free
+    if free < FULL_BYTES:
+        text = (
+            f"The disk of {data} is full ({free // 1024**2} MB free): the gateway stops accepting; free some space and "
+            "the run resumes by itself."
+        )
+        return {"part": "disk", "text": text}
+    if not began:
+        text = f"The run (pid {pid}) began {age:.0f} s ago and started no part yet: it gets what is missing first."
+        return {"part": "supervisor", "text": text}
+    text = f"The supervisor (pid {pid}) has not looked for {age:.0f} s: see `tidegate logs supervisor`."
+    return {"part": "supervisor", "text": text}
 
 
 def _lag(data: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

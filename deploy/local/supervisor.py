@@ -1,6 +1,7 @@
 """Runs the parts of the embedded run: starts them in order, keeps their state on disk, stops them in order."""
 
 import json
+import logging
 import shutil
 import threading
 import time
@@ -9,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.guard import start_guard
+from deploy.local.guard import Guard
 from deploy.local.logs import rotate
 from deploy.local.observe import Observer, alerts_of
 from deploy.local.part import Part, PartSpec
@@ -21,6 +22,8 @@ __all__ = ["Supervisor"]
 
 LOOK_SECONDS: Final = 2.0
 
+logger = logging.getLogger("tidegate.deploy.supervisor")
+
 
 class Supervisor:
     """One embedded run. `tick` is to be called a few times a second by the thread that owns it.
@@ -28,6 +31,7 @@ class Supervisor:
     Args:
         data: the run's folder; logs go to its `logs/`.
         run: the run file, kept up to date with the processes' ids.
+        guard: clears up should this process be killed; watched here.
         specs: the parts, in the order in which they are shown.
         stop_order: names of parts, first to stop first; parts not named are stopped before all.
         metrics_urls: `/metrics` address per part.
@@ -38,6 +42,7 @@ class Supervisor:
         self,
         data: Path,
         run: RunFile,
+        guard: Guard,
         specs: Iterable[PartSpec],
         *,
         stop_order: Sequence[str],
@@ -54,8 +59,9 @@ class Supervisor:
         self._figures: dict[str, Any] = {"rates": {}, "latency_ms": {}, "lag": {}, "scrapes": {}}
         self._changed = threading.Event()
         self._looked_at = 0.0
-        self._guard = start_guard(run.run_id)
-        environment = child_environment(run.run_id)
+        self._guard = guard
+        self._faults: dict[str, str] = {}
+        environment = child_environment(run.run_id, data)
         self._parts = {
             spec.name: Part(spec, environment=environment, log=data / "logs" / f"{spec.name}.log", cwd=data)
             for spec in specs
@@ -90,12 +96,26 @@ class Supervisor:
         due = time.monotonic() - self._looked_at >= LOOK_SECONDS
         if due:
             self._looked_at = time.monotonic()
-            self._figures = self._observer.look()
-            self._rotate_logs()
-            self._watch_guard()
+            for act in (self._observe, self._rotate_logs, self._guard.watch):
+                self._survive(act)
         if due or self._changed.is_set():
             self._changed.clear()
-            self._write()
+            self._survive(self._write)
+
+    def _survive(self, act: Callable[[], None]) -> None:
+        """Whatever a look meets must not end the supervisor: it has parts to look after. Each fault is logged once."""
+        try:
+            act()
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            if self._faults.get(act.__name__) != fault:
+                logger.warning("a look at the run failed, the next one follows: %s", fault)
+            self._faults[act.__name__] = fault
+        else:
+            self._faults.pop(act.__name__, None)
+
+    def _observe(self) -> None:
+        self._figures = self._observer.look()
 
     def stop(self, told: Callable[[str], None]) -> None:
         """Stop all parts in order, each within its time; `told(name)` before each."""
@@ -107,9 +127,6 @@ class Supervisor:
             if self._parts[name].pid is not None:
                 told(name)
             self._stop_one(self._parts[name])
-        self._end_guard()
-        for file in ("run.json", "state.json"):
-            (self._data / file).unlink(missing_ok=True)
 
     def _stop_one(self, part: Part) -> None:
         """Stop a part and keep the state on disk true meanwhile: `down` shows it from there."""
@@ -119,25 +136,18 @@ class Supervisor:
             stopping.join(0.1)
             if self._changed.is_set():
                 self._changed.clear()
-                self._write()
-
-    def _watch_guard(self) -> None:
-        if self._guard.poll() is not None:
-            self._guard = start_guard(self._run.run_id)
-
-    def _end_guard(self) -> None:
-        assert self._guard.stdin is not None  # noqa: S101 - it was opened as a pipe
-        self._guard.stdin.close()
-        self._guard.wait(30)
+                self._survive(self._write)
 
     def _rotate_logs(self) -> None:
         for part in self._parts.values():
             rotate(part.log, max_bytes=self._log_max_bytes)
+        rotate(self._data / "logs" / "supervisor.log", max_bytes=self._log_max_bytes)
 
     def _write(self) -> None:
         parts = self.parts()
         alerts = [*self._notes, *alerts_of(parts, self._figures["scrapes"], disk_free_bytes=self._disk_free())]
         state = {
+            "run_id": self._run.run_id,
             "ready": self.ready,
             "at": time.time(),
             "parts": parts,

@@ -1,24 +1,27 @@
 """`tidegate up`: checks, starts, shows, says ready, watches, stops."""
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import typer
-
 from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.checklist import Checklist
-from deploy.local.guard import kill_marked
+from deploy.local.claims import PortClaims
+from deploy.local.guard import Guard, kill_marked
 from deploy.local.plan import Plan, make_plan
 from deploy.local.preflight import preflight
 from deploy.local.runfile import DataLock, RunFile, read_run
+from deploy.local.say import say
 from deploy.local.supervisor import Supervisor
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
@@ -26,6 +29,7 @@ from ingest.contract.errors import UnavailableError
 __all__ = ["UpOptions", "make_folders", "run_foreground"]
 
 DRAW_SECONDS: Final = 0.2
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +48,63 @@ def run_foreground(options: UpOptions, settings: Settings) -> int:
     stop = _stop_on_signals()
     make_folders(options.data)
     lock = DataLock(options.data)
+    claims = PortClaims()
     try:
-        _recover(options.data)
-        _fetch_jvm_parts()
-        began = time.monotonic()
-        for line in preflight(settings, options.data):
-            typer.echo(line, err=True)
-        run = RunFile(run_id=uuid.uuid4().hex, pid=os.getpid(), started_at=time.time())
-        run.write(options.data)
-        plan = make_plan(settings, options.data, run, port_offset=options.port_offset, fleet=options.fleet)
-        for line in plan.remarks:
-            typer.echo(line, err=True)
-        supervisor = _supervise(options, plan, run)
+        left = read_run(options.data)
+        run, guard = _enter(options.data, left)
         try:
-            _watch(supervisor, _Shown(plan.settings, run, options, began), stop)
+            _recover(options.data, left)
+            run.recovers.clear()
+            if not stop.is_set():
+                _fetch_jvm_parts()
+            if not stop.is_set():
+                _run(options, settings, run, guard, claims, stop)
         finally:
-            typer.echo("Stopping …", err=True)
-            supervisor.stop(lambda name: typer.echo(f"  stopping {name}", err=True))
-            typer.echo("Stopped. Data stays in " + str(options.data), err=True)
+            guard.end()
     finally:
-        (options.data / "run.json").unlink(missing_ok=True)
+        _leave(options.data)
+        claims.release()
         lock.release()
     return 0
+
+
+def _enter(data: Path, left: RunFile | None) -> tuple[RunFile, Guard]:
+    """Write down whose the folder is from now on: with the lock held, nothing of an older run may be taken for ours."""
+    (data / "state.json").unlink(missing_ok=True)
+    run = RunFile(run_id=uuid.uuid4().hex, pid=os.getpid(), started_at=time.time())
+    # An id that was not cleared up after yet is kept until it is.
+    run.recovers = left.unrecovered if left is not None else []
+    guard = Guard(run.run_id)
+    run.write(data)
+    return run, guard
+
+
+def _leave(data: Path) -> None:
+    for name in ("run.json", "state.json"):
+        (data / name).unlink(missing_ok=True)
+
+
+def _run(
+    options: UpOptions,
+    settings: Settings,
+    run: RunFile,
+    guard: Guard,
+    claims: PortClaims,
+    stop: threading.Event,
+) -> None:
+    began = time.monotonic()
+    for line in preflight(settings, options.data):
+        say(line)
+    plan = make_plan(settings, options.data, run, claims, port_offset=options.port_offset, fleet=options.fleet)
+    for line in plan.remarks:
+        say(line)
+    supervisor = _supervise(options, plan, run, guard)
+    try:
+        _watch(supervisor, _Shown(plan.settings, run, options, began), stop)
+    finally:
+        say("Stopping …")
+        supervisor.stop(lambda name: say(f"  stopping {name}"))
+        say(f"Stopped. Data stays in {options.data}")
 
 
 def _stop_on_signals() -> threading.Event:
@@ -74,11 +113,33 @@ def _stop_on_signals() -> threading.Event:
     def ask(number: int, frame: object) -> None:
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         # nohup asks to ignore the end of the terminal; that wish stands.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, ask)
     return stop
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """While nothing runs yet that would have to be stopped in order, a signal ends what is going on at once.
+
+    Raises:
+        KeyboardInterrupt: a signal came.
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def make_folders(data: Path) -> None:
@@ -97,12 +158,14 @@ def make_folders(data: Path) -> None:
         raise UnavailableError(msg)
 
 
-def _recover(data: Path) -> None:
-    """Clear up after a run that was killed together with its guard."""
-    if (left := read_run(data)) is not None:
-        count = kill_marked(left.run_id)
+def _recover(data: Path, left: RunFile | None) -> None:
+    """Clear up after a run that was killed together with its guard, and empty the folder of temporary files."""
+    if left is not None:
+        count = sum(kill_marked(run_id) for run_id in left.unrecovered)
         left_over = f", {count} of its processes were stopped" if count else ""
-        typer.echo(f"The last run here (pid {left.pid}) was killed; it is recovered{left_over}.", err=True)
+        say(f"The last run here (pid {left.pid}) was killed; it is recovered{left_over}.")
+    shutil.rmtree(data / "tmp", ignore_errors=True)
+    (data / "tmp").mkdir(exist_ok=True)
 
 
 def _fetch_jvm_parts() -> None:
@@ -112,17 +175,19 @@ def _fetch_jvm_parts() -> None:
 
     def tell(line: str) -> None:
         told.append(line)
-        typer.echo(line, err=True)
+        say(line)
 
-    artifacts.ensure("all", tell)
+    with _interruptible():
+        artifacts.ensure("all", tell)
     if told:
-        typer.echo(f"JVM parts fetched in {time.monotonic() - began:.0f} s.", err=True)
+        say(f"JVM parts fetched in {time.monotonic() - began:.0f} s.")
 
 
-def _supervise(options: UpOptions, plan: Plan, run: RunFile) -> Supervisor:
+def _supervise(options: UpOptions, plan: Plan, run: RunFile, guard: Guard) -> Supervisor:
     supervisor = Supervisor(
         options.data,
         run,
+        guard,
         plan.specs,
         stop_order=plan.stop_order,
         metrics_urls=plan.metrics_urls,
@@ -143,10 +208,9 @@ class _Shown:
     began: float
 
     def announce(self) -> None:
-        typer.echo(f"Ready after {time.monotonic() - self.began:.1f} s.", err=True)
+        say(f"Ready after {time.monotonic() - self.began:.1f} s.")
         told = announcement(self.settings, self.options.data, self.run.ports)
-        typer.echo(render_announcement(told, as_json=self.options.as_json))
-        sys.stdout.flush()
+        say(render_announcement(told, as_json=self.options.as_json), err=False)
 
 
 def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None:

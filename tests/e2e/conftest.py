@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
 from deploy.local.guard import marked
 from deploy.local.runfile import RunFile, is_locked, read_run
@@ -89,6 +91,12 @@ class Pipeline:
     def audit(self, since: str = "10m") -> Any:
         return self.json("audit", "--since", since, "--wait", "120", ok=(0, 1))
 
+    def stored_messages(self, boot: int) -> set[tuple[str, int]]:
+        """(device, seq) of what is stored of one fleet."""
+        rows = DeltaTable(f"{self.settings.lake.root}/readings").to_pyarrow_dataset()
+        found = rows.to_table(columns=["device", "seq"], filter=pc.field("boot") == boot)
+        return set(zip(found.column("device").to_pylist(), found.column("seq").to_pylist(), strict=True))
+
     def left_behind(self, run: RunFile) -> list[str]:
         """What a stopped run must not leave: processes, listening ports, the lock, the run file."""
         found = [f"process {process.pid} {process.name()}" for process in marked(run.run_id)]
@@ -126,11 +134,11 @@ def pipeline(new_pipeline: Callable[[], Pipeline]) -> Pipeline:
 
 
 @pytest.fixture
-def start_fleet(pipeline: Pipeline, tmp_path: Path, unique_name: str) -> Iterator[Callable[..., "Fleet"]]:
-    """`start_fleet(devices=…, rate=…)` publishes in the background until `finish()`."""
+def start_fleet(tmp_path: Path, unique_name: str) -> Iterator[Callable[..., "Fleet"]]:
+    """`start_fleet(pipeline, devices=…, rate=…)` publishes in the background until `finish()`."""
     started: list[Fleet] = []
 
-    def start(*, devices: int, rate: float, metrics: int = 2) -> Fleet:
+    def start(pipeline: Pipeline, *, devices: int, rate: float, metrics: int = 2) -> Fleet:
         started.append(
             Fleet(pipeline.settings, unique_name, tmp_path / "journal.txt", devices=devices, rate=rate, metrics=metrics)
         )

@@ -6,9 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-
 SAVED_MS = 2_500
 """What mosquitto acknowledged this long before its kill was saved (it saves every second)."""
 
@@ -25,18 +22,12 @@ def kill(pipeline: Any, part: str, wait_until: Callable[..., Any]) -> None:
     wait_until(back, seconds=300, what=f"{part} coming back after its kill")
 
 
-def stored_messages(pipeline: Any, boot: int) -> set[tuple[str, int]]:
-    rows = DeltaTable(f"{pipeline.settings.lake.root}/readings").to_pyarrow_dataset()
-    found = rows.to_table(columns=["device", "seq"], filter=pc.field("boot") == boot)
-    return set(zip(found.column("device").to_pylist(), found.column("seq").to_pylist(), strict=True))
-
-
 def test_each_part_killed_under_load_costs_nothing(
     pipeline: Any, start_fleet: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
     wait_until(pipeline.ready, seconds=300, what="the run being ready")
     durable = not any("iotcore" in alert["text"] for alert in pipeline.status()["alerts"])
-    fleet = start_fleet(devices=50, rate=100)
+    fleet = start_fleet(pipeline, devices=50, rate=100)
     wait_until(lambda: len(fleet.acknowledged()) > 100, what="the load")
     for part in ("gateway", "kafka", "stream", "canary"):
         kill(pipeline, part, wait_until)
@@ -51,7 +42,7 @@ def test_each_part_killed_under_load_costs_nothing(
 
     report = pipeline.audit()
     assert (report["unaccounted"], report["duplicate_rows"], report["order_violations"]) == (0, 0, 0), report
-    lost = set(fleet.acknowledged()) - stored_messages(pipeline, fleet.boot)
+    lost = set(fleet.acknowledged()) - pipeline.stored_messages(fleet.boot)
     in_the_brokers_memory = {
         message
         for message, at_ms in fleet.acknowledged().items()

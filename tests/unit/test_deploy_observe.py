@@ -49,3 +49,16 @@ def test_alerts_name_the_part_and_the_next_step() -> None:
     assert any("5 MB of disk" in text for text in texts)
     fine = {"gateway": look(1.0, tidegate_gateway_connected=1.0, tidegate_gateway_sessions_lost_total=0.0)}
     assert alerts_of({"kafka": {"state": "ready", "detail": ""}}, fine, disk_free_bytes=PLENTY) == []
+
+
+def test_a_part_that_was_ready_and_is_not_now_is_an_alert() -> None:
+    parts = {
+        "gateway": {"state": "starting", "detail": "waiting for Kafka", "seconds": 3.0},
+        "stream": {"state": "starting", "detail": "starting Spark", "seconds": None},
+        "topics": {"state": "failed", "detail": "ended with exit code 78", "seconds": None},
+        "fleet": {"state": "stopping", "detail": "", "seconds": 1.0},
+        "broker": {"state": "ready", "detail": "", "seconds": 1.0},
+    }
+    found = {alert["part"]: alert["text"] for alert in alerts_of(parts, {}, disk_free_bytes=PLENTY)}
+    assert set(found) == {"gateway", "topics"}
+    assert found["gateway"] == "gateway: waiting for Kafka. See `tidegate logs gateway`."

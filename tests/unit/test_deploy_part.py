@@ -12,8 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
+from deploy.local import part as part_module
 from deploy.local.guard import RUN_ID, kill_marked, marked
-from deploy.local.part import Part, PartSpec
+from deploy.local.part import Part, PartSpec, backoff_seconds
+from deploy.local.plan import hangs
+from monitoring.scrape import SILENT
 
 Wait = Callable[..., Any]
 
@@ -75,6 +78,100 @@ def test_the_cause_of_a_restart_is_told_and_the_wait_doubles(make_part: Callable
     wait_until(lambda: part.state == "restarting" and "in 1 s" in part.detail, what="the second back-off")
 
 
+def test_a_part_that_is_never_ready_keeps_the_longest_back_off() -> None:
+    assert [backoff_seconds(vain) for vain in range(1, 8)] == [0.5, 1.0, 2.0, 4.0, 15.0, 15.0, 15.0]
+
+
+def test_living_long_without_serving_does_not_bring_the_first_back_off_again(
+    make_part: Callable[..., Part], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_module, "STABLE_SECONDS", 0.0)
+    code = "import time; time.sleep(0.3); raise SystemExit(1)"
+    part = started(make_part([sys.executable, "-S", "-c", code], ready=lambda: (False, "")))
+    wait_until(lambda: part.state == "restarting" and "in 2 s" in part.detail, what="the third back-off")
+
+
+def test_a_part_that_served_for_long_starts_again_with_the_first_back_off(
+    make_part: Callable[..., Part], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_module, "STABLE_SECONDS", 0.0)
+    part = started(make_part(FOREVER))
+    for count in range(3):
+        pid = wait_until(lambda: part.state == "ready" and part._stable and part.pid, what="the part being ready")
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: part.state == "restarting" and part.restarts == count, what="the end")  # noqa: B023
+        assert part.detail.endswith("in 0.5 s")
+        wait_until(lambda: part.restarts == count + 1, what="the restart")  # noqa: B023
+
+
+def test_wrong_settings_are_final_and_the_sentence_is_shown(make_part: Callable[..., Part], wait_until: Wait) -> None:
+    code = "import sys; print('x.toml:2: unknown key'); sys.exit(78)"
+    part = started(make_part([sys.executable, "-S", "-c", code], ready=lambda: (False, "")))
+    wait_until(lambda: part.state == "failed", what="the part being given up")
+    assert part.detail == "ended with exit code 78 (x.toml:2: unknown key)"
+    part.stop()
+    assert (part.state, part.restarts) == ("failed", 0)
+
+
+@pytest.mark.parametrize(
+    ("detail", "hung"),
+    [
+        (SILENT, True),
+        ("the gateway's loop has not turned for 150 s", True),
+        ("stalled: no batch for 61 s", True),
+        ("waiting for Kafka to report 5 messages", False),
+        ("Kafka at 127.0.0.1:9092 does not answer", False),
+        ("no reading read back for 90 s", False),
+        ("starting Spark", False),
+    ],
+)
+def test_waiting_for_another_part_is_no_hang(detail: str, hung: bool) -> None:
+    assert hangs(detail) is hung
+
+
+def test_a_part_that_hangs_after_it_served_is_started_anew(
+    make_part: Callable[..., Part], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_module, "STALLED_SECONDS", 0.2)
+    answers = {"now": (True, "up")}
+    part = started(make_part(FOREVER, ready=lambda: answers["now"], stalled=hangs))
+    first = wait_until(lambda: part.state == "ready" and part.pid, what="the part being ready")
+    answers["now"] = (False, SILENT)
+    wait_until(lambda: part.state == "restarting", what="the restart")
+    assert part.detail.startswith("hung for ")
+    assert SILENT in part.detail
+    assert not psutil.pid_exists(first)
+    # A life that never served is starting, however long it takes.
+    wait_until(lambda: part.pid, what="the next process")
+    assert part._stalled_at is None
+
+
+def test_a_part_that_waits_or_lacks_kafka_is_left_alone(
+    make_part: Callable[..., Part], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_module, "STALLED_SECONDS", 0.0)
+    answers = {"now": (True, "up")}
+    looks: list[str] = []
+
+    def ready() -> tuple[bool, str]:
+        looks.append(answers["now"][1])
+        return answers["now"]
+
+    kafka = make_part(FOREVER, name="kafka")
+    part = make_part(FOREVER, name="gateway", ready=ready, stalled=hangs, stalls_with=("kafka",))
+    started(part, {"kafka": kafka, "gateway": part})
+    pid = wait_until(lambda: part.state == "ready" and part.pid, what="the part being ready")
+    for words in (SILENT, "waiting for Kafka"):
+        answers["now"] = (False, words)
+        wait_until(lambda: looks.count(words) > 3, what="some looks")  # noqa: B023
+        assert part.pid == pid
+    answers["now"] = (True, "up")
+    wait_until(lambda: part.state == "ready", what="the part being ready again")
+    kafka.state = "ready"
+    answers["now"] = (False, SILENT)
+    wait_until(lambda: part.restarts == 1, what="the restart beside a Kafka that is ready")
+
+
 def test_a_command_that_cannot_start_is_tried_again(make_part: Callable[..., Part], wait_until: Wait) -> None:
     part = started(make_part([str(Path("/nowhere/program"))]))
     wait_until(lambda: part.state == "restarting" and "/nowhere/program" in part.detail, what="the failed start")
@@ -117,9 +214,9 @@ def test_the_guard_clears_up_after_a_killed_supervisor(wait_until: Wait) -> None
         [
             sys.executable, "-c",
             "import os, subprocess, sys, time\n"
-            "from deploy.local.guard import start_guard\n"
+            "from deploy.local.guard import Guard\n"
             "run_id = sys.argv[1]\n"
-            "guard = start_guard(run_id)\n"
+            "guard = Guard(run_id)\n"
             "code = 'import time; time.sleep(600)'\n"
             "subprocess.Popen([sys.executable, '-S', '-c', code], env={**os.environ, 'TIDEGATE_RUN_ID': run_id},"
             " start_new_session=True)\n"

@@ -81,3 +81,13 @@ def test_the_canary_is_healthy_while_its_own_readings_come_back() -> None:
     assert canary.healthy() == (True, "a reading was read back after 0.50 s")
     assert registry.get_sample_value("tidegate_canary_seen_total") == 1
     assert DEVICE == "tidegate-canary"
+
+
+def test_iotcore_gets_a_listener_per_version_and_the_gateway_that_of_its_own(tmp_path: Path) -> None:
+    overrides = {"embedded.broker": "iotcore"}
+    assert embedded(tmp_path, **overrides).mqtt.port == PORTS["mqtt_v5"]
+    assert embedded(tmp_path, **overrides, **{"mqtt.protocol": "3.1.1"}).mqtt.port == PORTS["mqtt"]
+
+
+def test_the_gateway_remembers_its_subscriptions_in_the_runs_folder(tmp_path: Path) -> None:
+    assert embedded(tmp_path).mqtt.session_file == str(tmp_path / "gateway-session.json")

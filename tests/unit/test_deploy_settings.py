@@ -1,11 +1,12 @@
 """Settings: order of sources, faults as sentences, secrets masked, the file that parts are started with."""
 
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from deploy.settings import Settings, child_environment, load_settings, masked
+from deploy.settings import Settings, child_environment, fault_folder, load_settings, masked
 from deploy.settings_file import to_toml, write_private
 from ingest.contract.errors import ConfigError
 
@@ -107,3 +108,29 @@ def test_parts_do_not_inherit_settings_from_the_environment(monkeypatch: pytest.
     environment = child_environment("run-1")
     assert "TIDEGATE_MQTT__PORT" not in environment
     assert environment["TIDEGATE_RUN_ID"] == "run-1"
+
+
+def test_secrets_among_passed_through_options_are_masked_for_people_only() -> None:
+    options = {"spark.hadoop.fs.s3a.SECRET.key": "hunter2", "spark.sql.shuffle.partitions": "4"}
+    kafka = {"ssl.key.password": "hunter3", "oauth.token": "hunter4", "linger.ms": "7"}
+    settings = load_settings(environ={}, overrides={"stream.extra": options, "kafka.extra": kafka})
+    for shown in (to_toml(settings, mask_secrets=True), str(masked(settings))):
+        assert "hunter" not in shown
+        assert "spark.sql.shuffle.partitions" in shown
+        assert "7" in shown
+    assert to_toml(settings).count("hunter") == 3
+
+
+def test_parts_keep_their_temporary_files_and_faults_in_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = child_environment("run-1", tmp_path)
+    assert environment["TMPDIR"] == str(tmp_path / "tmp")
+    (tmp_path / "logs").mkdir()
+    monkeypatch.delenv("TIDEGATE_LOGS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert fault_folder(["up"]) == Path(tempfile.gettempdir())
+    assert fault_folder(["up", "--data", str(tmp_path)]) == tmp_path / "logs"
+    assert fault_folder([f"--data={tmp_path}", "up"]) == tmp_path / "logs"
+    monkeypatch.setenv("TIDEGATE_LOGS", environment["TIDEGATE_LOGS"])
+    assert fault_folder(["gateway", "--config", "x"]) == tmp_path / "logs"

@@ -1,9 +1,13 @@
 """Quantiles, totals and health as another process's exporter tells them."""
 
+import socket
+import threading
+
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from monitoring.exporter import Exporter
-from monitoring.scrape import healthz, histogram_quantiles, scrape
+from monitoring.scrape import SILENT, healthz, histogram_quantiles, scrape
 
 
 def test_reads_an_exporter_and_finds_totals_and_quantiles(registry: CollectorRegistry) -> None:
@@ -30,3 +34,34 @@ def test_reads_an_exporter_and_finds_totals_and_quantiles(registry: CollectorReg
     exporter.close()
     assert scrape(f"{base}/metrics") is None
     assert healthz(f"{base}/healthz") == (False, "does not answer yet")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+        b"HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nhalf",
+        b"SSH-2.0-something\r\n",
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+        b"HTTP/1.1 200 OK\r\nContent-Length: nonsense\r\n\r\nx { not metrics",
+    ],
+)
+def test_half_an_answer_and_another_protocol_are_no_answer(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _address = server.accept()
+                with connection:
+                    connection.recv(1024)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert scrape(f"{url}/metrics", timeout_seconds=5) is None
+        healthy, words = healthz(f"{url}/healthz", timeout_seconds=5)
+        thread.join()
+    if b"nonsense" not in answer:
+        assert (healthy, words) == (False, SILENT)

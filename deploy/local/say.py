@@ -1,0 +1,14 @@
+"""Words to the person in front of the screen, who may have closed it: nothing that is said may end a run."""
+
+from contextlib import suppress
+
+import typer
+
+__all__ = ["say"]
+
+
+def say(text: str, *, err: bool = True) -> None:
+    """Print a line; a terminal that is gone or a reader that has seen enough is no fault of the run."""
+    # ValueError: the stream is closed.
+    with suppress(OSError, ValueError):
+        typer.echo(text, err=err)
