@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -99,7 +100,8 @@ class SparkJvm:
 
     def close(self) -> None:
         """End the JVM; it also ends by itself once this process is gone, since its standard input closes then."""
-        self.gateway.shutdown()
+        with suppress(Exception):  # the JVM may be gone already
+            self.gateway.shutdown()
         if self.process.stdin:
             self.process.stdin.close()
         try:

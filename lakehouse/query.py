@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
+from lakehouse.dataset import dataset_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ def run_sql(root: str, sql: str, *, version: int | None = None, at: datetime | N
     connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
         for name in _named(sql, names):
-            connection.register(name, open_table(root, name, version=version, at=at).to_pyarrow_dataset())
+            connection.register(name, dataset_of(open_table(root, name, version=version, at=at)))
         for statement in _LOCKED:
             connection.execute(statement)
         answer = connection.sql(sql)

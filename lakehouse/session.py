@@ -5,7 +5,7 @@ import logging
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,8 @@ class LakeSession:
 
     def close(self) -> None:
         """Stop Spark, then its JVM."""
-        self.spark.stop()
+        with suppress(Exception):  # the JVM may be gone already
+            self.spark.stop()
         self.jvm.close()
         _forget_gateway()
 

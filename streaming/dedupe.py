@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.create import table_uri
+from lakehouse.dataset import dataset_of
 from streaming.snapshot import read_snapshot, write_snapshot
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _stored_since(table: Any, since: datetime, *, whole: bool) -> "Iterator[pa.T
 
     landed = pa.scalar(since, pa.timestamp("us", tz="UTC"))
     condition = ds.field("received_at") >= landed if whole else ds.field("landed_at") >= landed
-    batches = table.to_pyarrow_dataset().to_batches(columns=list(KEY_COLUMNS), filter=condition, batch_size=131_072)
+    batches = dataset_of(table).to_batches(columns=list(KEY_COLUMNS), filter=condition, batch_size=131_072)
     for batch in batches:
         if batch.num_rows:
             yield pa.Table.from_batches([batch])

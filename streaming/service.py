@@ -1,7 +1,9 @@
 """The stream's run loop: tables, lock, Spark, query; waits out passing faults; back only when drained."""
 
 import logging
+import subprocess
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -108,14 +110,18 @@ class Stream:
         while not stop.wait(pause):
             if not wait_for_kafka(self.kafka, stop, lambda why: self.state.set(ready=False, detail=why)):
                 return
+            began = time.monotonic()
             try:
-                pause = self._land_until(stop, pause)
+                self._land_until(stop)
+                return
             except RetryableError as error:
+                if time.monotonic() - began > LONGEST_PAUSE_SECONDS:
+                    pause = 0.0  # it had landed for a while: a new fault, not the old one again
                 pause = min(max(error.retry_after_seconds, 2 * pause), LONGEST_PAUSE_SECONDS)
                 self.metrics.restarts.inc()
                 self.state.set(ready=False, detail=str(error))
 
-    def _land_until(self, stop: threading.Event, pause: float) -> float:
+    def _land_until(self, stop: threading.Event) -> None:
         progress = Progress(self.metrics, LAND)
         seen = Seen(Path(self.lake.root) / SNAPSHOT_NAME if is_local(self.lake.root) else None)
         seen.load(self.lake.root, horizon_days=self.settings.horizon_days)
@@ -129,9 +135,12 @@ class Stream:
             raise self._fault(error) from error
         try:
             self._await(land, progress, stop)
+        except TidegateError:
+            raise
+        except Exception as error:
+            raise self._fault(error) from error
         finally:
             self._drain(land)
-        return pause
 
     def _await(self, land: LandQuery, progress: Progress, stop: threading.Event) -> None:
         self.state.set(ready=True, detail="landing")
@@ -156,14 +165,19 @@ class Stream:
         with suppress(Exception):
             land.landing.close()
 
-    def _check_jvm(self) -> None:
-        code = self.session.jvm.process.poll()
-        if code is not None:
+    def _check_jvm(self, patience_seconds: float = 0.0) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            code = self.session.jvm.process.wait(patience_seconds)
             message = f"Spark's JVM ended by itself with code {code}; see {self.session.jvm.log}."
             raise FatalError(message)
 
     def _fault(self, error: BaseException) -> TidegateError:
         logger.debug("the query ended", exc_info=error)
+        try:
+            # What py4j says of a JVM that is gone does not name it; its end may be seen a moment later.
+            self._check_jvm(0.5)
+        except FatalError as ended:
+            return ended
         return classify(error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log))
 
 

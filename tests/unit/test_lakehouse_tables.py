@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -13,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 from lakehouse.catalog import columns_of, history_of, list_tables, open_table
 from lakehouse.create import ensure_tables
+from lakehouse.dataset import dataset_of
 from lakehouse.query import run_sql
 from lakehouse.render import render
 from lakehouse.tables import TABLES, spark_ddl
@@ -163,3 +165,24 @@ def test_a_table_for_people_keeps_to_its_lines() -> None:
 def test_csv_and_parquet_are_whole() -> None:
     assert render(ODD, "csv").decode().splitlines()[0] == "t,raw,v,tags,text"
     assert pq.read_table(pa.BufferReader(render(ODD, "parquet"))).num_rows == 1
+
+
+def test_files_are_skipped_by_their_times_and_no_row_is_lost_for_it(root: str) -> None:
+    for second in range(5):
+        at = NOW.replace(second=second, microsecond=999_999)
+        add_reading(root, metric=f"m{second}", received_at=at, landed_at=at)
+    assert run_sql(root, "select metric from readings where landed_at = '2026-05-01 12:30:03.999999'").to_pylist() == [
+        {"metric": "m3"}
+    ]
+    assert run_sql(root, "select count(*) n from readings where date = '2026-05-01'").to_pylist() == [{"n": 5}]
+    dataset = dataset_of(open_table(root, "readings"))
+    assert (
+        len(
+            list(
+                dataset.get_fragments(
+                    ds.field("landed_at") < pa.scalar(NOW.replace(second=1), pa.timestamp("us", "UTC"))
+                )
+            )
+        )
+        == 1
+    )
