@@ -9,8 +9,11 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 __all__ = ["PortClaims"]
+
+TRIES: Final = 100
 
 
 class PortClaims:
@@ -26,7 +29,6 @@ class PortClaims:
         if file in self._held:
             return True
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = _locked(file)
         except OSError:
             return True
@@ -41,22 +43,31 @@ class PortClaims:
                 file.unlink(missing_ok=True)
             os.close(handle)
         self._held.clear()
+        # It goes with the last run that needs it.
+        with suppress(OSError):
+            self._folder.rmdir()
 
 
 def _locked(file: Path) -> int | None:
     """An open, locked file; None where another process holds its lock."""
-    while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    for _ in range(TRIES):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue  # a run that ends at this moment took the folder away
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last holder may have removed the name between our open and our lock: then the lock is on nothing.
+            if os.path.samestat(os.fstat(handle), file.stat()):
+                return handle
         except BlockingIOError:
             os.close(handle)
             return None
-        # Its last holder may have removed the name between our open and our lock: then the lock is on nothing.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), file.stat()):
-                return handle
+        except FileNotFoundError:
+            pass
         os.close(handle)
+    return None
 
 
 def _folder() -> Path:

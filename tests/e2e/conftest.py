@@ -112,7 +112,7 @@ def new_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     made: list[tuple[Pipeline, list[str]]] = []
 
     def make() -> Pipeline:
-        folder = tmp_path_factory.mktemp("tide gate run")
+        folder = tmp_path_factory.mktemp("tide gate rün")
         config = folder / "tide gate.toml"
         config.write_text((ROOT / "tests" / "payloads.toml").read_text("utf-8") + EMBEDDED, encoding="utf-8")
         made.append((Pipeline(folder / "data dir", config), []))
