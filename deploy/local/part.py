@@ -26,6 +26,7 @@ State = Literal["waiting", "starting", "ready", "done", "restarting", "failed", 
 
 BACKOFF_SECONDS: Final = (0.5, 1.0, 2.0, 4.0)
 BACKOFF_LAST_SECONDS: Final = 15.0
+LOOK_SECONDS: Final = 1.0
 STARTING_STOP_SECONDS: Final = 3.0
 STABLE_SECONDS: Final = 30.0
 """A part that was ready this long starts again with the first back-off."""
@@ -144,17 +145,19 @@ class Part:
         return process
 
     def _follow(self, process: "subprocess.Popen[bytes]") -> str | None:
-        began = time.monotonic()
+        began, looked_at = time.monotonic(), 0.0
         while process.poll() is None:
             if self._stop.is_set():
                 self._ask_to_stop(process)
                 return None
-            self._look(began)
+            if self.state != "ready" or time.monotonic() - looked_at >= LOOK_SECONDS:
+                looked_at = time.monotonic()
+                self._look(began)
             if (hung := self._stalled_seconds()) > STALLED_SECONDS:
                 self._end(process, STARTING_STOP_SECONDS)
                 return f"hung for {hung:.0f} s ({self.detail})"
             with suppress(subprocess.TimeoutExpired):
-                process.wait(1.0 if self.state == "ready" else 0.1)
+                process.wait(0.1)
         if self.spec.one_shot and process.returncode == 0:
             self._became("done", "", began)
             return None

@@ -30,6 +30,11 @@ WITH_CHILD = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_module, "LOOK_SECONDS", 0.05)
+
+
 @pytest.fixture
 def make_part(tmp_path: Path) -> Iterator[Callable[..., Part]]:
     made: list[Part] = []
@@ -86,21 +91,23 @@ def test_living_long_without_serving_does_not_bring_the_first_back_off_again(
     make_part: Callable[..., Part], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(part_module, "STABLE_SECONDS", 0.0)
-    code = "import time; time.sleep(0.3); raise SystemExit(1)"
+    monkeypatch.setattr(part_module, "BACKOFF_SECONDS", (0.01, 0.02, 0.04, 0.08))
+    code = "import time; time.sleep(0.2); raise SystemExit(1)"
     part = started(make_part([sys.executable, "-S", "-c", code], ready=lambda: (False, "")))
-    wait_until(lambda: part.state == "restarting" and "in 2 s" in part.detail, what="the third back-off")
+    wait_until(lambda: part.state == "restarting" and "in 0.04 s" in part.detail, what="the third back-off")
 
 
 def test_a_part_that_served_for_long_starts_again_with_the_first_back_off(
     make_part: Callable[..., Part], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(part_module, "STABLE_SECONDS", 0.0)
+    monkeypatch.setattr(part_module, "BACKOFF_SECONDS", (0.2, 0.3, 0.4, 0.5))
     part = started(make_part(FOREVER))
     for count in range(3):
         pid = wait_until(lambda: part.state == "ready" and part._stable and part.pid, what="the part being ready")
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: part.state == "restarting" and part.restarts == count, what="the end")  # noqa: B023
-        assert part.detail.endswith("in 0.5 s")
+        assert part.detail.endswith("in 0.2 s")
         wait_until(lambda: part.restarts == count + 1, what="the restart")  # noqa: B023
 
 
