@@ -104,8 +104,10 @@ class Stream:
 
     def run(self, stop: threading.Event) -> None:
         """Start, await, restart; until `stop` or a fault that does not pass."""
-        self.state.set(ready=False, detail="warming Spark up")
-        warm_up(self.session.spark, stop, local=self.settings.master.startswith("local"))
+        # Only where driver and executors share this machine's disk can both see the throw-away table.
+        if self.settings.warm_up and self.settings.master.startswith("local"):
+            self.state.set(ready=False, detail="warming Spark up")
+            warm_up(self.session.spark, stop)
         pause = 0.0
         while not stop.wait(pause):
             if not wait_for_kafka(self.kafka, stop, lambda why: self.state.set(ready=False, detail=why)):

@@ -20,4 +20,5 @@ class StreamSettings(BaseModel):
     horizon_days: float = Field(
         8.0, gt=0, description="How long an identity is remembered: broker session expiry + 1 day."
     )
+    warm_up: bool = Field(True, description="Land made-up records into a throw-away table before it says ready.")
     extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")

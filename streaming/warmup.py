@@ -30,10 +30,8 @@ ROUNDS: Final = 1
 _RECORDS: Final = 200
 
 
-def warm_up(spark: SparkSession, stop: threading.Event, *, local: bool) -> None:
-    """Land made-up records a few times; only where driver and executors share this machine's disk."""
-    if not local:
-        return
+def warm_up(spark: SparkSession, stop: threading.Event) -> None:
+    """Land made-up records into a table in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tidegate-warm-up-") as root:
         for table in TABLES.values():
             create_table(root, table, log_retention_hours=1)

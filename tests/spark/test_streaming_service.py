@@ -36,7 +36,7 @@ def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Callable[[], "subpro
     config = tmp_path / "config.toml"
     config.write_text(
         f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\npartitions = 2\n'
-        f'[stream]\ncheckpoint = "{tmp_path}/checkpoint"\n[lake]\nroot = "{tmp_path}/tables"\n'
+        f'[stream]\ncheckpoint = "{tmp_path}/checkpoint"\nwarm_up = false\n[lake]\nroot = "{tmp_path}/tables"\n'
         "[monitoring]\nstream_port = 0\n",
         encoding="utf-8",
     )
@@ -60,6 +60,8 @@ def jvm_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
     return next((child for child in psutil.Process(process.pid).children() if "java" in child.name()), None)
 
 
+# Three JVMs start in it, each with the cores of a small machine to itself only in turn.
+@pytest.mark.timeout(600)
 def test_kill_9_loses_and_doubles_nothing_and_one_writer_is_enough(
     kafka: KafkaSettings, start: Any, record: Any, wait_until: Any, tmp_path: Path
 ) -> None:
