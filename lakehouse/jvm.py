@@ -116,7 +116,7 @@ def start_jvm(options: JvmOptions, conf: Mapping[str, str], *, keep_open: Sequen
 
     Args:
         options: heap, jars, flags and log folder.
-        conf: Spark settings, handed to the JVM's command line but for `spark.driver.extraJavaOptions`, which is ours.
+        conf: Spark settings; `spark.driver.extraJavaOptions` would come too late for this JVM, use `options.flags`.
         keep_open: file descriptors that the JVM inherits: a lock held through one is held until the JVM is gone too.
 
     Raises:
@@ -129,7 +129,7 @@ def start_jvm(options: JvmOptions, conf: Mapping[str, str], *, keep_open: Sequen
         answer = Path(folder) / "connection"
         process = _spawn(options, conf, answer, keep_open)
         port, secret = _await_connection(process, answer, options)
-        # The JVM reads log4j2.properties during its start only, which is over now.
+        # The JVM reads these files during its start only, which is over now.
         gateway = _connect(port, secret)
     return SparkJvm(process, gateway, options.log_dir / "spark.log")
 
@@ -149,8 +149,10 @@ def _spawn(
     options: JvmOptions, conf: Mapping[str, str], answer: Path, keep_open: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     spark_home = _spark_home()
-    log4j = answer.with_name("log4j2.properties")
-    log4j.write_text(_LOG4J.format(log=options.log_dir / "spark.log"), encoding="utf-8")
+    log4j, settings = answer.with_name("log4j2.properties"), answer.with_name("spark.properties")
+    log4j.write_text(_LOG4J.format(log=_escaped(str(options.log_dir / "spark.log"))), encoding="ascii")
+    # In a file of a private folder, not on the command line, which every user of the machine may read.
+    settings.write_text("".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in conf.items()), encoding="ascii")
     classpath = os.pathsep.join([*map(str, options.jars), str(spark_home / "jars" / "*")])
     command = [
         *_NO_INTERRUPT,
@@ -162,12 +164,15 @@ def _spawn(
         # A deep regular expression runs on the stream's thread when a query is stopped: the default stack is too small.
         "-Xss4m",
         "-Duser.timezone=UTC",
+        # Java does not look at TMPDIR.
+        f"-Djava.io.tmpdir={tempfile.gettempdir()}",
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "-XX:+ExitOnOutOfMemoryError",
         "-cp",
         classpath,
         "org.apache.spark.deploy.SparkSubmit",
-        *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
+        "--properties-file",
+        str(settings),
         "pyspark-shell",
     ]
     env = {
@@ -187,6 +192,13 @@ def _spawn(
             env=env,
             pass_fds=tuple(keep_open),
         )
+
+
+def _escaped(text: str) -> str:
+    """As Java's Properties read it, whatever encoding they take the file for."""
+    plain = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./-_,*")
+    units = (c if c in plain else c.encode("utf-16-be").hex(" ", 2).split() for c in text)
+    return "".join(unit if isinstance(unit, str) else "".join(f"\\u{each}" for each in unit) for unit in units)
 
 
 def _collector(flags: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import logging
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -94,6 +95,11 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
     }
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Not into the folder that the command happens to be started in.
+        conf |= {
+            "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/spark-warehouse",
+            "spark.local.dir": tempfile.gettempdir(),
+        }
     else:
         conf["spark.jars"] = ",".join(jars)
     return {**conf, **extra}

@@ -8,8 +8,9 @@ A batch is written, looked at, committed (lakehouse/append.py). What must not be
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -107,6 +108,13 @@ class Landing:
         starts = self._checkpoint.starts(number) if self._position is None else self._position
         ends = self._checkpoint.ends(number)
         batch = _Batch(number, records, starts, ends, datetime.now(UTC))
+        with _held(records, hold=bool(batch.count(self._topics.dead_letters))):
+            self._land_tables(batch)
+        self._position = ends
+        self._progress.batch(number, time.perf_counter() - began)
+        self._mirror(ends)
+
+    def _land_tables(self, batch: _Batch) -> None:
         poison = False
         if batch.count(self._topics.readings):
             landed, copies = self._land_readings(batch)
@@ -114,9 +122,6 @@ class Landing:
             self._progress.duplicates(copies)
         if poison or batch.count(self._topics.dead_letters):
             self._land_dead_letters(batch)
-        self._position = ends
-        self._progress.batch(number, time.perf_counter() - began)
-        self._mirror(ends)
 
     def _land_readings(self, batch: _Batch) -> tuple[int, int]:
         """Number of records that held readings, and of rows dropped as stored already."""
@@ -178,6 +183,18 @@ class Landing:
         if self._learning is not None:
             self._learning.result()
             self._learning = None
+
+
+@contextmanager
+def _held(records: DataFrame, *, hold: bool) -> Iterator[None]:
+    """Keep the records in memory meanwhile: a batch that feeds both tables is fetched from Kafka and parsed once."""
+    if hold:
+        records.persist()
+    try:
+        yield
+    finally:
+        if hold:
+            records.unpersist()
 
 
 def _ends(mark: Mark | None) -> list[tuple[str, int, int]]:
