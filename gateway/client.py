@@ -19,7 +19,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.connection import connect, new_client, subscriptions
+from gateway.connection import connect, is_buffered, new_client, subscriptions
 from gateway.session_events import Received, SessionEvents
 from gateway.session_memory import SessionMemory
 from gateway.settings import MqttSettings
@@ -208,8 +208,7 @@ class MqttSession:
             if sock is None:
                 self._lost_because = self._lost_because or "the broker closed the connection"
                 return
-            pending = getattr(sock, "pending", None)
-            wait = 0.0 if read and pending is not None and pending() > 0 else timeout_seconds
+            wait = 0.0 if read and is_buffered(client) else timeout_seconds
             writers = [sock] if client.want_write() else []
             readable, writable, _ = select.select([sock] if read else [], writers, [], wait)
             if readable or (read and wait == 0.0):
@@ -232,7 +231,9 @@ class MqttSession:
             before = self._reads
             if client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 self._lost_because = self._lost_because or "the connection to the broker broke"
-            if self._reads == before or self._lost_because is not None or self._clock() > until:
+            if self._lost_because is not None or self._clock() > until:
+                return
+            if self._reads == before and not is_buffered(client):
                 return
 
     def _on_connect(

@@ -11,12 +11,13 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from gateway.buffered import BufferedClient
 from gateway.publish_packet import read_publish
 from gateway.session_events import Received
 from gateway.settings import MqttSettings
 from ingest.contract.errors import ConfigError
 
-__all__ = ["connect", "new_client", "subscriptions", "use_tls"]
+__all__ = ["connect", "is_buffered", "new_client", "subscriptions", "use_tls"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -24,7 +25,7 @@ Receive = Callable[[paho.Client, Received], None]
 _KNOWN_PAHO: Final = "2.2."
 
 
-class _Client(paho.Client):
+class _Client(BufferedClient):
     """paho, but for PUBLISH: see publish_packet. Acknowledging stays the caller's, as with `manual_ack`."""
 
     receive: Receive
@@ -68,6 +69,14 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         client.username_pw_set(settings.username, None if password is None else password.get_secret_value())
     use_tls(client, settings)
     return client
+
+
+def is_buffered(client: paho.Client) -> bool:
+    """Whether the client holds bytes that waiting for its socket would not show."""
+    if isinstance(client, BufferedClient) and client.buffered:
+        return True
+    pending = getattr(client.socket(), "pending", None)
+    return pending is not None and pending() > 0
 
 
 def use_tls(client: paho.Client, settings: MqttSettings) -> None:

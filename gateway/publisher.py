@@ -14,6 +14,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from gateway.buffered import DrainingClient
 from gateway.connection import use_tls
 from gateway.settings import MqttSettings
 from ingest.contract.errors import UnavailableError
@@ -58,7 +59,7 @@ class Publisher:
 
     def _make_client(self, client_id: str, window: int) -> mqtt.Client:
         protocol = mqtt.MQTTv5 if self._settings.protocol == "5" else mqtt.MQTTv311
-        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
+        client = DrainingClient(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
         client.max_inflight_messages_set(window)
         client.reconnect_delay_set(1, 5)
         if self._settings.username is not None:

@@ -1,0 +1,48 @@
+"""paho with a read buffer: one large receive where paho makes three small ones for every packet.
+
+Each receive is a system call that hands the interpreter's lock over; they cost more than the packets.
+"""
+
+from typing import Final
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import MQTTErrorCode
+
+__all__ = ["BufferedClient", "DrainingClient"]
+
+CHUNK_BYTES: Final = 64 * 1024
+
+
+class BufferedClient(paho.Client):
+    """For an owner that drives `loop_read` itself: it reads on while `buffered`, for the socket looks empty by then."""
+
+    _held = b""
+    _at = 0
+
+    @property
+    def buffered(self) -> bool:
+        """Whether bytes are here that no packet was made of yet."""
+        return self._at < len(self._held)
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        if self._at >= len(self._held):
+            self._held, self._at = super()._sock_recv(CHUNK_BYTES), 0
+        chunk = self._held[self._at : self._at + bufsize]
+        self._at += len(chunk)
+        return chunk
+
+    def _sock_close(self) -> None:
+        # Bytes of an old connection must not be taken for the beginning of the next one's.
+        self._held, self._at = b"", 0
+        super()._sock_close()
+
+
+class DrainingClient(BufferedClient):
+    """For paho's own loop thread, which looks at the socket alone."""
+
+    def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
+        """Read one packet, then all that is buffered."""
+        answer = super().loop_read(max_packets)
+        while answer == MQTTErrorCode.MQTT_ERR_SUCCESS and self.buffered:
+            answer = super().loop_read(max_packets)
+        return answer
