@@ -89,6 +89,11 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # Where in the program a column was made, and each plan in words for a page that is off: both are paid per batch.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.debug.maxToStringFields": "5",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         # An idle query asks Kafka for its end offsets this often.
         "spark.sql.streaming.pollingDelay": "100ms",
