@@ -22,6 +22,7 @@ from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
 from ingest.groups import group_lag
 from ingest.settings import KafkaSettings
+from lakehouse.dataset import dataset_of
 
 __all__ = ["AuditReport", "audit"]
 
@@ -201,7 +202,7 @@ def _tables(lake_root: str) -> tuple[Rows, Rows]:
 
 def _rows(path: str, schema: pa.Schema) -> Rows:
     try:
-        return DeltaTable(path).to_pyarrow_dataset()
+        return dataset_of(DeltaTable(path))
     except TableNotFoundError:
         return schema.empty_table()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ingest.admin import wait_for_kafka
+from ingest.admin import end_offsets, wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
 from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
@@ -23,7 +23,7 @@ from lakehouse.tables import TABLES
 from monitoring.metrics import StreamMetrics
 from streaming.dedupe import Seen
 from streaming.faults import classify
-from streaming.offsets import Offsets
+from streaming.offsets import Offsets, newest_mark, record_count
 from streaming.progress import Progress, StreamState
 from streaming.queries import LAND, LandQuery, start_landing
 from streaming.settings import StreamSettings
@@ -36,6 +36,7 @@ logger = logging.getLogger("tidegate.streaming.service")
 
 POLL_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
+SETTLED_SECONDS: Final = 60.0
 SNAPSHOT_NAME: Final = "_seen.parquet"
 
 
@@ -105,7 +106,7 @@ class Stream:
     def run(self, stop: threading.Event) -> None:
         """Start, await, restart; until `stop` or a fault that does not pass."""
         # Only where driver and executors share this machine's disk can both see the throw-away table.
-        if self.settings.warm_up and self.settings.master.startswith("local"):
+        if self.settings.warm_up and self.settings.master.startswith("local") and not self._is_behind():
             self.state.set(ready=False, detail="warming Spark up")
             warm_up(self.session.spark, stop)
         pause = 0.0
@@ -122,6 +123,14 @@ class Stream:
                 pause = min(max(error.retry_after_seconds, 2 * pause), LONGEST_PAUSE_SECONDS)
                 self.metrics.restarts.inc()
                 self.state.set(ready=False, detail=str(error))
+
+    def _is_behind(self) -> bool:
+        """Whether stored rows are followed by records that wait in Kafka: landing those is warm-up enough."""
+        with suppress(TidegateError):
+            mark = newest_mark(self.lake.root, "readings")
+            topic = self.topics.readings
+            return mark is not None and record_count(mark.ends, {topic: end_offsets(self.kafka, topic)}, topic) > 0
+        return False
 
     def _land_until(self, stop: threading.Event) -> None:
         progress = Progress(self.metrics, LAND)
