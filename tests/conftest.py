@@ -14,7 +14,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 TESTS = Path(__file__).parent
-FOLDERS = {"unit", "contract", "spark", "integration", "e2e", "guards"}
+FOLDERS = ("guards", "unit", "contract", "integration", "spark", "e2e")
+"""In the order they run: what is cheap fails first, and what starts a whole pipeline does not burden the rest."""
 SHARED_FIXTURES = ("fixtures_servers.py", "fixtures_scripted_broker.py")
 """Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""
 
@@ -43,10 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def folder(item: pytest.Item) -> str:
+        return item.path.relative_to(TESTS).parts[0]
+
+    items.sort(key=lambda item: FOLDERS.index(folder(item)))
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        if folder in FOLDERS:
-            item.add_marker(getattr(pytest.mark, folder))
+        item.add_marker(getattr(pytest.mark, folder(item)))
 
 
 @pytest.fixture
