@@ -94,6 +94,16 @@ def test_the_waiter_ends_with_the_sentence_of_a_part_that_cannot_run(tmp_path: P
         detach._check_parts(tmp_path)
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """A shell starts background commands with SIGINT ignored, and `up` keeps to that: not what is tried here."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in up.STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_fetching_of_parts_at_once(
     number: signal.Signals, options: up.UpOptions, monkeypatch: pytest.MonkeyPatch
