@@ -8,8 +8,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gateway.decoders.registry import DECODERS
-from gateway.decoders.shape import Decoded, Ignored, RouteMatch
+from gateway.decoders.registry import make_decoders
+from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
+from gateway.decoders.state import DecoderState
+from gateway.policy import Policy
 from gateway.routes import RouteTable
 from gateway.settings import GatewaySettings
 from gateway.show import show
@@ -24,7 +26,7 @@ from ingest.contract.dead_letter import (
 )
 from ingest.contract.reading import RECORD_VERSION, ReadingRecord, encode_record
 from ingest.contract.reasons import IgnoredReason, Reason
-from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, READINGS
 
 __all__ = ["Gate", "Message", "Outcome", "Record", "shrink"]
 
@@ -62,7 +64,11 @@ class Record(NamedTuple):
 
 
 class Outcome(msgspec.Struct, gc=False):
-    """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set."""
+    """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set.
+
+    `device` is whom the message is counted for: the first of several. `changes` are what decoders remember from now
+    on (`DecoderState`), among `records` too; `replies` are published to the device side once the records are in Kafka.
+    """
 
     records: list[Record]
     device: str | None = None
@@ -72,13 +78,24 @@ class Outcome(msgspec.Struct, gc=False):
     readings: int = 0
     parts: list[Reason] = []
     sequence: list[tuple[int, int]] = []
+    changes: list[tuple[str, bytes]] = []
+    replies: list[Reply] = []
 
 
 class Gate:
     """Decides outcomes. Pure but for a log line when a decoder fails in a way nobody foresaw."""
 
-    def __init__(self, routes: RouteTable, limits: GatewaySettings) -> None:
+    def __init__(
+        self,
+        routes: RouteTable,
+        limits: GatewaySettings,
+        *,
+        state: DecoderState | None = None,
+        policy: Policy | None = None,
+    ) -> None:
         self._routes, self._limits = routes, limits
+        self._state, self._policy = state or DecoderState(), policy or Policy()
+        self._decoders = make_decoders(self._state)
         self._known_devices: set[str] = set()
 
     def decide(self, message: Message) -> Outcome:
@@ -136,19 +153,58 @@ class Gate:
         return match.device if self._device_fault(match.device) is None else None
 
     def _decode(self, message: Message, topic: str, match: RouteMatch) -> Outcome:
-        decoded = DECODERS[match.decoder](message.payload, match, self._limits, message.received_us)
+        decoded = self._decoders[match.decoder](message.payload, match, self._limits, message.received_us)
+        if isinstance(decoded, list):
+            outcome = self._join(message, [self._settle(message, topic, match, one) for one in decoded])
+        else:
+            outcome = self._settle(message, topic, match, decoded)
+        changes = self._state.take_changes()
+        if changes:
+            outcome.changes = changes
+            outcome.records += [Record(GATEWAY_STATE, key.encode(), value) for key, value in changes]
+        return outcome
+
+    def _settle(self, message: Message, topic: str, match: RouteMatch, decoded: Decoded | Reject | Ignored) -> Outcome:
         if isinstance(decoded, Reject):
             return self.reject(message, decoded, match.device)
         if isinstance(decoded, Ignored):
-            return Outcome([], match.device, ignored=decoded.reason)
+            device = match.device if decoded.device is None else decoded.device
+            return Outcome([], device, ignored=decoded.reason, replies=list(decoded.replies))
         fault = self._device_fault(decoded.device)
         if fault is not None:
             return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(decoded.device), fault), None)
+        refused = self._policy.admit(decoded.device, match, message.received_us)
+        if refused is None:
+            refused = self._policy.check(decoded, match, message.received_us)
+        if refused is not None:
+            return self.reject(message, refused, decoded.device, sequence=decoded.sequence)
         if decoded.readings:
             return self._accept(message, topic, decoded)
         if decoded.rejects:
-            return self.reject(message, decoded.rejects[0], decoded.device, sequence=decoded.sequence)
-        return Outcome([], decoded.device, ignored=IgnoredReason.NO_VALUE, sequence=decoded.sequence)
+            outcome = self.reject(message, decoded.rejects[0], decoded.device, sequence=decoded.sequence)
+        else:
+            outcome = Outcome([], decoded.device, ignored=IgnoredReason.NO_VALUE, sequence=decoded.sequence)
+        outcome.replies = decoded.replies
+        return outcome
+
+    def _join(self, message: Message, outcomes: list[Outcome]) -> Outcome:
+        """One outcome of a message with several devices: accepted where any is, and what was refused is a part."""
+        whole = next((one for one in outcomes if one.accepted), None)
+        if whole is None:
+            whole = next((one for one in outcomes if one.rejected), outcomes[0])
+            outcomes = [whole]
+        records, parts = [], []
+        for one in outcomes:
+            if one.rejected is not None and whole.accepted:
+                records += [_as_part(record) for record in one.records]
+                parts.append(one.rejected)
+            else:
+                records += one.records
+                parts += one.parts
+        whole.records, whole.parts = records, parts
+        whole.readings = sum(one.readings for one in outcomes)
+        whole.replies = [reply for one in outcomes for reply in one.replies]
+        return whole
 
     def _accept(self, message: Message, topic: str, decoded: Decoded) -> Outcome:
         message_id = self._identity(message, decoded)
@@ -179,7 +235,17 @@ class Gate:
         if decoded.rejects:
             records += self._partial(message, decoded)
             parts = [fault.reason for fault in decoded.rejects]
-        return Outcome(records, decoded.device, True, None, None, len(decoded.readings), parts, decoded.sequence)
+        return Outcome(
+            records,
+            decoded.device,
+            True,
+            None,
+            None,
+            len(decoded.readings),
+            parts,
+            decoded.sequence,
+            replies=decoded.replies,
+        )
 
     def _identity(self, message: Message, decoded: Decoded) -> str | None:
         """What makes a redelivery of this message recognisable; None where nothing does."""
@@ -190,6 +256,8 @@ class Gate:
                 return f"mp:{message.message_id}"
             digest = hashlib.sha256(message.message_id.encode("utf-8", "surrogatepass")).hexdigest()
             return f"mp:sha256:{digest}"
+        if decoded.message_id:
+            return f"fm:{decoded.message_id}"
         if message.retain:
             digest = hashlib.sha256(message.topic + b"\0" + message.payload).hexdigest()
             return f"rt:{digest[:32]}"
@@ -254,6 +322,13 @@ def shrink(record: Record) -> Record | None:
         letter.topic = letter.topic[:_MAX_KEY_BYTES]
     else:
         return None
+    return record._replace(value=encode_dead_letter(letter))
+
+
+def _as_part(record: Record) -> Record:
+    """The dead letter of one device of a message that others were stored of."""
+    letter = decode_dead_letter(record.value)
+    letter.partial = True
     return record._replace(value=encode_dead_letter(letter))
 
 

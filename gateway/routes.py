@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from gateway.decoders.registry import DECODERS
+from gateway.decoders.registry import decoder_names
 from gateway.decoders.shape import RouteMatch
 from gateway.settings import RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
@@ -50,6 +50,9 @@ class _Route:
             self.zone,
             self.settings.units,
             tags or None,
+            topic,
+            names,
+            self.settings.profile,
         )
 
 
@@ -82,7 +85,7 @@ class RouteTable:
             return "own"
         device = native_topic(topic)
         if device is not None:
-            return RouteMatch("native", device, "readings")
+            return RouteMatch("native", device, "readings", topic=topic)
         return next((found for route in self._routes if (found := route.match(topic)) is not None), None)
 
 
@@ -92,14 +95,15 @@ def compile_routes(settings: tuple[RouteSettings, ...]) -> RouteTable:
     Raises:
         ConfigError: names the route, the key and a suggestion.
     """
-    return RouteTable(tuple(_compile(number, route) for number, route in enumerate(settings, start=1)))
+    known = decoder_names()
+    return RouteTable(tuple(_compile(number, route, known) for number, route in enumerate(settings, start=1)))
 
 
-def _compile(number: int, route: RouteSettings) -> _Route:
+def _compile(number: int, route: RouteSettings, known: list[str]) -> _Route:
     where = f"[[routes]] number {number} ({route.filter})"
-    if route.decoder not in DECODERS:
-        known = ", ".join(sorted(DECODERS))
-        message = f"{where}: decoder {route.decoder!r} is unknown{_suggest(route.decoder, DECODERS)} (known: {known})"
+    if route.decoder not in known:
+        near = _suggest(route.decoder, known)
+        message = f"{where}: decoder {route.decoder!r} is unknown{near} (known: {', '.join(known)})"
         raise ConfigError(message)
     try:
         compiled = compile_filter(route.filter)

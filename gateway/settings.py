@@ -76,3 +76,4 @@ class RouteSettings(BaseModel):
     zone: str | None = Field(None, description="IANA zone of local times without an offset, such as Europe/Berlin.")
     units: dict[str, str] = Field(default_factory=dict, description="Unit per metric, where the payload names none.")
     tags: dict[str, str] = Field(default_factory=dict)
+    profile: str | None = Field(None, description="Validation profile of this route's devices; default: by device id.")

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import secrets
 import socket
 import struct
 
@@ -49,7 +50,9 @@ def connect_accepted(host: str, port: int, *, level: int, name: str, password: s
         timeout: seconds for each step.
     """
     properties = b"\0" if level == 5 else b""
-    client_id = f"tidegate-probe-{os.getpid()}-{level}"
+    # Never the same twice: rumqttd 0.20 (in iotcore 0.4) keeps the id of a client that went before its CONNACK, as a
+    # look that ran out of time does, and when the id comes again its listener lets nobody in any more.
+    client_id = f"tidegate-probe-{secrets.token_hex(8)}"
     payload = _text(client_id) + _text(name) + _text(password)
     # Flags: user name, password, clean session; keep-alive 10 s.
     body = _text("MQTT") + struct.pack(">BBH", level, 0b1100_0010, 10) + properties + payload

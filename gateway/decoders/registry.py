@@ -1,23 +1,30 @@
-"""Decoders by the name that a route gives them."""
+"""Decoders by the name that a route gives them: ours, and those that other distributions bring.
 
+A distribution brings one by an entry point of group `tidegate.decoders` whose object is a `Decoder`. Ours win by name.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from gateway.decoders.json_object import decode_json
 from gateway.decoders.native import decode_native
 from gateway.decoders.plain import decode_plain
-from gateway.decoders.shape import Decoded, Decoder, Ignored, RouteMatch
+from gateway.decoders.shape import Decoder, Decoding, RouteMatch
+from gateway.decoders.state import DecoderState
 from gateway.settings import GatewaySettings
-from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import ConfigError
 
-__all__ = ["DECODERS"]
+__all__ = ["ENTRY_POINTS", "decoder_names", "make_decoders"]
+
+ENTRY_POINTS: Final = "tidegate.decoders"
 
 _JSON_STARTS: Final = b'{["'
 _BLANK: Final = b" \t\r\n"
 
 
-def decode_auto(
-    payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
-) -> Decoded | Reject | Ignored:
+def decode_auto(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
     """JSON where the first byte that is not blank begins an object, array or string; else plain."""
     # UTF-16 and byte order marks go to the JSON decoder, which names them.
     head = payload[:64].lstrip(_BLANK)[:1]
@@ -25,9 +32,42 @@ def decode_auto(
     return (decode_json if like_json else decode_plain)(payload, match, limits, received_us)
 
 
-DECODERS: Final[dict[str, Decoder]] = {
+_PURE: Final[dict[str, Decoder]] = {
     "native": decode_native,
     "json": decode_json,
     "plain": decode_plain,
     "auto": decode_auto,
 }
+
+_STATEFUL: Final[dict[str, Callable[[DecoderState], Decoder]]] = {}
+"""Made anew for each gate, with the state that they share."""
+
+
+@cache
+def _brought() -> tuple[EntryPoint, ...]:
+    """What other distributions bring; looking for it reads the metadata of every one that is installed."""
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def decoder_names() -> list[str]:
+    """Every name that a route may give, in order of the alphabet. Loads none of them."""
+    return sorted({*_PURE, *_STATEFUL, *(found.name for found in _brought())})
+
+
+def make_decoders(state: DecoderState) -> dict[str, Decoder]:
+    """Every decoder by its name.
+
+    Raises:
+        ConfigError: an entry point cannot be loaded, or is no function.
+    """
+    made: dict[str, Decoder] = {}
+    for found in _brought():
+        try:
+            made[found.name] = found.load()
+        except Exception as error:
+            message = f"decoder {found.name!r} ({found.value}) cannot be loaded: {error}; mend or remove its package"
+            raise ConfigError(message) from error
+        if not callable(made[found.name]):
+            message = f"decoder {found.name!r} ({found.value}) is no function (payload, match, limits, received_us)"
+            raise ConfigError(message)
+    return {**made, **_PURE, **{name: make(state) for name, make in _STATEFUL.items()}}

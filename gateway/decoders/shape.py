@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,12 +12,15 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import IgnoredReason
 
-__all__ = ["Decoded", "Decoder", "Ignored", "RouteMatch"]
+__all__ = ["Decoded", "Decoder", "Decoding", "Ignored", "Reply", "RouteMatch"]
 
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """A topic's route, resolved: who sends, what a bare value is called, and what the payload itself does not say."""
+    """A topic's route, resolved: who sends, what a bare value is called, and what the payload itself does not say.
+
+    `names` are the named segments of the route's filter as they stand in this topic.
+    """
 
     decoder: str
     device: str
@@ -25,12 +29,24 @@ class RouteMatch:
     zone: ZoneInfo | None = None
     units: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] | None = None
+    topic: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    profile: str | None = None
+
+
+class Reply(NamedTuple):
+    """What the gateway publishes to the device side because of a message: a rebirth request, a receipt."""
+
+    topic: str
+    payload: bytes
+    correlation: bytes | None = None
 
 
 class Decoded(msgspec.Struct, gc=False):
     """Readings of one device, and the parts that were refused. `sequence` holds (boot, seq) of each numbered item.
 
-    Without readings it is a dead letter (for its first refused part), and without these too it is ignored `no_value`.
+    `message_id` is the format's own key (a frame counter, a deduplication id), where it has one. Without readings it
+    is a dead letter (for its first refused part), and without these too it is ignored `no_value`.
     """
 
     device: str
@@ -41,14 +57,22 @@ class Decoded(msgspec.Struct, gc=False):
     boot: int | None = None
     seq: int | None = None
     sequence: list[tuple[int, int]] = []
+    message_id: str | None = None
+    replies: list[Reply] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """No reading by rule: acknowledged and counted, not kept."""
+    """No reading by rule: acknowledged and counted, not kept. `device` shows that it lives; None: the route's."""
 
     reason: IgnoredReason
+    device: str | None = None
+    replies: tuple[Reply, ...] = ()
 
 
-Decoder = Callable[[bytes, RouteMatch, GatewaySettings, int], "Decoded | Reject | Ignored"]
-"""(payload, route, limits, receive time in epoch µs) to an outcome. Pure: no clock, no state, no I/O."""
+Decoding = Decoded | Reject | Ignored | list[Decoded]
+"""A list holds one entry per device, where a message carries readings of several; it is not empty."""
+
+Decoder = Callable[[bytes, RouteMatch, GatewaySettings, int], Decoding]
+"""(payload, route, limits, receive time in epoch µs) to an outcome. No clock, no I/O; what it must remember between
+messages goes through a `DecoderState` given to it when it was made."""

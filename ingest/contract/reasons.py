@@ -49,6 +49,14 @@ class IgnoredReason(StrEnum):
     """Well-formed, but it holds no value: `{}`, `[]`, nothing but nulls."""
     OWN_TOPIC = "own_topic"
     """One of the topics that this product itself publishes (receipts)."""
+    STATUS = "status"
+    """Births, last wills, availability, joins, events without a measurement, log lines."""
+    METADATA = "metadata"
+    """What describes devices: inventories, discovery, configuration, attributes without a measurement."""
+    COMMAND = "command"
+    """Commands to devices and their answers."""
+    ECHO = "echo"
+    """A copy of a message that came, or comes, on another topic."""
 
 
 class Stage(StrEnum):

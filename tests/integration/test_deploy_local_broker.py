@@ -27,6 +27,7 @@ class Client:
         self.paho.username_pw_set(server.username, password or server.password)
         self.connected, self.subscribed = threading.Event(), threading.Event()
         self.refused, self.session_present = False, False
+        self._wanted: tuple[str, int] | None = None
         self.payloads: list[bytes] = []
         self.paho.on_connect = self._on_connect
         self.paho.on_subscribe = lambda *_: self.subscribed.set()
@@ -36,6 +37,9 @@ class Client:
 
     def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
         self.refused, self.session_present = reason.is_failure, flags.session_present
+        if self._wanted is not None:
+            # As any device does: a broker that drops a connection forgets a SUBSCRIBE that was under way.
+            self.paho.subscribe(*self._wanted)
         self.connected.set()
 
     def start(self) -> "Client":
@@ -47,6 +51,10 @@ class Client:
         self.paho.connect(*self._address, keepalive=30, **extra)
         self.paho.loop_start()
         return self
+
+    def subscribe(self, topic: str, qos: int) -> None:
+        self._wanted = topic, qos
+        self.paho.subscribe(topic, qos)
 
     def stop(self) -> None:
         self.paho.disconnect()
@@ -95,7 +103,7 @@ def test_every_quality_of_service_arrives(
     server = mqtt_broker(kind)
     receiver = client(server, version, unique_name)
     wait_until(receiver.connected.is_set)
-    receiver.paho.subscribe("site/#", qos=qos)
+    receiver.subscribe("site/#", qos)
     wait_until(receiver.subscribed.is_set)
     sender = client(server, version, unique_name + "-sender")
     publish(sender, "site/a", 20, qos=qos)
@@ -106,7 +114,7 @@ def test_every_quality_of_service_arrives(
 def leave_a_session(server: Any, version: str, client: Any, wait_until: Any, name: str) -> None:
     away = client(server, version, name)
     wait_until(away.connected.is_set)
-    away.paho.subscribe("site/#", qos=1)
+    away.subscribe("site/#", 1)
     wait_until(away.subscribed.is_set)
     away.stop()
 

@@ -483,7 +483,7 @@ def test_a_decoder_that_fails_is_a_dead_letter_and_a_counted_error(
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(__import__("gateway.outcome", fromlist=["DECODERS"]).DECODERS, "native", broken)
+    monkeypatch.setitem(rig.service._gate._decoders, "native", broken)
     link = scripted_broker.accept()
     link.handshake()
     link.publish(TOPIC, native(1), 1)

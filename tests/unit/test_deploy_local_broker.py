@@ -102,6 +102,27 @@ def test_only_an_accepting_answer_counts(answer: bytes, accepted: bool) -> None:
     assert said is accepted
 
 
+def test_no_look_at_a_broker_uses_the_client_id_of_an_earlier_one() -> None:
+    """rumqttd shuts its listener for good where a client that gave up before its CONNACK comes again."""
+    packets: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _ = server.accept()
+                with connection:
+                    packets.append(connection.recv(1024))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        for _ in range(2):
+            port = server.getsockname()[1]
+            assert not mqtt_files.connect_accepted("127.0.0.1", port, level=4, name="a", password="b", timeout=5)
+        thread.join()
+    assert len(packets[0]) == len(packets[1]) > 20
+    assert packets[0] != packets[1]
+
+
 def test_nobody_on_the_port_is_not_ready() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

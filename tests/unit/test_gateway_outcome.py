@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.decoders import registry
 from gateway.outcome import MAX_PARTS, Gate, Message, Outcome, shrink
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -510,7 +511,7 @@ def test_a_fault_inside_a_decoder_is_a_dead_letter_not_a_crash(monkeypatch: pyte
     def broken(*_: object) -> None:
         raise RuntimeError("boom\n\x1b[31m")
 
-    monkeypatch.setitem(__import__("gateway.outcome", fromlist=["DECODERS"]).DECODERS, "native", broken)
+    monkeypatch.setitem(registry._PURE, "native", broken)
     outcome = decide(NATIVE, native())
     assert outcome.rejected == "internal_error"
     [letter] = letters_of(outcome)
