@@ -1,0 +1,152 @@
+"""The protobuf wire format, read field by field without a schema: what Kura and Sparkplug need of it, and no more.
+
+A reader of our own keeps the bounds in sight: every step consumes bytes, lengths never pass the end, and nothing is
+copied but what the caller asks for. Nested messages are bytes until the caller reads them, so depth is the caller's.
+Source: Protocol Buffers documentation, "Encoding".
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = [
+    "WIRE_BYTES",
+    "WIRE_FIXED32",
+    "WIRE_FIXED64",
+    "WIRE_VARINT",
+    "BadProtobuf",
+    "Field",
+    "as_bytes",
+    "as_double",
+    "as_float",
+    "as_int",
+    "as_text",
+    "read_fields",
+    "zigzag",
+]
+
+WIRE_VARINT: Final = 0
+WIRE_FIXED64: Final = 1
+WIRE_BYTES: Final = 2
+WIRE_FIXED32: Final = 5
+_GROUPS: Final = (3, 4)
+_MAX_VARINT_BYTES: Final = 10
+_MAX_FIELD: Final = 2**29 - 1
+_FIXED: Final = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}
+
+
+class BadProtobuf(ValueError):
+    """These bytes are no protobuf message, or not the one that was wanted; the text says where and why."""
+
+
+class Field(NamedTuple):
+    """One field as it stands on the wire.
+
+    `value` is an unsigned integer below 2^64 for WIRE_VARINT, little-endian bytes for WIRE_FIXED64 (8) and
+    WIRE_FIXED32 (4), and the content for WIRE_BYTES.
+    """
+
+    number: int
+    wire: int
+    value: int | bytes
+
+
+def read_fields(data: bytes) -> Iterator[Field]:
+    """The fields of one message in the order they stand; repeated ones come repeatedly.
+
+    Raises:
+        BadProtobuf: while iterating, at the first byte that does not fit. Groups (deprecated) are refused.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        start = at
+        key, at = _read_varint(data, at)
+        number, wire = key >> 3, key & 7
+        if not 1 <= number <= _MAX_FIELD:
+            message = f"field number {number} at byte {start}"
+            raise BadProtobuf(message)
+        if wire == WIRE_VARINT:
+            value, at = _read_varint(data, at)
+            yield Field(number, wire, value)
+            continue
+        if wire == WIRE_BYTES:
+            length, at = _read_varint(data, at)
+        elif wire in _FIXED:
+            length = _FIXED[wire]
+        else:
+            what = "a group" if wire in _GROUPS else f"wire type {wire}"
+            message = f"{what} at byte {start}"
+            raise BadProtobuf(message)
+        if length > end - at:
+            message = f"field {number} at byte {start} wants {length} bytes where {end - at} are left"
+            raise BadProtobuf(message)
+        yield Field(number, wire, data[at : at + length])
+        at += length
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number (cut to 64 bits, as every implementation does) and the place behind it."""
+    number = 0
+    for place, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+        number |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return number & 0xFFFF_FFFF_FFFF_FFFF, at + place + 1
+    what = "is cut off" if len(data) - at < _MAX_VARINT_BYTES else "is longer than 10 bytes"
+    message = f"the number at byte {at} {what}"
+    raise BadProtobuf(message)
+
+
+def as_int(field: Field, bits: int = 64, *, signed: bool = True) -> int:
+    """A varint or fixed integer of `bits` (8 to 64), two's complement where `signed`; higher bits are cut off.
+
+    So an int32 of -12 is right whether its sender wrote it sign-extended to 64 bits, as protobuf wants, or as uint32.
+
+    Raises:
+        BadProtobuf: the field holds bytes.
+    """
+    if field.wire == WIRE_BYTES:
+        raise _wrong(field, "a number")
+    raw = field.value if isinstance(field.value, int) else int.from_bytes(field.value, "little")
+    number = raw & ((1 << bits) - 1)
+    return number - (1 << bits) if signed and number >> (bits - 1) else number
+
+
+def zigzag(number: int) -> int:
+    """The sint32 or sint64 that stands as `number` on the wire."""
+    return (number >> 1) ^ -(number & 1)
+
+
+def as_float(field: Field) -> float:
+    """A 32-bit float, widened; may be NaN or infinite. Raises BadProtobuf where the field is none."""
+    if field.wire != WIRE_FIXED32 or isinstance(field.value, int):
+        raise _wrong(field, "a 32-bit float")
+    number: float = struct.unpack("<f", field.value)[0]
+    return number
+
+
+def as_double(field: Field) -> float:
+    """A 64-bit float; may be NaN or infinite. Raises BadProtobuf where the field is none."""
+    if field.wire != WIRE_FIXED64 or isinstance(field.value, int):
+        raise _wrong(field, "a 64-bit float")
+    number: float = struct.unpack("<d", field.value)[0]
+    return number
+
+
+def as_bytes(field: Field) -> bytes:
+    """Bytes, or a nested message. Raises BadProtobuf where the field is none."""
+    if field.wire != WIRE_BYTES or isinstance(field.value, int):
+        raise _wrong(field, "bytes")
+    return field.value
+
+
+def as_text(field: Field) -> str:
+    """Text in UTF-8. Raises BadProtobuf where the field is none."""
+    try:
+        return as_bytes(field).decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"field {field.number} is no UTF-8 text: byte 0x{error.object[error.start]:02x} at {error.start}"
+        raise BadProtobuf(message) from error
+
+
+def _wrong(field: Field, wanted: str) -> BadProtobuf:
+    return BadProtobuf(f"field {field.number} has wire type {field.wire} where {wanted} was wanted")
