@@ -4,6 +4,7 @@ import base64
 import hashlib
 import logging
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -98,6 +99,20 @@ class Gate:
         self._decoders = make_decoders(self._state)
         self._known_devices: set[str] = set()
 
+    def roll_back(self) -> None:
+        """A new connection begins: forget what decoders and policy know from messages that will come again."""
+        self._state.roll_back()
+        self._policy.roll_back()
+
+    def acknowledged(self, upto: int, changes: Iterable[tuple[str, bytes]]) -> None:
+        """Messages up to this number will not come again; `changes` are those that they made."""
+        self._state.acknowledged(changes)
+        self._policy.acknowledged(upto)
+
+    def tick(self) -> None:
+        """About once a second: the policy reads anew what changed on disk."""
+        self._policy.tick()
+
     def decide(self, message: Message) -> Outcome:
         """The outcome of a message; never raises: what fails inside becomes a dead letter `internal_error`."""
         try:
@@ -119,6 +134,7 @@ class Gate:
         sequence: list[tuple[int, int]] | None = None,
     ) -> Outcome:
         """A dead letter of the whole message; `keep_bytes` cuts the payload further than the limit does."""
+        keep_bytes = fault.keep_bytes if keep_bytes is None else keep_bytes
         record = self._dead_letter(message, fault, device, partial=False, keep_bytes=keep_bytes)
         return Outcome([record], device, rejected=fault.reason, sequence=sequence or [])
 
@@ -166,16 +182,17 @@ class Gate:
 
     def _settle(self, message: Message, topic: str, match: RouteMatch, decoded: Decoded | Reject | Ignored) -> Outcome:
         if isinstance(decoded, Reject):
-            return self.reject(message, decoded, match.device)
+            refused = self._policy.admit(match.device, match, message.received_us, message.number)
+            return self.reject(message, refused or decoded, match.device)
         if isinstance(decoded, Ignored):
             device = match.device if decoded.device is None else decoded.device
             return Outcome([], device, ignored=decoded.reason, replies=list(decoded.replies))
         fault = self._device_fault(decoded.device)
         if fault is not None:
             return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(decoded.device), fault), None)
-        refused = self._policy.admit(decoded.device, match, message.received_us)
+        refused = self._policy.admit(decoded.device, match, message.received_us, message.number)
         if refused is None:
-            refused = self._policy.check(decoded, match, message.received_us)
+            refused = self._policy.check(decoded, match, message.received_us, message.number)
         if refused is not None:
             return self.reject(message, refused, decoded.device, sequence=decoded.sequence)
         if decoded.readings:
@@ -300,6 +317,7 @@ class Gate:
             got=None if fault.got is None else show(fault.got),
             wanted=None if fault.wanted is None else show(fault.wanted),
             device=device,
+            profile=fault.profile,
             qos=message.qos,
             dup=message.dup,
             retain=message.retain,

@@ -50,6 +50,7 @@ class Pump:
         """Start the epoch of a new connection; returns how many messages of the old one were not acknowledged."""
         self.halt()
         self._live = True
+        self._gate.roll_back()
         return self._chain.begin(epoch)
 
     def halt(self) -> None:
@@ -139,6 +140,8 @@ class Pump:
         if self._chain.outcome_delivered(batch):
             now = self.progress_at = time.monotonic()
             acknowledged = self._acknowledge(batch.epoch, batch.mids)
+            changes = (change for entry in batch.entries for change in entry.outcome.changes)
+            self._gate.acknowledged(batch.entries[-1].message.number, changes)
             self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.entries[0].produced_at)
 
 

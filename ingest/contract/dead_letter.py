@@ -17,12 +17,18 @@ MAX_PAYLOAD_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A refusal as a value: `path` is a JSON path (`$.values.temp`), `got` and `wanted` are short texts for people."""
+    """A refusal as a value: `path` is a JSON path (`$.values.temp`), `got` and `wanted` are short texts for people.
+
+    `profile` (`name@version`) is set where a validation profile refused it. `keep_bytes` cuts the payload of its dead
+    letter further than the limit does (0: length and sha256 only).
+    """
 
     reason: Reason
     path: str | None = None
     got: str | None = None
     wanted: str | None = None
+    profile: str | None = None
+    keep_bytes: int | None = None
 
 
 class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):

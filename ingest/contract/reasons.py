@@ -33,6 +33,7 @@ class Reason(StrEnum):
     SPARK_CORRUPT_RECORD = "spark_corrupt_record"
     SCHEMA_CONFLICT = "schema_conflict"
     RATE_LIMITED = "rate_limited"
+    UNIT_MISMATCH = "unit_mismatch"
     STEP_EXCEEDED = "step_exceeded"
     STUCK = "stuck"
     UNDECODED = "undecoded"
