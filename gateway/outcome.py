@@ -269,10 +269,7 @@ class Gate:
         if decoded.boot is not None and decoded.seq is not None:
             return f"bs:{decoded.boot}:{decoded.seq}"
         if message.message_id:
-            if len(message.message_id) <= _MAX_ID_CHARACTERS:
-                return f"mp:{message.message_id}"
-            digest = hashlib.sha256(message.message_id.encode("utf-8", "surrogatepass")).hexdigest()
-            return f"mp:sha256:{digest}"
+            return f"mp:{_short_id(message.message_id)}"
         if decoded.message_id:
             return f"fm:{decoded.message_id}"
         if message.retain:
@@ -323,6 +320,7 @@ class Gate:
             retain=message.retain,
             payload_sha256=sha256,
             trace=_traceparent(message.trace),
+            message_id=_short_id(message.message_id) if message.message_id else None,
         )
         key = message.topic if device is None else device.encode()
         return Record(DEAD_LETTERS, key[:_MAX_KEY_BYTES], encode_dead_letter(letter))
@@ -348,6 +346,13 @@ def _as_part(record: Record) -> Record:
     letter = decode_dead_letter(record.value)
     letter.partial = True
     return record._replace(value=encode_dead_letter(letter))
+
+
+def _short_id(text: str) -> str:
+    """A device's own message id, or its hash where it is too long to keep; the short form of a short form is itself."""
+    if len(text) <= _MAX_ID_CHARACTERS:
+        return text
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _traceparent(text: str | None) -> str | None:

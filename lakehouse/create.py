@@ -27,7 +27,7 @@ def ensure_tables(root: str, tables: Iterable[Table], *, log_retention_hours: in
 
 
 def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
-    """Create one table, or check the columns of the one that is there."""
+    """Create one table, or check the columns of the one that is there and add those that are new."""
     from deltalake import DeltaTable, Schema
 
     uri = table_uri(root, table.name)
@@ -41,12 +41,23 @@ def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
             configuration=dict(table.properties(log_retention_hours=log_retention_hours)),
         )
         return
+    _add_columns(table, DeltaTable(uri))
     if differences := schema_differences(table, DeltaTable(uri).schema()):
         message = (
             f"The table {uri} is not the one that this version writes: {differences[0]}. "
             "Start with another tables root, or see the migration steps in CHANGELOG.md."
         )
         raise FatalError(message)
+
+
+def _add_columns(table: Table, stored: Any) -> None:
+    """Add the columns that an older version did not write; its rows have null there."""
+    known = {field.name for field in stored.schema().fields}
+    if table.columns[0].name not in known:
+        return  # not our table at all: refused by name, not changed
+    new = [_field(column) for column in table.columns if column.name not in known and column.nullable]
+    if new:
+        stored.alter.add_columns(new)
 
 
 def schema_differences(table: Table, schema: Any) -> list[str]:

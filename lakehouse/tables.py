@@ -125,6 +125,8 @@ DEAD_LETTERS: Final = Table(
         Column("payload_sha256", "string", "SHA-256 of the whole message where only its beginning is kept."),
         Column("landed_at", "timestamp", "When the write of this row began (UTC).", nullable=False),
         Column("trace", "string", "W3C traceparent of the message."),
+        Column("message_id", "string", "MQTT user property `message-id` of the message, where it had one."),
+        Column("retain", "boolean", "True where the broker sent it as a retained message."),
         _ORIGIN[2],
     ),
     statistics=("reason", "device", "received_at"),

@@ -30,7 +30,8 @@ RECORD_SCHEMA: Final = (
 DEAD_LETTER_SCHEMA: Final = (
     "v INT, gateway STRING, epoch BIGINT, number BIGINT, received_us BIGINT, topic STRING, reason STRING, "
     "payload_base64 STRING, payload_bytes BIGINT, stage STRING, partial BOOLEAN, path STRING, got STRING, wanted STRING, "
-    "device STRING, profile STRING, attempt INT, qos INT, dup BOOLEAN, retain BOOLEAN, payload_sha256 STRING, trace STRING"
+    "device STRING, profile STRING, attempt INT, qos INT, dup BOOLEAN, retain BOOLEAN, payload_sha256 STRING, trace STRING, "
+    "message_id STRING"
 )
 """ingest.contract.dead_letter.DeadLetterRecord in Spark's words."""
 
@@ -184,6 +185,8 @@ def _refused_rows(refused: DataFrame, landed: Column) -> DataFrame:
         F.col("d.payload_sha256").alias("payload_sha256"),
         landed.alias("landed_at"),
         F.col("d.trace").alias("trace"),
+        F.col("d.message_id").alias("message_id"),
+        F.coalesce("d.retain", F.lit(False)).alias("retain"),
         received.cast("date").alias("date"),
     )
 
@@ -215,5 +218,7 @@ def _poison_rows(poison: DataFrame, landed: Column, topic: str) -> DataFrame:
         nothing.alias("payload_sha256"),
         landed.alias("landed_at"),
         nothing.alias("trace"),
+        nothing.alias("message_id"),
+        F.lit(None).cast("boolean").alias("retain"),
         F.col("timestamp").cast("date").alias("date"),
     )

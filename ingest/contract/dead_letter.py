@@ -32,7 +32,11 @@ class Reject:
 
 
 class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """One refused message, or (`partial`) one refused part of a message whose other parts were stored."""
+    """One refused message, or (`partial`) one refused part of a message whose other parts were stored.
+
+    `message_id` is what the device gave as MQTT user property `message-id`: with topic, payload and `retain` it is all
+    that a message's identity is made of, so that redriving finds the same one.
+    """
 
     v: int
     gateway: str
@@ -56,6 +60,7 @@ class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):
     retain: bool = False
     payload_sha256: str | None = None
     trace: str | None = None
+    message_id: str | None = None
 
 
 _encoder = msgspec.json.Encoder()

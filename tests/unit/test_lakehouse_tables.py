@@ -1,6 +1,7 @@
 """Tables as data and as Delta has them, catalog, SQL and rendering: all without a JVM."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,18 @@ def test_files_are_skipped_by_their_times_and_no_row_is_lost_for_it(root: str) -
         )
         == 1
     )
+
+
+def test_a_table_of_an_older_version_gets_the_new_columns_and_keeps_its_rows(tmp_path: Path) -> None:
+    new = ("message_id", "retain")
+    table = TABLES["dead_letters"]
+    older = replace(table, columns=tuple(column for column in table.columns if column.name not in new))
+    ensure_tables(str(tmp_path), [older], log_retention_hours=24)
+    schema = pa.schema(DeltaTable(f"{tmp_path}/dead_letters").schema().to_arrow())
+    values = {"reason": "bad_json", "stage": "gateway", "attempt": 0, "source_topic": "t", "partial": False}
+    values |= {"received_at": NOW, "landed_at": NOW, "date": NOW.date()}
+    row = {name: values.get(name) for name in schema.names}
+    write_deltalake(f"{tmp_path}/dead_letters", pa.Table.from_pylist([row], schema=schema), mode="append")
+    ensure_tables(str(tmp_path), TABLES.values(), log_retention_hours=24)
+    (kept,) = run_sql(str(tmp_path), "SELECT reason, message_id, retain FROM dead_letters").to_pylist()
+    assert kept == {"reason": "bad_json", "message_id": None, "retain": None}
