@@ -14,7 +14,7 @@ from ingest.settings import KafkaSettings
 
 __all__ = ["read_range"]
 
-_BATCH_RECORDS: Final = 10_000
+BATCH_RECORDS: Final = 10_000
 _WAIT_SECONDS: Final = 0.1
 """`consume` waits this long for a full batch, so each read ends with one such wait."""
 _GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -27,8 +27,9 @@ def read_range(
     until: Mapping[int, int],
     *,
     stall_seconds: float = 30.0,
+    batch_records: int = BATCH_RECORDS,
 ) -> Iterator[list[LogRecord]]:
-    """The records with start <= offset < until of each partition, in batches of up to 10,000.
+    """The records with start <= offset < until of each partition, in batches.
 
     Args:
         settings: the cluster.
@@ -36,6 +37,7 @@ def read_range(
         start: first offset per partition; `begin_offsets` or `offsets_at`.
         until: offset per partition before which to stop; `end_offsets`.
         stall_seconds: how long nothing at all may come before this gives up.
+        batch_records: largest batch; fewer where records may be large, since a batch is held in memory.
 
     Yields:
         Records, by offset within a partition, partitions mixed.
@@ -53,7 +55,7 @@ def read_range(
         heard_at = time.monotonic()
         while left:
             waited_for = len(left)
-            batch = _within(consumer.consume(_BATCH_RECORDS, _WAIT_SECONDS), left, settings, topic)
+            batch = _within(consumer.consume(batch_records, _WAIT_SECONDS), left, settings, topic)
             if batch:
                 yield batch
             if batch or len(left) < waited_for:

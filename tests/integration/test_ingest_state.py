@@ -1,0 +1,84 @@
+"""Reading the compacted state topic back from a real Kafka: newest value per key, bounded, and with an end."""
+
+import logging
+import os
+import signal
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ingest.contract.errors import FatalError, RetryableError
+from ingest.settings import KafkaSettings
+from ingest.state import read_state
+
+
+@pytest.fixture
+def settings(kafka_server: Any) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(settings: KafkaSettings, unique_name: str) -> str:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    # Small segments and no patience: the log is compacted while the test looks.
+    config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+    admin.create_topics([NewTopic(unique_name, 1, 1, config=config)])[unique_name].result(20)
+    return unique_name
+
+
+def write(settings: KafkaSettings, topic: str, records: list[tuple[bytes, bytes | None]]) -> None:
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    for key, value in records:
+        producer.produce(topic, key=key, value=value)
+    assert producer.flush(60) == 0
+
+
+def test_the_newest_value_wins_and_a_tombstone_drops_the_key(settings: KafkaSettings, topic: str) -> None:
+    assert read_state(settings, topic=topic) == []
+    write(
+        settings, topic, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"b", None), ("ü/ß".encode(), b"")]
+    )
+    assert read_state(settings, topic=topic) == [("a", b"2"), ("c", b"1"), ("ü/ß", b"")]
+    write(settings, topic, [(b"b", b"again"), (b"c", None)])
+    assert dict(read_state(settings, topic=topic)) == {"a": b"2", "ü/ß": b"", "b": b"again"}
+
+
+def test_a_long_history_of_few_keys_is_few_values(settings: KafkaSettings, topic: str) -> None:
+    write(settings, topic, [(b"key-%d" % (n % 7), b"%d" % n + b"." * 1000) for n in range(5000)])
+    found = read_state(settings, topic=topic, max_bytes=10_000)
+    assert sorted(int(value.rstrip(b".")) for _key, value in found) == list(range(4993, 5000)), "none was left out"
+
+
+def test_more_than_may_be_held_leaves_out_what_was_not_written_for_longest(
+    settings: KafkaSettings, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [b"key-%02d" % n for n in range(20)]
+    write(settings, topic, [(name, b"." * 94) for name in names] + [(names[0], b"!" * 94), (b"\xff", b"foreign")])
+    with caplog.at_level(logging.WARNING):
+        found = read_state(settings, topic=topic, max_bytes=500)
+    assert [key for key, _value in found] == ["key-16", "key-17", "key-18", "key-19", "key-00"]
+    assert "16 times the key" in caplog.text
+    assert "1 records whose key is no text" in caplog.text
+
+
+def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
+    settings: KafkaSettings, topic: str, kafka_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RetryableError, match=r"127\.0\.0\.1:1 "):
+        read_state(KafkaSettings(bootstrap_servers="127.0.0.1:1"), topic=topic)
+    write(settings, topic, [(b"a", b"1")])
+    monkeypatch.setattr("ingest.state.begin_offsets", lambda *_: {0: 0})
+    monkeypatch.setattr("ingest.state.end_offsets", lambda *_: {0: 1})
+    os.kill(kafka_server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RetryableError, match="is the broker up"):
+            read_state(settings, topic=topic, stall_seconds=1.0)
+    finally:
+        os.kill(kafka_server.pid, signal.SIGCONT)
+
+
+def test_a_topic_that_is_not_there_is_a_sentence(settings: KafkaSettings, unique_name: str) -> None:
+    with pytest.raises(FatalError, match=unique_name):
+        read_state(settings, topic=unique_name)
