@@ -24,6 +24,8 @@ _MAX_DIGITS: Final = 309
 """More digits than this are past every double; refusing by length also keeps quadratic int parsing out."""
 _LARGEST: Final = 2**1024
 _SMALL_EXPONENT = re.compile(rb"[eE]-\d{3}")
+_MANY_ZEROS: Final = b"0" * 300
+"""A fraction needs more leading zeros than these to be less than every double."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _decode = msgspec.json.Decoder().decode
 
@@ -73,7 +75,9 @@ def parse_json(payload: bytes, *, max_bytes: int, max_depth: int) -> Document | 
 
 
 def _may_underflow(payload: bytes) -> bool:
-    return (b"e-" in payload or b"E-" in payload) and _SMALL_EXPONENT.search(payload) is not None
+    if (b"e-" in payload or b"E-" in payload) and _SMALL_EXPONENT.search(payload) is not None:
+        return True
+    return len(payload) > len(_MANY_ZEROS) and _MANY_ZEROS in payload
 
 
 def _count_keys(value: object) -> tuple[int, int]:
