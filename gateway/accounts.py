@@ -27,6 +27,13 @@ class Accounts:
         """One message at QoS 0 was dropped."""
         self._dropped += 1
 
+    def replied(self, sent: int, dropped: int) -> None:
+        """Messages to the device side went out, or did not."""
+        if sent:
+            self._metrics.replies.labels("sent").inc(sent)
+        if dropped:
+            self._metrics.replies.labels("dropped").inc(dropped)
+
     def failed(self, stage: str) -> None:
         """A fault was survived."""
         self._metrics.errors.labels(stage).inc()

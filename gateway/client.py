@@ -19,7 +19,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.connection import connect, is_buffered, new_client, subscriptions
+from gateway.connection import connect, is_buffered, new_client, send, subscriptions
 from gateway.session_events import Received, SessionEvents
 from gateway.session_memory import SessionMemory
 from gateway.settings import MqttSettings
@@ -126,6 +126,23 @@ class MqttSession:
         except Exception as error:
             self._fault("acknowledge", error)
         return sent
+
+    def publish(self, topic: str, payload: bytes, correlation: bytes | None = None) -> bool:
+        """Publish at QoS 0 if the connection takes it now; False where it is not sent. Never waits, never raises.
+
+        Args:
+            topic: to the device side.
+            payload: as it goes out.
+            correlation: Correlation Data of MQTT 5; left out where the session speaks 3.1.1.
+        """
+        client = self._client
+        if client is None or not self.connected or not self.live or client.want_write():
+            return False
+        try:
+            return send(client, topic, payload, correlation)
+        except Exception as error:
+            logger.warning("MQTT session: cannot publish to %s: %s", show(topic), show(f"{error}"))
+            return False
 
     def drop(self, why: str) -> None:
         """Close the connection without acknowledging anything more; the session stays, the broker will redeliver."""

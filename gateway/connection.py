@@ -17,7 +17,7 @@ from gateway.session_events import Received
 from gateway.settings import MqttSettings
 from ingest.contract.errors import ConfigError
 
-__all__ = ["connect", "is_buffered", "new_client", "subscriptions", "use_tls"]
+__all__ = ["connect", "is_buffered", "new_client", "send", "subscriptions", "use_tls"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -104,7 +104,10 @@ def _from_paho(message: paho.MQTTMessage) -> Received:
         topic = bytes(error.object)
     names = dict(getattr(message.properties, "UserProperty", ()))
     flags = message.mid, message.qos, message.dup, message.retain
-    return Received(topic, bytes(message.payload), *flags, names.get("message-id"), names.get("traceparent"))
+    return Received(
+        topic, bytes(message.payload), *flags, names.get("message-id"), names.get("traceparent"),
+        getattr(message.properties, "ResponseTopic", None), getattr(message.properties, "CorrelationData", None),
+    )  # fmt: skip
 
 
 def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None:
@@ -118,6 +121,15 @@ def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None
     properties.ReceiveMaximum = window
     # No MaximumPacketSize: a broker drops what is larger unseen. Without it we see every packet, and refuse aloud.
     client.connect(settings.host, settings.port, settings.keepalive_seconds, clean_start=False, properties=properties)
+
+
+def send(client: paho.Client, topic: str, payload: bytes, correlation: bytes | None) -> bool:
+    """PUBLISH at QoS 0; True where it went out or waits in the client. Raises ValueError where the topic is none."""
+    properties = None
+    if correlation is not None and client.protocol == MQTTProtocolVersion.MQTTv5:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.CorrelationData = correlation
+    return client.publish(topic, payload, 0, properties=properties).rc == MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 def subscriptions(settings: MqttSettings, filters: tuple[str, ...]) -> list[tuple[str, int | SubscribeOptions]]:

@@ -13,6 +13,7 @@ from gateway.decoders.registry import make_decoders
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
 from gateway.decoders.state import DecoderState
 from gateway.policy import Policy
+from gateway.refusal import Refusal
 from gateway.routes import RouteTable
 from gateway.settings import GatewaySettings
 from gateway.show import show
@@ -54,6 +55,8 @@ class Message(NamedTuple):
     retain: bool = False
     message_id: str | None = None
     trace: str | None = None
+    response_topic: str | None = None
+    correlation: bytes | None = None
 
 
 class Record(NamedTuple):
@@ -68,7 +71,8 @@ class Outcome(msgspec.Struct, gc=False):
     """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set.
 
     `device` is whom the message is counted for: the first of several. `changes` are what decoders remember from now
-    on (`DecoderState`), among `records` too; `replies` are published to the device side once the records are in Kafka.
+    on (`DecoderState`), among `records` too; `replies` are published to the device side once the records are in Kafka,
+    and `refusals` are told to who writes receipts.
     """
 
     records: list[Record]
@@ -81,6 +85,7 @@ class Outcome(msgspec.Struct, gc=False):
     sequence: list[tuple[int, int]] = []
     changes: list[tuple[str, bytes]] = []
     replies: list[Reply] = []
+    refusals: list[Refusal] = []
 
 
 class Gate:
@@ -132,11 +137,13 @@ class Gate:
         *,
         keep_bytes: int | None = None,
         sequence: list[tuple[int, int]] | None = None,
+        message_id: str | None = None,
     ) -> Outcome:
         """A dead letter of the whole message; `keep_bytes` cuts the payload further than the limit does."""
         keep_bytes = fault.keep_bytes if keep_bytes is None else keep_bytes
         record = self._dead_letter(message, fault, device, partial=False, keep_bytes=keep_bytes)
-        return Outcome([record], device, rejected=fault.reason, sequence=sequence or [])
+        refusal = _refusal(message, fault, device, message_id or _property_id(message), partial=False)
+        return Outcome([record], device, rejected=fault.reason, sequence=sequence or [], refusals=[refusal])
 
     def _decide(self, message: Message) -> Outcome:
         try:
@@ -194,15 +201,19 @@ class Gate:
         if refused is None:
             refused = self._policy.check(decoded, match, message.received_us, message.number)
         if refused is not None:
-            return self.reject(message, refused, decoded.device, sequence=decoded.sequence)
+            return self._reject_decoded(message, refused, decoded)
         if decoded.readings:
             return self._accept(message, topic, decoded)
         if decoded.rejects:
-            outcome = self.reject(message, decoded.rejects[0], decoded.device, sequence=decoded.sequence)
+            outcome = self._reject_decoded(message, decoded.rejects[0], decoded)
         else:
             outcome = Outcome([], decoded.device, ignored=IgnoredReason.NO_VALUE, sequence=decoded.sequence)
         outcome.replies = decoded.replies
         return outcome
+
+    def _reject_decoded(self, message: Message, fault: Reject, decoded: Decoded) -> Outcome:
+        identity = self._identity(message, decoded)
+        return self.reject(message, fault, decoded.device, sequence=decoded.sequence, message_id=identity)
 
     def _join(self, message: Message, outcomes: list[Outcome]) -> Outcome:
         """One outcome of a message with several devices: accepted where any is, and what was refused is a part."""
@@ -221,6 +232,7 @@ class Gate:
         whole.records, whole.parts = records, parts
         whole.readings = sum(one.readings for one in outcomes)
         whole.replies = [reply for one in outcomes for reply in one.replies]
+        whole.refusals = [refusal for one in outcomes for refusal in one.refusals]
         return whole
 
     def _accept(self, message: Message, topic: str, decoded: Decoded) -> Outcome:
@@ -262,14 +274,19 @@ class Gate:
             parts,
             decoded.sequence,
             replies=decoded.replies,
+            refusals=[
+                _refusal(message, fault, decoded.device, message_id, partial=True)
+                for fault in decoded.rejects[:MAX_PARTS]
+            ],
         )
 
     def _identity(self, message: Message, decoded: Decoded) -> str | None:
         """What makes a redelivery of this message recognisable; None where nothing does."""
         if decoded.boot is not None and decoded.seq is not None:
             return f"bs:{decoded.boot}:{decoded.seq}"
-        if message.message_id:
-            return f"mp:{_short_id(message.message_id)}"
+        property_id = _property_id(message)
+        if property_id is not None:
+            return property_id
         if decoded.message_id:
             return f"fm:{decoded.message_id}"
         if message.retain:
@@ -339,6 +356,15 @@ def shrink(record: Record) -> Record | None:
     else:
         return None
     return record._replace(value=encode_dead_letter(letter))
+
+
+def _refusal(message: Message, fault: Reject, device: str | None, known_by: str | None, *, partial: bool) -> Refusal:
+    topic = message.topic.decode("utf-8", "backslashreplace")
+    return Refusal(device, fault, message.response_topic, message.correlation, known_by, topic, partial)
+
+
+def _property_id(message: Message) -> str | None:
+    return f"mp:{_short_id(message.message_id)}" if message.message_id else None
 
 
 def _as_part(record: Record) -> Record:

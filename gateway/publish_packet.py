@@ -2,7 +2,7 @@
 
 The client library refuses characters that MQTT and brokers allow in properties (the broker would then send the same
 packet for ever), takes more than linear time over many properties, and makes an object for each. Here the properties
-are one stretch of known length: two names are looked for, and what cannot be read is no reason to refuse a message.
+are one stretch of known length: four of them are looked for, and what cannot be read is no reason to refuse a message.
 """
 
 from typing import Final
@@ -14,8 +14,10 @@ __all__ = ["BadPacket", "read_publish"]
 MAX_PROPERTIES: Final = 256
 """How many properties of a packet are looked at."""
 _USER_PROPERTY: Final = 0x26
+_RESPONSE_TOPIC: Final = 0x08
+_CORRELATION: Final = 0x09
 _FIXED: Final = {0x01: 1, 0x02: 4, 0x23: 2}
-_PREFIXED: Final = frozenset({0x03, 0x08, 0x09})
+_PREFIXED: Final = frozenset({0x03, _RESPONSE_TOPIC, _CORRELATION})
 _SUBSCRIPTION: Final = 0x0B
 
 
@@ -38,10 +40,10 @@ def read_publish(command: int, packet: bytes | bytearray, *, is_5: bool) -> Rece
     if qos:
         mid = int.from_bytes(packet[at : at + 2], "big")
         at += 2
-    names: dict[bytes, bytes] = {}
+    names: dict[bytes | int, bytes] = {}
     if is_5:
         size, at = _varint(packet, at)
-        names = _user_properties(packet, at, min(at + size, len(packet)))
+        names = _properties(packet, at, min(at + size, len(packet)))
         at += size
     if at > len(packet):
         message = f"a PUBLISH of {len(packet)} bytes ends before its payload begins"
@@ -49,11 +51,13 @@ def read_publish(command: int, packet: bytes | bytearray, *, is_5: bool) -> Rece
     return Received(
         topic, bytes(packet[at:]), mid, qos, bool(command & 8), bool(command & 1),
         _decoded(names.get(b"message-id")), _decoded(names.get(b"traceparent")),
+        _decoded(names.get(_RESPONSE_TOPIC)), names.get(_CORRELATION),
     )  # fmt: skip
 
 
-def _user_properties(packet: bytes | bytearray, at: int, end: int) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
+def _properties(packet: bytes | bytearray, at: int, end: int) -> dict[bytes | int, bytes]:
+    """User properties by their name, the other texts by their kind."""
+    found: dict[bytes | int, bytes] = {}
     try:
         for _ in range(MAX_PROPERTIES):
             if at >= end:
@@ -65,7 +69,9 @@ def _user_properties(packet: bytes | bytearray, at: int, end: int) -> dict[bytes
                 if at <= end:
                     found[name] = value
             elif kind in _PREFIXED:
-                _, at = _text(packet, at)
+                value, at = _text(packet, at)
+                if at <= end:
+                    found[kind] = value
             elif kind == _SUBSCRIPTION:
                 _, at = _varint(packet, at)
             elif kind in _FIXED:

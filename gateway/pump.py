@@ -8,7 +8,7 @@ from functools import partial
 
 from gateway.accounts import Accounts
 from gateway.ack_chain import AckChain, Batch, Entry
-from gateway.outcome import Gate, Record, shrink
+from gateway.outcome import Gate, Outcome, Record, shrink
 from ingest.contract.dead_letter import Reject
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import Reason
@@ -29,10 +29,17 @@ class Pump:
     """
 
     def __init__(
-        self, chain: AckChain, gate: Gate, accounts: Accounts, acknowledge: Callable[[int, list[int]], int], name: str
+        self,
+        chain: AckChain,
+        gate: Gate,
+        accounts: Accounts,
+        acknowledge: Callable[[int, list[int]], int],
+        name: str,
+        *,
+        told: Callable[[list[Outcome], int], None] = lambda outcomes, received_us: None,
     ) -> None:
         self._chain, self._gate, self._accounts, self._acknowledge = chain, gate, accounts, acknowledge
-        self._key = name.encode()
+        self._told, self._key = told, name.encode()
         self._backlog: deque[tuple[Entry, Record]] = deque()
         self._outcome_waiting: Batch | None = None
         self._live = False
@@ -143,6 +150,8 @@ class Pump:
             changes = (change for entry in batch.entries for change in entry.outcome.changes)
             self._gate.acknowledged(batch.entries[-1].message.number, changes)
             self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.entries[0].produced_at)
+            outcomes = [entry.outcome for entry in batch.entries]
+            self._told(outcomes, batch.entries[0].message.received_us)
 
 
 def _sentence(topic: str, error: DeliveryError) -> str:

@@ -17,11 +17,16 @@ from gateway.accounts import Accounts
 from gateway.ack_chain import AckChain, Entry
 from gateway.client import MqttSession
 from gateway.condition import Condition
-from gateway.outcome import Gate, Message
+from gateway.decoders.shape import Reply
+from gateway.decoders.state import DecoderState
+from gateway.outcome import Gate, Message, Outcome
+from gateway.policy import Policy
 from gateway.pump import Pump
+from gateway.refusal import Receipts
 from gateway.routes import compile_routes
 from gateway.session_events import Received, SessionEvents
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.show import show
 from ingest.admin import ensure_topics, wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.reasons import Reason
@@ -29,6 +34,7 @@ from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
+from ingest.state import read_state
 from monitoring.metrics import GatewayMetrics
 
 __all__ = ["GatewayService", "OpenLog", "build", "open_kafka", "run"]
@@ -37,9 +43,14 @@ logger = logging.getLogger("tidegate.gateway")
 
 OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
 """Opens a log writer, telling in sentences what it waits for; None where `stop` was set first."""
+ReadState = Callable[[], list[tuple[str, bytes]]]
+"""What earlier gateways remembered for their decoders; read once, before the first connection."""
 
 GATHER_SECONDS: Final = 0.005
 """How long a busy loop lets messages and reports gather: a pass costs more than a message."""
+TICK_SECONDS: Final = 1.0
+MAX_REPLIES: Final = 200
+"""Published to the device side per acknowledged batch; what goes beyond is dropped and counted."""
 HELD_UP_SECONDS: Final = 0.02
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
@@ -53,9 +64,14 @@ def run(
     kafka: KafkaSettings,
     metrics: GatewayMetrics,
     stop: threading.Event,
+    policy: Policy | None = None,
+    receipts: Receipts | None = None,
 ) -> None:
     """Run a gateway until `stop` is set; returns when what it received is acknowledged or left to the broker."""
-    build(mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics).run(stop)
+    service = build(
+        mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics, policy=policy, receipts=receipts
+    )
+    service.run(stop)
 
 
 def build(
@@ -65,13 +81,34 @@ def build(
     routes: tuple[RouteSettings, ...],
     kafka: KafkaSettings,
     metrics: GatewayMetrics,
+    policy: Policy | None = None,
+    receipts: Receipts | None = None,
 ) -> "GatewayService":
     """A gateway on a real Kafka, not yet running: for callers that also serve its health.
+
+    Args:
+        mqtt: the broker and the session.
+        gateway: limits.
+        routes: which decoder reads which topic.
+        kafka: the cluster.
+        metrics: where it counts.
+        policy: what is asked of readings beyond their format; nothing by default.
+        receipts: who tells devices why; nobody by default.
 
     Raises:
         ConfigError: a route is wrong.
     """
-    return GatewayService(mqtt, gateway, routes, partial(open_kafka, kafka, used_topics=set()), metrics)
+    open_log = partial(open_kafka, kafka, used_topics=set())
+    return GatewayService(
+        mqtt,
+        gateway,
+        routes,
+        open_log,
+        metrics,
+        policy=policy,
+        receipts=receipts,
+        read_state=partial(read_state, kafka),
+    )
 
 
 def open_kafka(
@@ -110,15 +147,25 @@ class GatewayService(SessionEvents):
         routes: tuple[RouteSettings, ...],
         open_log: OpenLog,
         metrics: GatewayMetrics,
+        *,
+        policy: Policy | None = None,
+        receipts: Receipts | None = None,
+        read_state: ReadState = list,
     ) -> None:
         self._limits = gateway
-        self._gate = Gate(compile_routes(routes), gateway)
-        self._open_log = open_log
+        self._state = DecoderState()
+        self._gate = Gate(compile_routes(routes), gateway, state=self._state, policy=policy)
+        self._receipts = receipts or Receipts()
+        self._open_log, self._read_state = open_log, read_state
+        self._state_read = False
+        self._tick_at = 0.0
         self._accounts = Accounts(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
         self._chain = AckChain(gateway.gateway_id)
         self._log: LogWriter | None = None
-        self._pump = Pump(self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id)
+        self._pump = Pump(
+            self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id, told=self._told
+        )
         self._number = 0
         self._failures = 0
         self._condition = Condition()
@@ -195,6 +242,8 @@ class GatewayService(SessionEvents):
             message.retain,
             message.message_id,
             message.trace,
+            message.response_topic,
+            message.correlation,
         )
         outcome = self._gate.decide(decided)
         if outcome.rejected is Reason.INTERNAL_ERROR:
@@ -218,6 +267,7 @@ class GatewayService(SessionEvents):
             self._reopen(stop)
             return
         self._turn(self._log)
+        self._tick()
         self._report_state(self._log)
         if self._pump.give_up_because is not None:
             raise FatalError(self._pump.give_up_because)
@@ -270,10 +320,45 @@ class GatewayService(SessionEvents):
 
     def _reopen(self, stop: threading.Event) -> None:
         try:
-            self._log = self._open_log(stop, self._wait_for)
+            log = self._open_log(stop, self._wait_for)
+            if log is not None and not self._state_read:
+                self._state.load(self._read_state())
+                self._state_read = True
+            self._log = log
         except RetryableError as error:
             self._wait_for(str(error))
             stop.wait(max(self._next_delay(), error.retry_after_seconds))
+
+    def _told(self, outcomes: list[Outcome], received_us: int) -> None:
+        """The messages of these outcomes are acknowledged: tell the device side what there is to tell."""
+        replies = [reply for outcome in outcomes for reply in outcome.replies]
+        refusals = [refusal for outcome in outcomes for refusal in outcome.refusals]
+        try:
+            if refusals:
+                replies += self._receipts.of(refusals, received_us)
+        except Exception as error:
+            self._survived("receipts", error)
+        self._reply(replies)
+
+    def _reply(self, replies: list[Reply]) -> None:
+        sent = sum(self._session.publish(*reply) for reply in replies[:MAX_REPLIES])
+        self._accounts.replied(sent, len(replies) - sent)
+
+    def _tick(self) -> None:
+        """Once a second, between messages."""
+        now = time.monotonic()
+        if now < self._tick_at:
+            return
+        self._tick_at = now + TICK_SECONDS
+        try:
+            self._gate.tick()
+            self._reply(self._receipts.tick())
+        except Exception as error:
+            self._survived("tick", error)
+
+    def _survived(self, stage: str, error: Exception) -> None:
+        logger.error("%s failed: %s", stage, show(f"{type(error).__name__}: {error}"))
+        self._accounts.failed(stage)
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""

@@ -6,7 +6,7 @@ __all__ = ["Received", "SessionEvents"]
 
 
 class Received(NamedTuple):
-    """One PUBLISH as it came; `topic` in bytes, since it need not be UTF-8."""
+    """One PUBLISH as it came; `topic` in bytes, since it need not be UTF-8. The last four are properties of MQTT 5."""
 
     topic: bytes
     payload: bytes
@@ -16,6 +16,8 @@ class Received(NamedTuple):
     retain: bool = False
     message_id: str | None = None
     trace: str | None = None
+    response_topic: str | None = None
+    correlation: bytes | None = None
 
 
 class SessionEvents:

@@ -65,6 +65,12 @@ class GatewayMetrics:
         self.acknowledged = Counter(
             "tidegate_gateway_messages_acknowledged_total", "PUBACKs sent to the broker.", registry=registry
         )
+        self.replies = Counter(
+            "tidegate_gateway_replies_total",
+            "Messages published to the device side (receipts, rebirth requests), and those the connection did not take.",
+            ["result"],
+            registry=registry,
+        )
         self.in_flight = Gauge(
             "tidegate_gateway_inflight_messages", "Messages received and not yet acknowledged.", registry=registry
         )
@@ -94,7 +100,9 @@ class GatewayMetrics:
             self.rejected_parts.labels(reason)
         for reason in ignored_reasons:
             self.ignored.labels(reason)
-        for stage in ("receive", "decode", "produce", "acknowledge"):
+        for result in ("sent", "dropped"):
+            self.replies.labels(result)
+        for stage in ("receive", "decode", "produce", "acknowledge", "receipts", "tick"):
             self.errors.labels(stage)
 
 

@@ -22,6 +22,10 @@ class DecoderState:
         self._recent: dict[str, bytes] = {}
         self._changes: dict[str, bytes] = {}
 
+    def load(self, found: Iterable[tuple[str, bytes]]) -> None:
+        """Take what earlier gateways left in the log; before the first message."""
+        self._safe.update(found)
+
     def get(self, key: str) -> bytes | None:
         """The newest value, acknowledged or not."""
         value = self._recent.get(key)
