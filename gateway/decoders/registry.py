@@ -11,6 +11,7 @@ from typing import Final
 from gateway.decoders.json_object import decode_json
 from gateway.decoders.native import decode_native
 from gateway.decoders.plain import decode_plain
+from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, RouteMatch
 from gateway.decoders.state import DecoderState
 from gateway.settings import GatewaySettings
@@ -37,6 +38,7 @@ _PURE: Final[dict[str, Decoder]] = {
     "json": decode_json,
     "plain": decode_plain,
     "auto": decode_auto,
+    "senml": decode_senml,
 }
 
 _STATEFUL: Final[dict[str, Callable[[DecoderState], Decoder]]] = {}

@@ -1,0 +1,182 @@
+"""CBOR as far as sensor data needs it: bounded in depth, items and bytes, and without tags that make code run.
+
+Read are integers, floats of all sizes, texts, byte strings, arrays and maps (of known or open length), true, false,
+null, the decimal fraction (tag 4) and the mark of CBOR itself (tag 55799). Everything else is refused by name.
+Source: RFC 8949.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.json_text import BadNumber
+
+__all__ = ["MAX_ITEMS", "BadCbor", "read_cbor"]
+
+MAX_ITEMS: Final = 50_000
+"""Items of one document, keys and containers among them: what bounds the time, at about a microsecond each."""
+_INT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
+_OPEN: Final = 31
+_BREAK: Final = 0xFF
+_LENGTHS: Final = {24: 1, 25: 2, 26: 4, 27: 8}
+_FLOATS: Final = {25: struct.Struct(">e"), 26: struct.Struct(">f"), 27: struct.Struct(">d")}
+_CONSTANTS: Final = {20: False, 21: True, 22: None, 23: None}
+_DECIMAL_FRACTION: Final = 4
+_SELF_DESCRIBED: Final = 55799
+
+
+class BadCbor(ValueError):
+    """These bytes are no CBOR document that is read here; the text says where and why."""
+
+
+def _bad(at: int, what: str) -> BadCbor:
+    return BadCbor(f"byte {at}: {what}")
+
+
+def read_cbor(data: bytes, *, max_depth: int) -> tuple[Any, bool]:
+    """One document, as dict (keys int or str), list, str, bytes, int, float, bool, None or BadNumber, nested.
+
+    Returns:
+        The document, and whether a map held a key twice (the last one wins). NaN and infinities are BadNumber.
+
+    Raises:
+        BadCbor: cut off, bytes behind the document, too deep, more than MAX_ITEMS, or an item that is not read here.
+    """
+    reader = _Reader(data)
+    value = reader.read(max_depth)
+    if reader.at != len(data):
+        raise _bad(reader.at, f"{len(data) - reader.at} bytes behind the document's end")
+    return value, reader.key_twice
+
+
+class _Reader:
+    """A place in the bytes. Recursion is bounded by `depth`."""
+
+    __slots__ = ("_data", "_items", "at", "key_twice")
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.at, self._items, self.key_twice = data, 0, 0, False
+
+    def read(self, depth: int) -> Any:
+        start = self.at
+        try:
+            head = self._data[start]
+        except IndexError:
+            raise _bad(start, "cut off") from None
+        self.at = start + 1
+        self._items += 1
+        if self._items > MAX_ITEMS:
+            raise _bad(start, f"more than {MAX_ITEMS} items")
+        major, low = head >> 5, head & 31
+        if major == _SIMPLE:
+            return self._simple(low, start)
+        number = low if low < 24 else self._number(low, start)
+        if major == _INT:
+            return number
+        if major == _NEGATIVE:
+            return -1 - number
+        if major in (_BYTES, _TEXT):
+            return self._string(major, number, start)
+        if depth <= 0:
+            raise _bad(start, "nested too deep")
+        return _CONTAINERS[major](self, number, depth - 1, start)
+
+    def _number(self, low: int, start: int) -> int:
+        """What the head says: a value or a length; -1 for an open length."""
+        if low == _OPEN and self._data[start] >> 5 in (_BYTES, _TEXT, _ARRAY, _MAP):
+            return -1
+        size = _LENGTHS.get(low)
+        if size is None:
+            raise _bad(start, f"0x{self._data[start]:02x} begins no item")
+        return int.from_bytes(self._take(size, start), "big")
+
+    def _take(self, size: int, start: int) -> bytes:
+        end = self.at + size
+        if end > len(self._data):
+            raise _bad(start, f"{size} bytes wanted where {len(self._data) - self.at} are left")
+        taken = self._data[self.at : end]
+        self.at = end
+        return taken
+
+    def _simple(self, low: int, start: int) -> float | bool | BadNumber | None:
+        if low in _CONSTANTS:
+            return _CONSTANTS[low]
+        packed = _FLOATS.get(low)
+        if packed is None:
+            raise _bad(start, f"0x{self._data[start]:02x} begins no item that is read here")
+        number: float = packed.unpack(self._take(packed.size, start))[0]
+        return number if math.isfinite(number) else BadNumber(str(number))
+
+    def _string(self, major: int, size: int, start: int) -> str | bytes:
+        content = self._take(size, start) if size >= 0 else self._chunks(major)
+        if major == _BYTES:
+            return content
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _bad(start, "text that is no UTF-8") from error
+
+    def _chunks(self, major: int) -> bytes:
+        """A string of open length: pieces of the same kind up to the break."""
+        pieces = []
+        while not self._ended():
+            start = self.at
+            self._items += 1
+            head = self._data[start]
+            if head >> 5 != major or head & 31 == _OPEN or self._items > MAX_ITEMS:
+                raise _bad(start, f"0x{head:02x} begins no piece of the string")
+            self.at = start + 1
+            low = head & 31
+            pieces.append(self._take(low if low < 24 else self._number(low, start), start))
+        return b"".join(pieces)
+
+    def _ended(self) -> bool:
+        """Step over the break that ends an open length, if it is there."""
+        if self.at >= len(self._data):
+            raise _bad(self.at, "cut off")
+        ended = self._data[self.at] == _BREAK
+        self.at += ended
+        return ended
+
+    def _array(self, size: int, depth: int, start: int) -> list[Any]:
+        if size > len(self._data) - self.at:
+            raise _bad(start, f"{size} items wanted where {len(self._data) - self.at} bytes are left")
+        if size >= 0:
+            return [self.read(depth) for _ in range(size)]
+        items = []
+        while not self._ended():
+            items.append(self.read(depth))
+        return items
+
+    def _map(self, size: int, depth: int, start: int) -> dict[int | str, Any]:
+        found: dict[int | str, Any] = {}
+        count = 0
+        while count < size or (size < 0 and not self._ended()):
+            key = self.read(depth)
+            if type(key) is not int and type(key) is not str:
+                raise _bad(start, "a map with a key that is neither integer nor text")
+            found[key] = self.read(depth)
+            count += 1
+        self.key_twice = self.key_twice or len(found) != count
+        return found
+
+    def _tagged(self, tag: int, depth: int, start: int) -> Any:
+        content = self.read(depth)
+        if tag == _SELF_DESCRIBED:
+            return content
+        if tag != _DECIMAL_FRACTION:
+            raise _bad(start, f"tag {tag} is not read here")
+        if type(content) is list and [type(part) for part in content] == [int, int]:
+            exponent, mantissa = content
+            # As text, so that the float is the nearest one; a longer exponent only makes zero or infinity of it.
+            number = float(f"{mantissa}e{exponent}")
+            return number if math.isfinite(number) else BadNumber(f"{mantissa}e{exponent}")
+        raise _bad(start, "a decimal fraction that is no pair of exponent and mantissa")
+
+
+_CONTAINERS: Final[dict[int, Callable[[_Reader, int, int, int], Any]]] = {
+    _ARRAY: _Reader._array,
+    _MAP: _Reader._map,
+    _TAG: _Reader._tagged,
+}

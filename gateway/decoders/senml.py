@@ -1,0 +1,155 @@
+"""SenML, in JSON and in CBOR: packs of records, of one device or several.
+
+The format's own rules are in `senml_pack`, how a name becomes device and metric is in `senml_names`. A sum is a metric
+of its own, `<metric>.sum`, in its unit times seconds. Source: RFC 8428.
+"""
+
+from typing import Any, Final
+
+from gateway.decoders.cbor import BadCbor, read_cbor
+from gateway.decoders.senml_names import WHOLE_NAME, name_fault, split_name
+from gateway.decoders.senml_pack import BadPack, Pack, Resolved
+from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.decoders.values import read_value
+from gateway.json_text import DUPLICATE_KEY, parse_json
+from gateway.settings import GatewaySettings
+from gateway.show import show, show_value
+from gateway.times import plausible
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["decode_senml"]
+
+RELATIVE_TIME: Final = "relative_time"
+"""The time is so and so long before (or after) the receive time: all that the device knew."""
+_RELATIVE_BELOW_US: Final = 2**28 * 1_000_000
+_CBOR_LABELS: Final[dict[object, str]] = {
+    -6: "bs", -5: "bv", -4: "bu", -3: "bt", -2: "bn", -1: "bver",
+    0: "n", 1: "u", 2: "v", 3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd",
+}  # fmt: skip
+_CBOR_ARRAYS: Final = range(0x80, 0xA0)
+_CBOR_MARK: Final = 0xD9
+"""Begins the tag that says "this is CBOR"."""
+_QUANTITIES: Final = frozenset({"lat", "lon", "EL", "%EL"})
+"""Units that say what is measured: where the name holds no metric, they are it. Else latitudes and longitudes of one
+device would be values of one metric."""
+
+
+def decode_senml(
+    payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
+) -> Decoded | list[Decoded] | Reject:
+    """Decode one pack, as CBOR where its first byte begins a CBOR array, else as JSON; see `Decoder`.
+
+    The format has no identity of its own: a sender gives one as MQTT user property `message-id`.
+    """
+    in_cbor = payload and (payload[0] in _CBOR_ARRAYS or payload[0] == _CBOR_MARK)
+    found = (_read_cbor if in_cbor else _read_json)(payload, limits)
+    if isinstance(found, Reject):
+        return found
+    records, flags = found
+    if not isinstance(records, list):
+        return Reject(Reason.NOT_OBJECT, "$", show_value(records), "a SenML pack: an array of records")
+    if len(records) > limits.max_readings_per_message:
+        return _too_many(limits)
+    try:
+        devices = _Readings(match, limits, received_us, flags).read(records)
+    except BadPack as refused:
+        return refused.reject
+    # A record may hold two: a value and a sum.
+    if sum(len(decoded.readings) for decoded in devices) > limits.max_readings_per_message:
+        return _too_many(limits)
+    return devices[0] if len(devices) == 1 else devices
+
+
+def _too_many(limits: GatewaySettings) -> Reject:
+    wanted = f"at most {limits.max_readings_per_message} readings in a message"
+    return Reject(Reason.TOO_LARGE, "$", "more readings", wanted)
+
+
+def _read_json(payload: bytes, limits: GatewaySettings) -> tuple[Any, list[str]] | Reject:
+    document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+    return document if isinstance(document, Reject) else (document.value, list(document.flags))
+
+
+def _read_cbor(payload: bytes, limits: GatewaySettings) -> tuple[Any, list[str]] | Reject:
+    if len(payload) > limits.max_payload_bytes:
+        return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {limits.max_payload_bytes} bytes")
+    try:
+        records, key_twice = read_cbor(payload, max_depth=limits.max_json_depth)
+    except BadCbor as error:
+        return Reject(Reason.UNDECODED, got=show(str(error)), wanted="a SenML pack in CBOR")
+    if isinstance(records, list):
+        records = [_name_labels(record) for record in records]
+    return records, [DUPLICATE_KEY] if key_twice else []
+
+
+def _name_labels(record: Any) -> Any:
+    if not isinstance(record, dict):
+        return record
+    return {_CBOR_LABELS.get(label, label): value for label, value in record.items()}
+
+
+class _Readings:
+    """The readings of one pack, by device."""
+
+    def __init__(self, match: RouteMatch, limits: GatewaySettings, received_us: int, flags: list[str]) -> None:
+        self._match, self._limits, self._received_us = match, limits, received_us
+        self._flags = flags or None
+        self._devices: dict[str, Decoded] = {}
+        self._rejects: list[Reject] = []
+
+    def read(self, records: list[Any]) -> list[Decoded]:
+        """One entry per device. Refused records go with the first: whose they are may be what is wrong with them."""
+        pack = Pack()
+        for index, record in enumerate(records):
+            path = f"$[{index}]"
+            resolved = pack.resolve(record, path)
+            if isinstance(resolved, Resolved):
+                resolved = self._add_record(resolved, path, index)
+            if resolved is not None:
+                self._rejects.append(resolved)
+        devices = list(self._devices.values()) or [self._device(self._match.device)]
+        devices[0].rejects = self._rejects
+        return devices
+
+    def _device(self, device: str) -> Decoded:
+        found = self._devices.get(device)
+        if found is None:
+            found = Decoded(device, [], [], self._flags, self._match.tags, None, None, [])
+            self._devices[device] = found
+        return found
+
+    def _add_record(self, record: Resolved, path: str, index: int) -> Reject | None:
+        """Add the record's readings, its place in the pack as their index."""
+        name = record.base + record.name
+        fault = name_fault(name)
+        if fault is not None:
+            return Reject(Reason.OUT_OF_RANGE if name else Reason.MISSING_FIELD, f"{path}.n", show_value(name), fault)
+        time_us, flags = self._place_in_time(record.time_us)
+        refused = None
+        if time_us is not None:
+            refused = plausible(time_us, self._received_us, self._limits.max_future_seconds, f"{path}.t")
+        device, metric = split_name(record.base, record.name)
+        if metric == WHOLE_NAME and record.unit in _QUANTITIES:
+            metric = record.unit
+        for label, value in [] if refused is not None else record.values:
+            part, unit = (metric, record.unit) if label != "s" else (f"{metric}.sum", _times_seconds(record.unit))
+            reading = read_value(part, value, unit or self._match.units.get(part), f"{path}.{label}")
+            if isinstance(reading, Reject):
+                self._rejects.append(reading)
+                continue
+            reading.time_us, reading.index = time_us, index
+            reading.flags = [*(reading.flags or ()), *flags] or None
+            self._device(device).readings.append(reading)
+        return refused
+
+    def _place_in_time(self, time_us: int) -> tuple[int | None, list[str]]:
+        if time_us == 0:
+            return None, []
+        if time_us < _RELATIVE_BELOW_US:
+            return self._received_us + time_us, [RELATIVE_TIME]
+        return time_us, []
+
+
+def _times_seconds(unit: str | None) -> str | None:
+    return None if unit is None else f"{unit}·s"

@@ -1,0 +1,40 @@
+"""Which part of a SenML name is the device and which the metric; SenML itself knows only whole names.
+
+A base name and a name: their boundary is the sender's own, so the base name, without separators at its end, is the
+device. A name alone (or a base name alone) is split: a URN behind its identifier (`urn:dev:ow:10e2:temp`,
+`urn:dev:mac:0024_temp` of RFC 9039), else at its last `/`, else at its last `:`. An address (IPv6, MAC) is not split.
+Where nothing is left for the metric it is `value`.
+"""
+
+import re
+from typing import Final
+
+__all__ = ["WHOLE_NAME", "name_fault", "split_name"]
+
+WHOLE_NAME: Final = "value"
+"""The metric of a name that is a device as a whole."""
+_ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
+_URN = re.compile(r"(urn:(?:dev:[^:]+:[^:/_]+|(?!dev:)[^:]+:[^:/]+))(?:[:/_](.*))?", re.IGNORECASE)
+_ADDRESS = re.compile(r"[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,}")
+_SEPARATORS: Final = ":/._-"
+
+
+def name_fault(name: str) -> str | None:
+    """Why this is no whole SenML name ("wanted", RFC 8428 section 4.5.1), None where it is one."""
+    if not name:
+        return "a name: `n`, or `bn` in this record or one before it"
+    return None if _ALLOWED.fullmatch(name) else "letters, digits and - : . / _ only, a letter or digit first"
+
+
+def split_name(base: str, name: str) -> tuple[str, str]:
+    """Device and metric; both hold at least one character where `base + name` is a SenML name."""
+    if base and name:
+        return base.rstrip(_SEPARATORS), name
+    whole = (base or name).rstrip(_SEPARATORS)
+    urn = _URN.fullmatch(whole)
+    if urn is not None:
+        return urn[1], urn[2] or WHOLE_NAME
+    head, _, tail = whole.rpartition("/")
+    if not head and not _ADDRESS.fullmatch(whole):
+        head, _, tail = whole.rpartition(":")
+    return (head, tail) if head else (whole, WHOLE_NAME)
