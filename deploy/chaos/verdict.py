@@ -1,0 +1,191 @@
+"""What became of numbered messages: sent and acknowledged on one side, what stands in Kafka on the other. Pure.
+
+As Kafka's own `validate_delivery` does it: acknowledged minus consumed must be nothing. What is there twice under one
+identity is a repetition, which the landing drops; under two identities it is a duplicate.
+"""
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
+from ingest.contract.outcome import OutcomeRecord, decode_outcome
+from ingest.contract.reading import ReadingRecord, decode_record
+from ingest.log import LogRecord
+
+__all__ = ["Key", "Landed", "Verdict", "judge"]
+
+_EXAMPLES = 5
+
+
+class Key(NamedTuple):
+    """Which message: the device's own numbers."""
+
+    device: str
+    boot: int
+    seq: int
+
+
+@dataclass
+class Landed:
+    """What stands in Kafka of the gateways asked for."""
+
+    readings: list[tuple[LogRecord, ReadingRecord]] = field(default_factory=list)
+    dead_letters: list[tuple[LogRecord, DeadLetterRecord]] = field(default_factory=list)
+    outcomes: list[OutcomeRecord] = field(default_factory=list)
+
+    def add_readings(self, batch: Iterable[LogRecord], gateways: frozenset[str]) -> None:
+        """Take records of `telemetry.readings`."""
+        found = ((record, decode_record(record.value or b"")) for record in batch)
+        self.readings += [(record, reading) for record, reading in found if reading.gateway in gateways]
+
+    def add_dead_letters(self, batch: Iterable[LogRecord], gateways: frozenset[str]) -> None:
+        """Take records of `telemetry.dead-letters`."""
+        found = ((record, decode_dead_letter(record.value or b"")) for record in batch)
+        self.dead_letters += [(record, letter) for record, letter in found if letter.gateway in gateways]
+
+    def add_outcomes(self, batch: Iterable[LogRecord], gateways: frozenset[str]) -> None:
+        """Take records of `telemetry.outcomes`."""
+        found = (decode_outcome(record.value or b"") for record in batch)
+        self.outcomes += [outcome for outcome in found if outcome.gateway in gateways]
+
+    def keys(self) -> set[Key]:
+        """The numbered messages that have a reading."""
+        return {key for _, reading in self.readings if (key := _key(reading)) is not None}
+
+
+@dataclass
+class Verdict:
+    """Counts of messages; all but `sent`, `acknowledged`, `stored`, `dead_lettered` and `repeated` should be 0.
+
+    `lost` had a PUBACK and is nowhere. `duplicate` would land twice. `reordered` stands behind a later message of its
+    device (`by_device` judged), or of its gateway's connection. `unexplained`: in Kafka and sent by nobody, or the
+    gateway's counts say another number than Kafka holds. `repeated` is there again under the same identity.
+    """
+
+    sent: int
+    acknowledged: int
+    stored: int
+    dead_lettered: int
+    lost: int
+    duplicate: int
+    repeated: int
+    reordered: int
+    unexplained: int
+    examples: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.lost or self.duplicate or self.reordered or self.unexplained)
+
+
+def judge(sent: Mapping[Key, bytes], acknowledged: Iterable[Key], landed: Landed, *, by_device: bool = True) -> Verdict:
+    """Strike the balance.
+
+    Args:
+        sent: payload of each message that was handed to the publisher's connection.
+        acknowledged: those with a PUBACK.
+        landed: everything in Kafka from the gateways that had to take them.
+        by_device: judge the order by the devices' own numbers, sent ascending; without it by the order of receiving,
+            for faults that disturb the publisher's own link, which then sends again as it likes.
+    """
+    copies: dict[Key, list[ReadingRecord]] = defaultdict(list)
+    strangers: list[Any] = []
+    for _, reading in landed.readings:
+        key = _key(reading)
+        if key is None or key not in sent:
+            strangers.append((reading.device, reading.boot, reading.seq))
+        else:
+            copies[key].append(reading)
+    refused, unknown = _refused(sent, landed)
+    strangers += unknown
+    lost = sorted(set(acknowledged) - copies.keys() - refused)
+    twice = sorted(key for key, found in copies.items() if _is_double(found) or key in refused)
+    swapped = _swapped_by_device(landed) if by_device else _swapped_by_receiving(landed)
+    difference = _count_difference(landed)
+    examples = {"lost": lost, "duplicate": twice, "reordered": swapped, "unexplained": strangers}
+    return Verdict(
+        sent=len(sent),
+        acknowledged=len(set(acknowledged)),
+        stored=len(copies),
+        dead_lettered=len(refused),
+        lost=len(lost),
+        duplicate=len(twice),
+        repeated=sum(len(found) - 1 for found in copies.values()),
+        reordered=len(swapped),
+        unexplained=len(strangers) + difference,
+        examples={name: found[:_EXAMPLES] for name, found in examples.items() if found},
+    )
+
+
+def _key(reading: ReadingRecord) -> Key | None:
+    if reading.boot is None or reading.seq is None:
+        return None
+    return Key(reading.device, reading.boot, reading.seq)
+
+
+def _is_double(copies: list[ReadingRecord]) -> bool:
+    return len(copies) > 1 and len({copy.message_id or id(copy) for copy in copies}) > 1
+
+
+def _refused(sent: Mapping[Key, bytes], landed: Landed) -> tuple[set[Key], list[Any]]:
+    """The messages that became dead letters, known by their bytes; and the dead letters that nobody sent."""
+    by_payload = {(key.device, payload): key for key, payload in sent.items()} if landed.dead_letters else {}
+    refused: set[Key] = set()
+    unknown: list[Any] = []
+    for _, letter in landed.dead_letters:
+        device = letter.device or f"/{letter.topic}".split("/")[-2]
+        key = by_payload.get((device, base64.b64decode(letter.payload_base64)))
+        if key is None:
+            unknown.append((letter.topic, letter.reason))
+        elif not letter.partial:
+            refused.add(key)
+    return refused, unknown
+
+
+def _swapped_by_device(landed: Landed) -> list[Any]:
+    """Where a message first stands behind a later one of the same device and boot."""
+    highest: dict[tuple[str, int], int] = {}
+    seen: set[Key] = set()
+    swapped: list[Any] = []
+    for key in (_key(reading) for _, reading in sorted(landed.readings, key=_place)):
+        if key is None or key in seen:
+            continue
+        seen.add(key)
+        before = highest.get(key[:2], -1)
+        if key.seq < before:
+            swapped.append((*key, f"behind {before}"))
+        highest[key[:2]] = max(key.seq, before)
+    return swapped
+
+
+def _swapped_by_receiving(landed: Landed) -> list[Any]:
+    """Where a device's message stands behind one that the same gateway received later."""
+    last: dict[tuple[str, str], tuple[int, int]] = {}
+    swapped: list[Any] = []
+    for _, reading in sorted(landed.readings, key=_place):
+        name, received = (reading.gateway, reading.device), (reading.epoch, reading.number)
+        if received < last.get(name, received):
+            swapped.append((*name, *received))
+        last[name] = received
+    return swapped
+
+
+def _place(pair: tuple[LogRecord, ReadingRecord]) -> tuple[int, int]:
+    return pair[0].partition, pair[0].offset
+
+
+def _count_difference(landed: Landed) -> int:
+    """How far the counts in the outcomes are from the messages in Kafka, up to where outcomes reach."""
+    upto: dict[tuple[str, int], int] = {}
+    counted = 0
+    for outcome in landed.outcomes:
+        name = (outcome.gateway, outcome.epoch)
+        upto[name] = max(upto.get(name, 0), outcome.upto)
+        counted += sum(count.received - sum(count.ignored.values()) for count in outcome.counts)
+    there = {(r.gateway, r.epoch, r.number) for _, r in landed.readings}
+    there |= {(r.gateway, r.epoch, r.number) for _, r in landed.dead_letters}
+    return abs(counted - sum(1 for gateway, epoch, number in there if number <= upto.get((gateway, epoch), -1)))

@@ -1,0 +1,102 @@
+"""The gateway killed between any two steps of a message's way, and asked to stop amid the load (F1-F4)."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.durable_broker
+
+STEPS = {
+    "received, not produced": ("telemetry.readings", "before produce"),
+    "produced, not sent": ("telemetry.readings", "after produce"),
+    "in Kafka, report not seen": ("telemetry.readings", "before report"),
+    "reported, outcome not produced": ("telemetry.outcomes", "before produce"),
+    "outcome in Kafka, PUBACK not sent": ("telemetry.outcomes", "before report"),
+    "PUBACK written, perhaps not sent": ("telemetry.outcomes", "after report"),
+}
+DYING = """
+import os, signal
+import confluent_kafka
+
+def reached(topic, step):
+    if (topic, step) == ({topic!r}, {step!r}):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def watched(topic, report):
+    def told(*arguments):
+        reached(topic, "before report")
+        report(*arguments)
+        reached(topic, "after report")
+    return told
+
+class Producer(confluent_kafka.Producer):
+    def produce(self, topic, *arguments, **named):
+        reached(topic, "before produce")
+        for name in ("on_delivery", "callback"):
+            if named.get(name):
+                named[name] = watched(topic, named[name])
+        super().produce(topic, *arguments, **named)
+        reached(topic, "after produce")
+
+    def produce_batch(self, topic, messages, *arguments, **named):
+        reached(topic, "before produce")
+        for name in ("on_delivery", "callback"):
+            if named.get(name):
+                named[name] = watched(topic, named[name])
+        for message in messages:
+            for name in ("on_delivery", "callback"):
+                if message.get(name):
+                    message[name] = watched(topic, message[name])
+        answer = super().produce_batch(topic, messages, *arguments, **named)
+        reached(topic, "after produce")
+        return answer
+
+confluent_kafka.Producer = Producer
+from deploy.cli import main
+main()
+"""
+
+
+def test_kill_9_at_each_step_of_a_message_loses_nothing(
+    fault_rig: Callable[..., Any],
+    start_all: Callable[..., None],
+    assert_whole: Callable[..., Any],
+) -> None:
+    """Each life ends at the next step, the first of them amid the redelivery of what the life before left."""
+    rig = fault_rig()
+    gateways = [rig.add("5"), rig.add("3.1.1")]
+    start_all(rig)
+    rig.load.send(8)
+    for gateway in gateways:
+        gateway.kill()
+    for topic, step in STEPS.values():
+        rig.load.send(40)
+        for gateway in gateways:
+            gateway.start(DYING.format(topic=topic, step=step))
+        for gateway in gateways:
+            assert gateway.wait(30) == -signal.SIGKILL, (step, gateway.log()[-1000:])
+    rig.load.send(40)
+    start_all(rig)
+    for verdict in assert_whole(rig):
+        assert verdict.repeated > 0, "no life ended after Kafka had something that was not acknowledged yet"
+
+
+def test_a_stop_amid_the_load_leaves_nothing_twice(
+    fault_rig: Callable[..., Any], start_all: Callable[..., None], assert_whole: Callable[..., Any], wait_until: Any
+) -> None:
+    """SIGTERM: what Kafka has is acknowledged before the end, so the broker sends none of it again."""
+    rig = fault_rig()
+    for protocol in ("5", "3.1.1"):
+        rig.add(protocol)
+    start_all(rig)
+    rig.load.start(300)
+    for _ in range(2):
+        before = len(rig.load.acknowledged)
+        wait_until(lambda before=before: len(rig.load.acknowledged) > before + 100, what="the load")
+        for gateway in rig.gateways:
+            assert gateway.terminate(10) == 0, gateway.log()[-1000:]
+        start_all(rig)
+    for verdict in assert_whole(rig):
+        assert verdict.repeated == 0
