@@ -122,7 +122,7 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "thousands": lambda: b"1" + b",000" * (SIZE_BYTES // 4),
     "thousands then a letter": lambda: b"1" + b",000" * (SIZE_BYTES // 4) + b"x",
     "unit letters": lambda: b"1 " + b"a" * SIZE_BYTES,
-    "unit signs": lambda: "1 ".encode() + "·*".encode() * (SIZE_BYTES // 4),
+    "unit signs": lambda: b"1 " + "·*".encode() * (SIZE_BYTES // 4),
     "signs": lambda: b"+-" * (SIZE_BYTES // 2),
     "question marks": lambda: b"?" * SIZE_BYTES + b"x",
     "NUL": lambda: bytes(SIZE_BYTES),
