@@ -56,6 +56,12 @@ def _readings(count: int) -> bytes:
     return _values(_members(count, "1.5"))
 
 
+def _one_name(parts: int) -> str:
+    """An object in which each of 2 ** (parts - 1) values flattens to the same name."""
+    members = [f'"{".".join("a" * first)}":{_one_name(parts - first)}' for first in range(1, parts)]
+    return "{" + ",".join([*members, f'"{".".join("a" * parts)}":1']) + "}"
+
+
 def _one_bad_of_100(good: str, bad: str) -> bytes:
     return f"[{','.join(bad if number == 7 else good % number for number in range(100))}]".encode()
 
@@ -84,6 +90,7 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "keys 9999 bad units": lambda: _values(_members(9_999, '{"value":1,"unit":2}')),
     "keys all one": lambda: b"{" + b'"a":1,' * 40_000 + b'"a":2}',
     "keys that collide": lambda: b"{" + b",".join(b'"%d":1' % (n * (2**61 - 1)) for n in range(9_000)) + b"}",
+    "one name 8192 times": lambda: _one_name(14).encode(),
     "key 64 KiB": lambda: _values(b'"' + b"k" * 65_536 + b'":1'),
     "key 250 kB": lambda: _values(b'"' + b"k" * SIZE_BYTES + b'":1'),
     "key 512": lambda: _values(b'"' + b"k" * 512 + b'":1'),

@@ -107,8 +107,8 @@ def _reading_faults(reading: Reading, message: Message, limits: GatewaySettings)
     latest = message.received_us + limits.max_future_seconds * 1_000_000
     if reading.time_us is not None and not YEAR_2000_S * 1_000_000 <= reading.time_us <= latest:
         faults.append(f"time {reading.time_us} µs is before 2000 or too far ahead")
-    if not 0 <= reading.index < 2**63:
-        faults.append(f"index {reading.index} is no 64-bit count")
+    if not 0 <= reading.index < 2**31:
+        faults.append(f"index {reading.index} does not fit 32 bits")
     if reading.claimed_us is not None and not -(2**63) <= reading.claimed_us < 2**63:
         faults.append(f"claimed time {reading.claimed_us} µs does not fit 64 bits")
     return faults + [f"flag {flag!r} is no short word" for flag in reading.flags or () if not _FLAG.fullmatch(flag)]

@@ -20,7 +20,8 @@ from ingest.contract.reasons import Reason
 __all__ = ["decode_json"]
 
 METRIC_TWICE: Final = "metric_twice"
-_TWICE_STEP: Final = 1_000_000
+_TWICE_STEP: Final = 200_000
+"""Times the readings that a message may hold, an index still fits the 32 bits of the tables' column."""
 _QUANTITY: Final = {"value", "unit"}
 
 
