@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from deploy.commands import analyst, bench, config, device, embedded, hops, preflight, proof
+from deploy.commands import analyst, bench, config, device, dlq, embedded, hops, preflight, proof
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
@@ -31,6 +31,7 @@ app = typer.Typer(
 embedded.register(app)
 analyst.register(app)
 proof.register(app)
+dlq.register(app)
 device.register(app)
 preflight.register(app)
 config.register(app)

@@ -4,7 +4,7 @@ Only the tables that a query names are opened, and of those only the files and c
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,14 @@ __all__ = ["run_sql"]
 _LOCKED: Final = ("SET TimeZone = 'UTC'", "SET enable_external_access = false", "SET lock_configuration = true")
 
 
-def run_sql(root: str, sql: str, *, version: int | None = None, at: datetime | None = None) -> "pa.Table":
+def run_sql(
+    root: str,
+    sql: str,
+    *,
+    version: int | None = None,
+    at: datetime | None = None,
+    beside: "Mapping[str, pa.Table] | None" = None,
+) -> "pa.Table":
     """The answer to one query.
 
     Args:
@@ -28,6 +35,7 @@ def run_sql(root: str, sql: str, *, version: int | None = None, at: datetime | N
         sql: DuckDB's SQL; every table under the root is there by its name.
         version: read the tables as of this version.
         at: read the tables as they were at this time.
+        beside: further tables, by their names.
 
     Raises:
         UnavailableError: there is no table under the root yet, or the version or time is not kept any more.
@@ -44,6 +52,8 @@ def run_sql(root: str, sql: str, *, version: int | None = None, at: datetime | N
     try:
         for name in _named(sql, names):
             connection.register(name, dataset_of(open_table(root, name, version=version, at=at)))
+        for name, rows in (beside or {}).items():
+            connection.register(name, rows)
         for statement in _LOCKED:
             connection.execute(statement)
         answer = connection.sql(sql)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "render"]
+__all__ = ["FORMATS", "plain", "render"]
 
 WIDEST: Final = 60
 """Characters of a cell in `table`; longer ones are cut, the other formats never cut."""
@@ -54,7 +54,7 @@ def _csv(table: "pa.Table") -> bytes:
 
 
 def _json(table: "pa.Table") -> bytes:
-    rows = ",\n ".join(json.dumps(_plain(row), ensure_ascii=False) for row in _records(table))
+    rows = ",\n ".join(json.dumps(plain(row), ensure_ascii=False) for row in _records(table))
     return f"[{rows}]\n".encode()
 
 
@@ -99,16 +99,16 @@ def _bytes_text(value: bytes) -> str:
 
 def _scalar(value: Any) -> Any:
     """What stands in one field of a line."""
-    plain = _plain(value)
-    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, (dict, list)) else "" if plain is None else plain
+    found = plain(value)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, (dict, list)) else "" if found is None else found
 
 
-def _plain(value: Any) -> Any:  # noqa: PLR0911 - one answer per kind of value
+def plain(value: Any) -> Any:  # noqa: PLR0911 - one answer per kind of value
     """The value in JSON's words: times as ISO 8601 with Z, bytes as base64, no NaN."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime):
         text = (value.astimezone(UTC) if value.tzinfo else value).isoformat(timespec="microseconds")
         return text.replace("+00:00", "Z")

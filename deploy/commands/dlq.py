@@ -1,0 +1,165 @@
+"""`tidegate dlq ls | show | redrive`: what was refused, why, and storing it after the fix."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+if TYPE_CHECKING:
+    from deploy.dlq.redrive import Report
+
+__all__ = ["register"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Dead letters: list, explain, redrive.")
+
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        help="Only these: SQL over the columns of dead_letters, id and redriven_as, as in \"reason = 'no_route'\".",
+        show_default=False,
+    ),
+]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(app, name="dlq")
+
+
+@app.command()
+def ls(
+    where: Where = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines.")] = 20,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """List dead letters: counted by reason, device and topic; with --where one by one, newest first.
+
+    Reads the table; nothing need run.
+    """
+    from deploy.dlq.letters import list_letters, summarize
+    from lakehouse.render import render
+
+    root = _root(config, data)
+    found = summarize(root, None, limit) if where is None else list_letters(root, where, limit)
+    typer.echo(render(found, "json" if as_json else "table"), nl=False)
+    if not as_json and found.num_rows:
+        first = found["last_id" if where is None else "id"][0].as_py()
+        typer.echo(f"Explain one: tidegate dlq show {first}", err=True)
+
+
+@app.command()
+def show(
+    letter: Annotated[str, typer.Argument(metavar="ID", help="As `dlq ls` gives it, such as 0-17.")],
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Explain one dead letter: what stood there, what was wanted, what to do next."""
+    from deploy.dlq.letters import show_letter
+    from deploy.dlq.next_steps import next_step
+
+    row = show_letter(_root(config, data), letter)
+    row["next"] = next_step(row["reason"])
+    if as_json:
+        from lakehouse.render import plain
+
+        show_json({name: plain(value) for name, value in row.items()})
+    else:
+        typer.echo("\n".join(_explained(row)))
+
+
+def _explained(row: dict[str, Any]) -> list[str]:
+    from deploy.dlq.explain import mark_payload
+
+    kept, size = len(row["payload"] or b""), row["payload_bytes"] or 0
+    length = f"{size} bytes" + (f", the first {kept} kept" if kept < size else "")
+    redriven = f"{row['redriven_as']}, attempt {row['attempt']}" if row["redriven_as"] else "not yet"
+    part = " (a part of a message whose other parts were stored)" if row["partial"] else ""
+    facts = {
+        "reason": f"{row['reason']}{part}",
+        "device": row["device"],
+        "topic": row["mqtt_topic"],
+        "received": f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}Z by {row['gateway'] or row['stage']}, {length}",
+        "path": row["path"],
+        "got": row["got"],
+        "wanted": row["wanted"],
+        "profile": row["profile"],
+        "redriven": redriven,
+    }
+    lines = [f"{name:<9} {value}" for name, value in facts.items() if value is not None]
+    payload = mark_payload(row["payload"] or b"", row["path"], row["got"])
+    lines += [f"{'payload' if number == 0 else '':<9} {line}" for number, line in enumerate(payload)]
+    return [*lines, f"{'next':<9} {row['next']}"]
+
+
+@app.command()
+def redrive(
+    where: Where = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="At most so many letters, oldest first.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; produce nothing.")] = False,
+    attempt: Annotated[
+        Path | None,
+        typer.Option(
+            "--try", help="Judge by the routes and limits of this settings file; implies --dry-run.", show_default=False
+        ),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also letters that were redriven before.")] = False,
+    rate: Annotated[float, typer.Option("--rate", "-r", min=0.1, help="Messages per second at most.")] = 200.0,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Judge dead letters by the present routes and profiles, and store what passes now.
+
+    Nothing is stored twice, however often this runs or is interrupted. What is refused again stays as it is. Every
+    letter's end is written to the journal beside the tables, and `dlq ls` shows it.
+    """
+    from deploy.dlq.run import run_redrive
+    from deploy.local.locate import locate_settings
+    from deploy.process import stop_on_signals
+    from deploy.settings import load_settings
+
+    dry_run = dry_run or attempt is not None
+    settings = locate_settings(config, data, needs_run=not dry_run)
+    if attempt is not None:
+        tried = load_settings(attempt)
+        settings = tried.model_copy(update={"kafka": settings.kafka, "lake": settings.lake})
+    report = run_redrive(
+        settings, where=where, limit=limit, again=again, rate=rate, dry_run=dry_run, stop=stop_on_signals()
+    )
+    if as_json:
+        from dataclasses import asdict
+
+        show_json(asdict(report))
+    else:
+        typer.echo("\n".join(_told(report)))
+
+
+def _told(report: "Report") -> list[str]:
+    would = "would be " if report.dry_run else ""
+    lines = [f"{report.letters} letters"]
+    if report.accepted:
+        partly = f", {report.partial} of them with parts still refused" if report.partial else ""
+        lines.append(f"{report.accepted:>8} {would}accepted: {report.readings} readings{partly}")
+    if report.stored:
+        lines.append(f"{report.stored:>8} stored already")
+    for name, counts in (("refused", report.refused), ("ignored", report.ignored), ("skipped", report.skipped)):
+        lines += [f"{count:>8} {would if name == 'ignored' else ''}{name}: {why}" for why, count in counts.items()]
+    for example in report.examples:
+        told = {key: value for key, value in example.items() if value is not None}
+        lines.append(f"  {json.dumps(told, ensure_ascii=False)}")
+    return lines
+
+
+def _root(config: Path | None, data: Path | None) -> str:
+    from deploy.local.locate import locate_settings
+
+    return locate_settings(config, data, needs_run=False).lake.root

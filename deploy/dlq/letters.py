@@ -1,0 +1,110 @@
+"""Dead letters as the table holds them, with what the journal of redrives knows laid over: no JVM, no server.
+
+A letter's id is `<partition>-<offset>` of its record in `telemetry.dead-letters`; what Spark refused in another topic
+has that topic before it. In a WHERE of a person every column of the table can be used, and `id` and `redriven_as`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from deploy.dlq.journal import read_journal
+from gateway.redrive import Letter, Part
+from ingest.contract.errors import UnavailableError
+from ingest.contract.topics import DEAD_LETTERS
+from lakehouse.query import run_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["find_letters", "list_letters", "show_letter", "stored_parts", "summarize"]
+
+_LETTERS: Final = f"""
+    WITH letters AS (
+        SELECT d.* EXCLUDE (attempt, redriven_at),
+            CASE WHEN d.source_topic = '{DEAD_LETTERS}' THEN '' ELSE d.source_topic || '-' END
+                || d.partition || '-' || d."offset" AS id,
+            d.attempt + coalesce(j.attempts, 0) AS attempt,
+            coalesce(CASE WHEN j.ending <> 'refused' THEN j."at" END, d.redriven_at) AS redriven_at,
+            j.ending AS redriven_as
+        FROM dead_letters d LEFT JOIN redrive_journal j
+            ON j.source_topic = d.source_topic AND j.partition = d.partition AND j."offset" = d."offset"
+            AND j.epoch IS NOT DISTINCT FROM d.gateway_epoch AND j.number IS NOT DISTINCT FROM d.message_number
+    )"""  # noqa: S608 - the name of a topic is a constant
+
+_SUMMARY: Final = """
+    SELECT count(*) AS letters, count(redriven_at) AS redriven, reason, device, mqtt_topic,
+        max(received_at) AS last_received_at, arg_max(id, (received_at, "offset")) AS last_id,
+        arg_max(coalesce(path || ': ', '') || coalesce(got, ''), (received_at, "offset")) AS last_got
+    FROM letters WHERE {where} GROUP BY ALL ORDER BY letters DESC, last_received_at DESC LIMIT {limit}"""
+
+_ROWS: Final = """
+    SELECT id, received_at, reason, device, mqtt_topic, path, got, wanted, payload_bytes, redriven_as
+    FROM letters WHERE {where} ORDER BY received_at DESC, "offset" DESC LIMIT {limit}"""
+
+_FOUND: Final = """
+    SELECT id, source_topic, partition, "offset", stage, reason, path, partial, gateway, gateway_epoch, message_number,
+        epoch_us(received_at), mqtt_topic, payload, payload_bytes, device, message_id, coalesce(retain, false), trace
+    FROM letters WHERE ({where}) AND {open}
+    ORDER BY received_at, gateway_epoch, message_number, "offset" LIMIT {limit}"""
+
+_PARTS: Final = """
+    SELECT gateway, gateway_epoch, message_number, device, metric, "index" FROM readings
+    WHERE received_at BETWEEN make_timestamptz({first}) AND make_timestamptz({last})
+        AND received_at IN (SELECT make_timestamptz(received_us) FROM wanted)"""
+
+
+def summarize(root: str, where: str | None, limit: int) -> "pa.Table":
+    """Letters counted by reason, device and topic, most first, with the newest of each."""
+    return _ask(root, _SUMMARY.format(where=where or "true", limit=limit))
+
+
+def list_letters(root: str, where: str, limit: int) -> "pa.Table":
+    """The letters themselves, newest first."""
+    return _ask(root, _ROWS.format(where=where, limit=limit))
+
+
+def show_letter(root: str, letter_id: str) -> dict[str, Any]:
+    """All that is known of one letter.
+
+    Raises:
+        UnavailableError: there is none of this id.
+    """
+    wanted = letter_id.replace("'", "''")
+    found = _ask(root, f"FROM letters WHERE id = '{wanted}' ORDER BY landed_at DESC LIMIT 1").to_pylist()
+    if not found:
+        message = f"There is no dead letter {letter_id}. `tidegate dlq ls --where true` lists them with their ids."
+        raise UnavailableError(message)
+    return dict(found[0])
+
+
+def find_letters(root: str, where: str | None, limit: int | None, *, again: bool = False) -> list[Letter]:
+    """The letters to redrive, in the order received; with `again` also those that were redriven already."""
+    query = _FOUND.format(
+        where=where or "true", open="true" if again else "redriven_at IS NULL", limit=limit if limit else "ALL"
+    )
+    columns = [column.to_pylist() for column in _ask(root, query).columns]
+    return [Letter(*values) for values in zip(*columns, strict=True)]
+
+
+def stored_parts(root: str, letters: Iterable[Letter]) -> dict[str, set[Part]]:
+    """Of these letters' messages the parts that are in `readings`, by `Letter.message`."""
+    import pyarrow as pa
+
+    moments = sorted({letter.received_us for letter in letters})
+    if not moments:
+        return {}
+    query = _PARTS.format(first=moments[0], last=moments[-1])
+    wanted = pa.table({"received_us": pa.array(moments, pa.int64())})
+    found: dict[str, set[Part]] = {}
+    for row in _rows(run_sql(root, query, beside={"wanted": wanted})):
+        gateway, epoch, number, *part = row
+        found.setdefault(f"{gateway}:{epoch}:{number}", set()).add((part[0], part[1], part[2]))
+    return found
+
+
+def _rows(table: "pa.Table") -> Iterable[Sequence[Any]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def _ask(root: str, query: str) -> "pa.Table":
+    return run_sql(root, f"{_LETTERS} {query}", beside={"redrive_journal": read_journal(root)})

@@ -1,0 +1,55 @@
+"""What to do about a refusal: one sentence per reason, for `dlq show` and `device watch`."""
+
+from typing import Final
+
+from ingest.contract.reasons import Reason
+
+__all__ = ["NEXT_STEPS", "next_step"]
+
+NEXT_STEPS: Final[dict[Reason, str]] = {
+    Reason.EMPTY_PAYLOAD: "Send at least one reading; zero bytes are how MQTT deletes a retained message.",
+    Reason.TOO_LARGE: "Send fewer readings per message, or raise gateway.max_payload_bytes or "
+    "gateway.max_readings_per_message.",
+    Reason.BAD_ENCODING: "Send UTF-8 without a byte order mark; a device that writes Latin-1 or UTF-16 must convert.",
+    Reason.BAD_JSON: "Mend the JSON at the place marked; a buffer cut short or printf without escaping is the usual cause.",
+    Reason.TOO_DEEP: "Flatten the object, or raise gateway.max_json_depth.",
+    Reason.DUPLICATE_KEY: "Send each key once per object.",
+    Reason.NOT_OBJECT: 'Send an object such as {"values": {"temperature": 21.5}}, or an array of these.',
+    Reason.MISSING_FIELD: "Add the field that the path names, or make it optional in the profile.",
+    Reason.WRONG_TYPE: "Send the type that is wanted, or change the metric's type in the profile; then redrive.",
+    Reason.BAD_NUMBER: "Leave the metric out, or send null, where the sensor has no value; NaN and Infinity are no JSON.",
+    Reason.OUT_OF_RANGE: "Check the sensor; where the value is right, widen the range in the profile, then redrive.",
+    Reason.BAD_TIMESTAMP: "Send `ts` as epoch milliseconds or RFC 3339, or leave it out: the receive time then stands in.",
+    Reason.TS_TOO_FAR_FUTURE: "Set the device's clock (NTP), or leave `ts` out until it is set; "
+    "gateway.max_future_seconds is the tolerance.",
+    Reason.TS_TOO_OLD: "Set the device's clock (NTP), or leave `ts` out until it is set.",
+    Reason.AMBIGUOUS_TIME: "Send epoch milliseconds or RFC 3339 with an offset, or name the route's zone; then redrive.",
+    Reason.IDENTITY_MISMATCH: "Publish under the topic of the device that the payload names; a profile or route may also "
+    "say which of the two counts.",
+    Reason.BAD_DEVICE_ID: "Use a device id of printable characters within gateway.max_device_id_bytes.",
+    Reason.UNKNOWN_DEVICE: "Register it with `tidegate device add ID`, then redrive.",
+    Reason.NO_ROUTE: "Publish to tidegate/v1/<device>/readings, or add a [[routes]] entry for this topic and redrive; "
+    "`tidegate route test TOPIC PAYLOAD` tries it.",
+    Reason.UNSUPPORTED_VERSION: "Send a version that this gateway reads, or update the gateway, then redrive.",
+    Reason.CONFLICTING_DUPLICATE: "Count `boot` up at each start and `seq` with each message, so that no two share both.",
+    Reason.KAFKA_TOO_LARGE: "Send fewer readings per message, or raise kafka.max_record_bytes and the topic's "
+    "max.message.bytes, then redrive.",
+    Reason.SPARK_CORRUPT_RECORD: "Find the program that writes to the Kafka topic beside the gateway; it cannot be redriven.",
+    Reason.SCHEMA_CONFLICT: "Send the type that the metric has had so far, or use another metric name.",
+    Reason.RATE_LIMITED: "Publish more slowly or in batches, or raise the device's rate; what was kept whole can be redriven.",
+    Reason.UNIT_MISMATCH: "Send the unit that the profile names, or let the profile convert yours; then redrive.",
+    Reason.STEP_EXCEEDED: "Check the sensor; where such a jump is real, raise the profile's maximum step, then redrive.",
+    Reason.STUCK: "Check whether the sensor still measures; where it may stand still, raise the profile's stuck limit.",
+    Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive.",
+    Reason.ALIAS_UNKNOWN: "Have the edge node publish its birth again (a rebirth), so that the alias has a name; then "
+    "redrive.",
+    Reason.INTERNAL_ERROR: "This is a fault of the gateway: report it with this letter, and redrive after the update.",
+}
+
+
+def next_step(reason: str) -> str:
+    """The sentence for a reason; for one that only another version knows, where to read about it."""
+    try:
+        return NEXT_STEPS[Reason(reason)]
+    except (ValueError, KeyError):
+        return "This reason is of another version of Tidegate: read its release notes."

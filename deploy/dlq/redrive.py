@@ -1,0 +1,207 @@
+"""Redrives dead letters: judged by gateway/redrive.py, produced like a gateway's messages, counted, then journaled.
+
+In steps of some messages each: Kafka has all records, then the outcome that counts them, then the journal is written.
+Killed between any two of these, `tidegate audit` balances (a message past its epoch's last outcome is counted from its
+record), and the next redrive does the step again: Spark drops by identity what is stored already.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from deploy.dlq.journal import Entry, Journal
+from deploy.dlq.letters import stored_parts
+from gateway.outcome import Gate
+from gateway.redrive import GATEWAY_ID, Letter, Verdict, judge
+from ingest.contract.errors import RetryableError
+from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
+from ingest.contract.reading import RECORD_VERSION, encode_record
+from ingest.contract.reasons import Reason
+from ingest.contract.topics import OUTCOMES, READINGS
+from ingest.log import DeliveryError, LogWriter
+from ingest.security import RECORD_OVERHEAD_BYTES
+
+__all__ = ["Redrive", "Report"]
+
+STEP_MESSAGES: Final = 100
+EXAMPLES: Final = 10
+PATIENCE_SECONDS: Final = 30.0
+_MINUTE_US: Final = 60_000_000
+
+
+@dataclass
+class Report:
+    """What a redrive did, in letters (`readings`: readings produced; `partial`: accepted with parts still refused)."""
+
+    run: int
+    dry_run: bool
+    letters: int = 0
+    accepted: int = 0
+    readings: int = 0
+    partial: int = 0
+    stored: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    ignored: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, verdict: Verdict) -> None:
+        """Count a message's letters."""
+        count = len(verdict.letters)
+        self.letters += count
+        if verdict.ending == "accepted":
+            self.accepted += count
+            self.readings += verdict.readings
+            self.partial += count if verdict.faults else 0
+        elif verdict.ending == "stored":
+            self.stored += count
+        elif verdict.ending == "refused":
+            self.refused[verdict.faults[0].reason.value if verdict.faults else Reason.KAFKA_TOO_LARGE.value] += count
+        else:
+            (self.ignored if verdict.ending == "ignored" else self.skipped)[verdict.why or ""] += count
+        if verdict.ending in ("refused", "skipped") and len(self.examples) < EXAMPLES:
+            self.examples.append(_example(verdict))
+
+
+class Redrive:
+    """One run. `writer` and `journal` are None for a dry run, which judges and produces nothing."""
+
+    def __init__(
+        self, root: str, gate: Gate, *, run: int, writer: LogWriter | None = None, journal: Journal | None = None
+    ) -> None:
+        self._root, self._gate, self._writer, self._journal = root, gate, writer, journal
+        self._number = 0
+        self.report = Report(run, dry_run=writer is None)
+
+    def run(self, letters: Sequence[Letter], *, rate: float, stop: threading.Event) -> Report:
+        """Redrive these, at most `rate` messages per second, until done or `stop` is set.
+
+        Raises:
+            RetryableError: Kafka does not take or confirm records; what was done before is in the journal.
+        """
+        messages, size = _by_message(letters), max(1, min(STEP_MESSAGES, int(rate)))
+        for first in range(0, len(messages), size):
+            step, began = messages[first : first + size], time.monotonic()
+            self._step(step)
+            if self._writer is not None:
+                stop.wait(max(0.0, len(step) / rate - (time.monotonic() - began)))
+            if stop.is_set():
+                break
+        return self.report
+
+    def _step(self, messages: Sequence[list[Letter]]) -> None:
+        parts = stored_parts(self._root, (letter for letters in messages for letter in letters if letter.partial))
+        verdicts = [judge(letters, self._gate, parts.get(letters[0].message, ())) for letters in messages]
+        if self._writer is not None and self._journal is not None:
+            verdicts = [self._fitting(verdict, self._writer) for verdict in verdicts]
+            self._produce(verdicts, self._writer)
+            self._journal.append(_entries(verdicts, self._journal))
+        for verdict in verdicts:
+            self.report.add(verdict)
+
+    def _fitting(self, verdict: Verdict, writer: LogWriter) -> Verdict:
+        """The verdict, or a refusal where Kafka would not take one of its records."""
+        for record in verdict.records:
+            record.epoch = self.report.run
+        sizes = [len(encode_record(r)) + len(r.device.encode()) + RECORD_OVERHEAD_BYTES + 20 for r in verdict.records]
+        limit = writer.max_record_bytes(READINGS)
+        if max(sizes, default=0) <= limit:
+            return verdict
+        why = f"a record of {max(sizes)} bytes passes the limit of topic {READINGS} ({limit} bytes)"
+        return Verdict(verdict.letters, "refused", why=why)
+
+    def _produce(self, verdicts: Sequence[Verdict], writer: LogWriter) -> None:
+        counts: dict[tuple[str | None, int], Count] = {}
+        first, reports = self._number + 1, _Reports(writer)
+        for verdict in verdicts:
+            if verdict.ending not in ("accepted", "ignored"):
+                continue
+            self._number += 1
+            self._count(verdict, counts)
+            for record in verdict.records:
+                record.number = self._number
+                reports.produce(READINGS, record.device.encode(), encode_record(record))
+        if not counts:
+            return
+        reports.wait()
+        outcome = OutcomeRecord(RECORD_VERSION, GATEWAY_ID, self.report.run, first, self._number, list(counts.values()))
+        reports.produce(OUTCOMES, GATEWAY_ID.encode(), encode_outcome(outcome))
+        reports.wait()
+
+    def _count(self, verdict: Verdict, counts: dict[tuple[str | None, int], Count]) -> None:
+        device = verdict.records[0].device if verdict.records else verdict.letters[0].device
+        minute = verdict.letters[0].received_us // _MINUTE_US
+        count = counts.setdefault((device, minute), Count(minute, 0, device, ignored={}))
+        count.received += 1
+        if verdict.ending == "accepted":
+            count.accepted += 1
+        else:
+            why = verdict.why or ""
+            count.ignored[why] = count.ignored.get(why, 0) + 1
+
+
+class _Reports:
+    """Awaits Kafka's report of each record."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        self._writer = writer
+        self._waiting = 0
+        self._error: DeliveryError | None = None
+
+    def produce(self, topic: str, key: bytes, value: bytes) -> None:
+        self._waiting += 1
+        self._writer.produce(topic, key, value, self._report)
+
+    def wait(self) -> None:
+        """Return when Kafka has everything.
+
+        Raises:
+            RetryableError: it does not.
+        """
+        heard_at, waiting = time.monotonic(), self._waiting
+        while self._waiting and self._error is None:
+            self._writer.poll(0.1)
+            if self._waiting < waiting:
+                heard_at, waiting = time.monotonic(), self._waiting
+            elif time.monotonic() - heard_at > PATIENCE_SECONDS:
+                self._error = DeliveryError("retriable", f"no report within {PATIENCE_SECONDS:g} s")
+        if self._error is not None:
+            message = (
+                f"Kafka did not take the redriven records ({self._error.text}). What the journal names is done; run the "
+                "same command again for the rest: nothing is stored twice."
+            )
+            raise RetryableError(message)
+
+    def _report(self, error: DeliveryError | None) -> None:
+        self._waiting -= 1
+        self._error = self._error or error
+
+
+def _by_message(letters: Sequence[Letter]) -> list[list[Letter]]:
+    """The letters of each message together, messages in the order received."""
+    found: dict[str, list[Letter]] = {}
+    for letter in letters:
+        found.setdefault(letter.message, []).append(letter)
+    return list(found.values())
+
+
+def _entries(verdicts: Sequence[Verdict], journal: Journal) -> Iterator[Entry]:
+    for verdict in verdicts:
+        if verdict.ending == "skipped":
+            continue
+        for letter in verdict.letters:
+            name = letter.source_topic, letter.partition, letter.offset, letter.epoch, letter.number
+            why = verdict.faults[0].reason.value if verdict.faults else verdict.why
+            yield journal.entry(name, verdict.ending, readings=verdict.readings, why=why)
+
+
+def _example(verdict: Verdict) -> dict[str, Any]:
+    letter = verdict.letters[0]
+    shown: dict[str, Any] = {"id": letter.id, "device": letter.device, "topic": letter.topic, "ending": verdict.ending}
+    if verdict.faults:
+        fault = verdict.faults[0]
+        return shown | {"reason": fault.reason.value, "path": fault.path, "got": fault.got, "wanted": fault.wanted}
+    return shown | {"why": verdict.why}

@@ -1,0 +1,152 @@
+"""A dead letter through the present routes and profiles once more: what becomes of it now, and the records to produce.
+
+Pure: reading the letters and producing the records is deploy/dlq/redrive.py. What a redriven reading keeps and gets:
+
+- receive time, topic, trace: those of the original message, so its rows stand in the day they belong to, and a reading
+  without a time of its own is not dated to the redrive;
+- identity: the message's own, where it has one. Else `dl:<gateway>:<epoch>:<number>`, the name of the message: two
+  redrives of it are one, and also after the dead letters' topic was made anew, which uses its offsets again;
+- flag `redriven`, tag `dead_letter` = id of the letter, gateway `redrive`: its lineage.
+
+What others do while deciding stays out: no reply, no receipt, no change of decoder state, and no new dead letter.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple
+
+from gateway.outcome import Gate, Message, Outcome
+from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
+from ingest.contract.reading import ReadingRecord, decode_record
+from ingest.contract.reasons import Reason, Stage
+from ingest.contract.topics import DEAD_LETTERS, READINGS
+
+__all__ = ["GATEWAY_ID", "LINEAGE", "REDRIVEN", "Letter", "Part", "Verdict", "judge"]
+
+GATEWAY_ID: Final = "redrive"
+"""The gateway that redriven records name: `tidegate audit` counts them as messages of it."""
+REDRIVEN: Final = "redriven"
+LINEAGE: Final = "dead_letter"
+
+Part = tuple[str, str, int]
+"""(device, metric, index) of a reading."""
+
+Ending = Literal["accepted", "refused", "ignored", "stored", "skipped"]
+
+
+class Letter(NamedTuple):
+    """A row of `dead_letters`, with what names it and what judging it again needs. `payload` may be cut."""
+
+    id: str
+    source_topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+    path: str | None
+    partial: bool
+    gateway: str | None
+    epoch: int | None
+    number: int | None
+    received_us: int
+    topic: str | None
+    payload: bytes
+    payload_bytes: int
+    device: str | None
+    message_id: str | None
+    retain: bool
+    trace: str | None
+
+    @property
+    def message(self) -> str:
+        """The message it came from: several letters may tell of parts of one."""
+        return f"{self.gateway}:{self.epoch}:{self.number}" if self.gateway else self.id
+
+
+class Verdict(NamedTuple):
+    """What became of a message that one or more letters tell of.
+
+    `accepted`: `records` are to be produced. `stored`: it would be, but all of it is in the table. `refused`: `faults`
+    say why. `ignored`: by rule no reading now. `skipped`: it cannot be judged, `why` says what stands in the way.
+    """
+
+    letters: list[Letter]
+    ending: Ending
+    records: Sequence[ReadingRecord] = ()
+    faults: Sequence[DeadLetterRecord] = ()
+    why: str | None = None
+
+    @property
+    def readings(self) -> int:
+        """How many readings there are to store."""
+        return sum(len(record.readings) for record in self.records)
+
+
+def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Verdict:
+    """Decide about one message.
+
+    Args:
+        letters: all of the same message; their payload is the same, but some may have it cut.
+        gate: with the present routes, limits and profiles.
+        stored: the parts of this message that are in `readings`, where a letter is partial; empty means that they are
+            not there yet, which is no reason to store them a second time.
+    """
+    whole = next((letter for letter in letters if len(letter.payload) == letter.payload_bytes), None)
+    letter = whole or letters[0]
+    hindrance = _hindrance(letter)
+    if hindrance is not None:
+        return Verdict(letters, "skipped", why=hindrance)
+    kept = set(stored)
+    if letter.partial and not kept:
+        return Verdict(letters, "skipped", why="its other parts are not in the table: not landed yet, or deleted")
+    outcome = gate.decide(_as_message(letter))
+    if outcome.rejected is not None:
+        return Verdict(letters, "refused", faults=_faults(outcome))
+    if outcome.ignored is not None:
+        return Verdict(letters, "ignored", why=outcome.ignored.value)
+    records = [record for r in outcome.records if r.topic == READINGS for record in _redriven(r.value, letter, kept)]
+    return Verdict(letters, "accepted" if records else "stored", records, _faults(outcome))
+
+
+def _hindrance(letter: Letter) -> str | None:
+    if letter.stage == Stage.STREAM:
+        return "it never was an MQTT message: another program wrote it to Kafka"
+    if letter.topic is None or letter.gateway is None:
+        return "it names no MQTT topic"
+    if len(letter.payload) != letter.payload_bytes:
+        return (
+            f"only {len(letter.payload)} of its {letter.payload_bytes} bytes were kept: have the device send it again"
+        )
+    if letter.reason == Reason.BAD_ENCODING and letter.path == "topic":
+        return "its topic is no text, so no route can match it"
+    return None
+
+
+def _as_message(letter: Letter) -> Message:
+    return Message(
+        letter.number or 0,
+        letter.epoch or 0,
+        letter.received_us,
+        (letter.topic or "").encode("utf-8", "surrogatepass"),
+        letter.payload,
+        retain=letter.retain,
+        message_id=letter.message_id,
+        trace=letter.trace,
+    )
+
+
+def _faults(outcome: Outcome) -> list[DeadLetterRecord]:
+    return [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
+
+
+def _redriven(value: bytes, letter: Letter, stored: set[Part]) -> Iterable[ReadingRecord]:
+    record = decode_record(value)
+    record.readings = [r for r in record.readings if (record.device, r.metric, r.index) not in stored]
+    if not record.readings:
+        return
+    record.gateway = GATEWAY_ID
+    record.flags = [*(record.flags or ()), REDRIVEN]
+    record.tags = {**(record.tags or {}), LINEAGE: letter.id}
+    if record.message_id is None:
+        # `no_identity` stays among the flags: a copy that the broker had delivered twice is two letters.
+        record.message_id = f"dl:{letter.message}"
+    yield record
