@@ -1,4 +1,4 @@
-"""`tidegate bench e2e`: how long from publish to queryable row."""
+"""`tidegate bench e2e | gateway`: how long from publish to queryable row, and what a message costs the gateway."""
 
 from typing import Annotated
 
@@ -14,11 +14,6 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks;
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
     parent.add_typer(app, name="bench")
-
-
-@app.callback()
-def group() -> None:
-    """Keep `bench` a group while it has one command."""
 
 
 @app.command()
@@ -45,4 +40,27 @@ def e2e(
         show_json(result)
     else:
         typer.echo(render(result))
+    raise typer.Exit(0 if result["lost"] == 0 else 1)
+
+
+@app.command()
+def gateway(
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 is as fast as it goes.")] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Of each repetition, with --rate.")] = 10.0,
+    repetitions: Annotated[int, typer.Option("--repetitions", min=1, help="The medians of these are shown.")] = 3,
+    protocol: Annotated[str, typer.Option("--protocol", help="MQTT version of the gateway: 3.1.1 or 5.")] = "5",
+    as_json: Json = False,
+) -> None:
+    """Measure what one message costs the gateway process, with every duty on.
+
+    Starts a broker, a Kafka and a gateway of its own in a temporary folder, and a publisher whose packets are encoded
+    beforehand.
+    """
+    from deploy.bench.gateway import measure_gateway, render_gateway
+
+    result = measure_gateway(rate=rate, seconds=seconds, repetitions=repetitions, protocol=protocol)
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render_gateway(result))
     raise typer.Exit(0 if result["lost"] == 0 else 1)

@@ -1,0 +1,186 @@
+"""A publisher that costs next to nothing: MQTT 3.1.1 over bare sockets, every packet encoded before the clock starts.
+
+Run as its own process, so that its work is not the gateway's: it reads a plan as one JSON argument, says `ready`, waits
+for a line on standard input, publishes, and prints what became of it as JSON. Packets of a device stay on one
+connection, in order; a connection has at most a window of them unacknowledged.
+"""
+
+import json
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+__all__ = ["LoadPlan", "LoadResult", "Payload", "connect_packet", "native_payload", "publish_packet", "run_load"]
+
+_TICK_SECONDS: Final = 0.001
+_PUBACK_BYTES: Final = 4
+GIVE_UP_SECONDS: Final = 60.0
+
+Payload = Callable[[int, int], tuple[str, bytes]]
+"""(device number, sequence number) to topic and payload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPlan:
+    """What is published: `messages` in all, at `rate` a second, or as fast as the windows let where it is 0."""
+
+    host: str
+    port: int
+    username: str
+    password: str
+    messages: int
+    rate: float = 0.0
+    devices: int = 100
+    connections: int = 4
+    window: int = 500
+    boot: int = 1
+    first_seq: int = 1
+    name: str = "bench"
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What came of it; `seconds` from the first packet to the last PUBACK, `cpu_seconds` of this process."""
+
+    sent: int
+    acknowledged: int
+    seconds: float
+    sending_seconds: float
+    cpu_seconds: float
+
+
+class _Link:
+    """One connection with the packets that go over it."""
+
+    def __init__(self, plan: LoadPlan, number: int, packets: list[bytes]) -> None:
+        self._packets, self._window = packets, plan.window
+        self.sent = self._bytes_back = 0
+        self.socket = socket.create_connection((plan.host, plan.port), 10)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(connect_packet(f"{plan.name}-{number}", plan.username, plan.password))
+        answer = self.socket.recv(4)
+        if answer[:1] != b"\x20" or answer[3:] != b"\0":
+            message = f"the broker refuses the publisher: {answer.hex()}"
+            raise ConnectionError(message)
+
+    @property
+    def acknowledged(self) -> int:
+        return self._bytes_back // _PUBACK_BYTES
+
+    @property
+    def done(self) -> bool:
+        return self.acknowledged >= len(self._packets)
+
+    def send(self, upto: int) -> None:
+        """Send up to packet number `upto`, as far as the window goes."""
+        upto = min(upto, len(self._packets), self.acknowledged + self._window)
+        if upto > self.sent:
+            self.socket.sendall(b"".join(self._packets[self.sent : upto]))
+            self.sent = upto
+
+    def receive(self) -> None:
+        data = self.socket.recv(65536)
+        if not data:
+            message = "the broker closed the publisher's connection"
+            raise ConnectionError(message)
+        self._bytes_back += len(data)
+
+
+def run_load(plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = lambda: None) -> LoadResult:
+    """Encode everything, call `wait`, publish all of it, and wait for the last PUBACK.
+
+    Raises:
+        ConnectionError: the broker refused or closed a connection.
+    """
+    links = [_Link(plan, number, packets) for number, packets in enumerate(_encode(plan, payload))]
+    wait()
+    began_cpu, began = time.process_time(), time.monotonic()
+    sent_at = began
+    sockets = {link.socket: link for link in links}
+    deadline = began + plan.messages / (plan.rate or 500) + GIVE_UP_SECONDS
+    while not all(link.done for link in links) and time.monotonic() < deadline:
+        due = int((time.monotonic() - began) * plan.rate) + 1 if plan.rate else plan.messages
+        for link in links:
+            link.send(-(-due // len(links)))
+        if sum(link.sent for link in links) < plan.messages:
+            sent_at = time.monotonic()
+        if plan.rate:
+            time.sleep(_TICK_SECONDS)
+        for ready in select.select(list(sockets), [], [], 0.0 if plan.rate else 0.05)[0]:
+            sockets[ready].receive()
+    ended = time.monotonic()
+    for link in links:
+        link.socket.sendall(b"\xe0\0")
+        link.socket.close()
+    acknowledged = sum(link.acknowledged for link in links)
+    return LoadResult(
+        sum(link.sent for link in links), acknowledged, ended - began, sent_at - began, time.process_time() - began_cpu
+    )
+
+
+def _encode(plan: LoadPlan, payload: Payload) -> list[list[bytes]]:
+    packets: list[list[bytes]] = [[] for _ in range(plan.connections)]
+    for number in range(plan.messages):
+        device, seq = number % plan.devices, plan.first_seq + number // plan.devices
+        own = packets[device % plan.connections]
+        own.append(publish_packet(*payload(device, seq), mid=len(own) % 65535 + 1))
+    return packets
+
+
+def native_payload(boot: int, now_ms: int) -> Payload:
+    """Native messages of about 110 bytes with two metrics; times are spread over the second before `now_ms`."""
+
+    def make(device: int, seq: int) -> tuple[str, bytes]:
+        ts = now_ms - 1000 + (device * 7 + seq) % 1000
+        temperature, humidity = 20 + (device + seq) % 800 / 100, 40 + (device * 3 + seq) % 2000 / 100
+        text = f'{{"ts":{ts},"boot":{boot},"seq":{seq},"values":{{"temperature":{temperature:.2f},"humidity":{humidity:.2f}}}}}'
+        return f"tidegate/v1/bench-{device:04d}/readings", text.encode()
+
+    return make
+
+
+def connect_packet(client_id: str, username: str, password: str) -> bytes:
+    """CONNECT of MQTT 3.1.1 with a clean session and no keepalive."""
+    body = b"\0\4MQTT\4\xc2\0\0" + b"".join(_text(text) for text in (client_id, username, password))
+    return b"\x10" + _length(len(body)) + body
+
+
+def publish_packet(topic: str, payload: bytes, *, mid: int) -> bytes:
+    """PUBLISH of MQTT 3.1.1 at QoS 1."""
+    body = _text(topic) + mid.to_bytes(2, "big") + payload
+    return b"\x32" + _length(len(body)) + body
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def _length(size: int) -> bytes:
+    encoded = bytearray()
+    while True:
+        encoded.append(size & 127 | (128 if size > 127 else 0))
+        size >>= 7
+        if not size:
+            return bytes(encoded)
+
+
+def main() -> None:
+    """One plan from the command line."""
+    plan = LoadPlan(**json.loads(sys.argv[1]))
+
+    def wait() -> None:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+
+    result = run_load(plan, native_payload(plan.boot, int(time.time() * 1000)), wait=wait)
+    sys.stdout.write(json.dumps(asdict(result)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
