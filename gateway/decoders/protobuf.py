@@ -7,7 +7,7 @@ Source: Protocol Buffers documentation, "Encoding".
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 __all__ = [
     "WIRE_BYTES",
@@ -29,26 +29,25 @@ WIRE_VARINT: Final = 0
 WIRE_FIXED64: Final = 1
 WIRE_BYTES: Final = 2
 WIRE_FIXED32: Final = 5
+_WITH_NUMBER: Final = (WIRE_VARINT, WIRE_BYTES)
+_FIXED: Final = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}
 _GROUPS: Final = (3, 4)
+_FLOAT: Final = struct.Struct("<f")
+_DOUBLE: Final = struct.Struct("<d")
 _MAX_VARINT_BYTES: Final = 10
 _MAX_FIELD: Final = 2**29 - 1
-_FIXED: Final = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}
 
 
 class BadProtobuf(ValueError):
     """These bytes are no protobuf message, or not the one that was wanted; the text says where and why."""
 
 
-class Field(NamedTuple):
-    """One field as it stands on the wire.
+Field = tuple[int, int, int | bytes]
+"""One field as it stands on the wire: its number, its wire type, its value. A plain tuple, since there are many.
 
-    `value` is an unsigned integer below 2^64 for WIRE_VARINT, little-endian bytes for WIRE_FIXED64 (8) and
-    WIRE_FIXED32 (4), and the content for WIRE_BYTES.
-    """
-
-    number: int
-    wire: int
-    value: int | bytes
+The value is an unsigned integer below 2^64 for WIRE_VARINT, little-endian bytes for WIRE_FIXED64 (8) and WIRE_FIXED32
+(4), and the content for WIRE_BYTES.
+"""
 
 
 def read_fields(data: bytes) -> Iterator[Field]:
@@ -60,37 +59,45 @@ def read_fields(data: bytes) -> Iterator[Field]:
     at, end = 0, len(data)
     while at < end:
         start = at
-        key, at = _read_varint(data, at)
+        # Most keys, numbers and lengths are one byte: a call for each would cost more than all the rest.
+        key = data[at]
+        at += 1
+        if key > 0x7F:
+            key, at = _read_varint(data, start)
         number, wire = key >> 3, key & 7
-        if not 1 <= number <= _MAX_FIELD:
+        if not 0 < number <= _MAX_FIELD:
             message = f"field number {number} at byte {start}"
             raise BadProtobuf(message)
-        if wire == WIRE_VARINT:
-            value, at = _read_varint(data, at)
-            yield Field(number, wire, value)
-            continue
-        if wire == WIRE_BYTES:
-            length, at = _read_varint(data, at)
+        if wire in _WITH_NUMBER:
+            length = data[at] if at < end else 0x80
+            if length > 0x7F:
+                length, at = _read_varint(data, at)
+            else:
+                at += 1
         elif wire in _FIXED:
             length = _FIXED[wire]
         else:
             what = "a group" if wire in _GROUPS else f"wire type {wire}"
             message = f"{what} at byte {start}"
             raise BadProtobuf(message)
+        if wire == WIRE_VARINT:
+            yield number, wire, length
+            continue
         if length > end - at:
             message = f"field {number} at byte {start} wants {length} bytes where {end - at} are left"
             raise BadProtobuf(message)
-        yield Field(number, wire, data[at : at + length])
+        yield number, wire, data[at : at + length]
         at += length
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number (cut to 64 bits, as every implementation does) and the place behind it."""
-    number = 0
-    for place, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
-        number |= (byte & 0x7F) << (7 * place)
+    number = shift = 0
+    for byte in data[at : at + _MAX_VARINT_BYTES]:
+        number |= (byte & 0x7F) << shift
+        shift += 7
         if byte < 0x80:
-            return number & 0xFFFF_FFFF_FFFF_FFFF, at + place + 1
+            return number & 0xFFFF_FFFF_FFFF_FFFF, at + shift // 7
     what = "is cut off" if len(data) - at < _MAX_VARINT_BYTES else "is longer than 10 bytes"
     message = f"the number at byte {at} {what}"
     raise BadProtobuf(message)
@@ -104,9 +111,10 @@ def as_int(field: Field, bits: int = 64, *, signed: bool = True) -> int:
     Raises:
         BadProtobuf: the field holds bytes.
     """
-    if field.wire == WIRE_BYTES:
+    _, wire, value = field
+    if wire == WIRE_BYTES:
         raise _wrong(field, "a number")
-    raw = field.value if isinstance(field.value, int) else int.from_bytes(field.value, "little")
+    raw = value if isinstance(value, int) else int.from_bytes(value, "little")
     number = raw & ((1 << bits) - 1)
     return number - (1 << bits) if signed and number >> (bits - 1) else number
 
@@ -118,25 +126,28 @@ def zigzag(number: int) -> int:
 
 def as_float(field: Field) -> float:
     """A 32-bit float, widened; may be NaN or infinite. Raises BadProtobuf where the field is none."""
-    if field.wire != WIRE_FIXED32 or isinstance(field.value, int):
+    _, wire, value = field
+    if wire != WIRE_FIXED32 or isinstance(value, int):
         raise _wrong(field, "a 32-bit float")
-    number: float = struct.unpack("<f", field.value)[0]
+    number: float = _FLOAT.unpack(value)[0]
     return number
 
 
 def as_double(field: Field) -> float:
     """A 64-bit float; may be NaN or infinite. Raises BadProtobuf where the field is none."""
-    if field.wire != WIRE_FIXED64 or isinstance(field.value, int):
+    _, wire, value = field
+    if wire != WIRE_FIXED64 or isinstance(value, int):
         raise _wrong(field, "a 64-bit float")
-    number: float = struct.unpack("<d", field.value)[0]
+    number: float = _DOUBLE.unpack(value)[0]
     return number
 
 
 def as_bytes(field: Field) -> bytes:
     """Bytes, or a nested message. Raises BadProtobuf where the field is none."""
-    if field.wire != WIRE_BYTES or isinstance(field.value, int):
+    _, wire, value = field
+    if wire != WIRE_BYTES or isinstance(value, int):
         raise _wrong(field, "bytes")
-    return field.value
+    return value
 
 
 def as_text(field: Field) -> str:
@@ -144,9 +155,9 @@ def as_text(field: Field) -> str:
     try:
         return as_bytes(field).decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"field {field.number} is no UTF-8 text: byte 0x{error.object[error.start]:02x} at {error.start}"
+        message = f"field {field[0]} is no UTF-8 text: byte 0x{error.object[error.start]:02x} at {error.start}"
         raise BadProtobuf(message) from error
 
 
 def _wrong(field: Field, wanted: str) -> BadProtobuf:
-    return BadProtobuf(f"field {field.number} has wire type {field.wire} where {wanted} was wanted")
+    return BadProtobuf(f"field {field[0]} has wire type {field[1]} where {wanted} was wanted")

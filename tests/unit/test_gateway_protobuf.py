@@ -32,19 +32,19 @@ def varint(number: int) -> bytes:
 
 
 def test_the_documentations_examples_are_read() -> None:
-    assert list(read_fields(bytes.fromhex("089601"))) == [Field(1, WIRE_VARINT, 150)]
-    assert list(read_fields(bytes.fromhex("120774657374696e67"))) == [Field(2, WIRE_BYTES, b"testing")]
+    assert list(read_fields(bytes.fromhex("089601"))) == [(1, WIRE_VARINT, 150)]
+    assert list(read_fields(bytes.fromhex("120774657374696e67"))) == [(2, WIRE_BYTES, b"testing")]
     [nested] = read_fields(bytes.fromhex("1a03089601"))
-    assert list(read_fields(as_bytes(nested))) == [Field(1, WIRE_VARINT, 150)]
+    assert list(read_fields(as_bytes(nested))) == [(1, WIRE_VARINT, 150)]
 
 
 def test_repeated_and_fixed_fields_come_in_order() -> None:
     data = b"\x0d" + struct.pack("<f", 1.5) + b"\x09" + struct.pack("<d", -2.25) + b"\x08\x01\x08\x02"
     one, two, *rest = read_fields(data)
-    assert (one.wire, as_float(one)) == (WIRE_FIXED32, 1.5)
-    assert (two.wire, as_double(two)) == (WIRE_FIXED64, -2.25)
-    assert [field.value for field in rest] == [1, 2]
-    assert (as_int(one, 32), as_int(Field(1, WIRE_FIXED64, b"\xfe" + b"\xff" * 7))) == (0x3FC00000, -2)
+    assert (one[1], as_float(one)) == (WIRE_FIXED32, 1.5)
+    assert (two[1], as_double(two)) == (WIRE_FIXED64, -2.25)
+    assert [value for _, _, value in rest] == [1, 2]
+    assert (as_int(one, 32), as_int((1, WIRE_FIXED64, b"\xfe" + b"\xff" * 7))) == (0x3FC00000, -2)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_repeated_and_fixed_fields_come_in_order() -> None:
     ],
 )
 def test_twos_complement_is_undone(raw: int, bits: int, number: int) -> None:
-    assert as_int(Field(1, WIRE_VARINT, raw), bits) == number
-    assert as_int(Field(1, WIRE_VARINT, raw), bits, signed=False) == raw & (2**bits - 1)
+    assert as_int((1, WIRE_VARINT, raw), bits) == number
+    assert as_int((1, WIRE_VARINT, raw), bits, signed=False) == raw & (2**bits - 1)
 
 
 @pytest.mark.parametrize(("raw", "number"), [(0, 0), (1, -1), (2, 1), (0xFFFFFFFE, 0x7FFFFFFF), (0xFFFFFFFF, -(2**31))])
@@ -69,8 +69,8 @@ def test_zigzag_is_undone(raw: int, number: int) -> None:
 
 
 def test_the_largest_number_is_read_and_a_longer_one_is_cut_to_64_bits() -> None:
-    assert [field.value for field in read_fields(b"\x08" + b"\xff" * 9 + b"\x01")] == [2**64 - 1]
-    assert [field.value for field in read_fields(b"\x08" + b"\xff" * 9 + b"\x7f")] == [2**64 - 1]
+    assert [value for _, _, value in read_fields(b"\x08" + b"\xff" * 9 + b"\x01")] == [2**64 - 1]
+    assert [value for _, _, value in read_fields(b"\x08" + b"\xff" * 9 + b"\x7f")] == [2**64 - 1]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_told_with_its_place(data: str, why: str) -> None:
 
 
 def test_a_field_of_another_type_is_refused() -> None:
-    number, text = Field(3, WIRE_VARINT, 1), Field(3, WIRE_BYTES, b"\xff")
+    number, text = (3, WIRE_VARINT, 1), (3, WIRE_BYTES, b"\xff")
     for read in (as_float, as_double, as_bytes, as_text):
         with pytest.raises(BadProtobuf, match="field 3 has wire type 0"):
             read(number)
@@ -103,7 +103,7 @@ def test_a_field_of_another_type_is_refused() -> None:
         as_int(text)
     with pytest.raises(BadProtobuf, match="no UTF-8 text: byte 0xff at 0"):
         as_text(text)
-    assert as_text(Field(3, WIRE_BYTES, "µ".encode())) == "µ"
+    assert as_text((3, WIRE_BYTES, "µ".encode())) == "µ"
 
 
 @given(st.binary(max_size=200))
@@ -118,20 +118,20 @@ def test_random_bytes_are_fields_or_one_error(data: bytes) -> None:
 
 _NUMBERS = st.integers(1, 2**29 - 1)
 _FIELDS = st.one_of(
-    st.builds(Field, _NUMBERS, st.just(WIRE_VARINT), st.integers(0, 2**64 - 1)),
-    st.builds(Field, _NUMBERS, st.just(WIRE_BYTES), st.binary(max_size=300)),
-    st.builds(Field, _NUMBERS, st.just(WIRE_FIXED32), st.binary(min_size=4, max_size=4)),
-    st.builds(Field, _NUMBERS, st.just(WIRE_FIXED64), st.binary(min_size=8, max_size=8)),
+    st.tuples(_NUMBERS, st.just(WIRE_VARINT), st.integers(0, 2**64 - 1)),
+    st.tuples(_NUMBERS, st.just(WIRE_BYTES), st.binary(max_size=300)),
+    st.tuples(_NUMBERS, st.just(WIRE_FIXED32), st.binary(min_size=4, max_size=4)),
+    st.tuples(_NUMBERS, st.just(WIRE_FIXED64), st.binary(min_size=8, max_size=8)),
 )
 
 
 @given(st.lists(_FIELDS, max_size=20))
 def test_what_was_written_is_read_back(fields: list[Field]) -> None:
     data = b""
-    for field in fields:
-        data += varint(field.number << 3 | field.wire)
-        if isinstance(field.value, int):
-            data += varint(field.value)
+    for number, wire, value in fields:
+        data += varint(number << 3 | wire)
+        if isinstance(value, int):
+            data += varint(value)
         else:
-            data += (varint(len(field.value)) if field.wire == WIRE_BYTES else b"") + field.value
+            data += (varint(len(value)) if wire == WIRE_BYTES else b"") + value
     assert list(read_fields(data)) == fields
