@@ -185,6 +185,9 @@ class Gate:
         if changes:
             outcome.changes = changes
             outcome.records += [Record(GATEWAY_STATE, key.encode(), value) for key, value in changes]
+            if message.qos == 0:
+                # It will not come again, so a new connection must not forget what it told.
+                self._state.acknowledged(changes)
         return outcome
 
     def _settle(self, message: Message, topic: str, match: RouteMatch, decoded: Decoded | Reject | Ignored) -> Outcome:

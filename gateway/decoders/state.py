@@ -2,53 +2,100 @@
 
 A change is produced to `telemetry.gateway-state` (compacted) beside the readings of the message that made it, before
 its PUBACK. On a new connection the broker sends again what was not acknowledged, in order: so everything that came
-from unacknowledged messages is forgotten then, and learned again from their redelivery.
+from unacknowledged messages is forgotten then, and learned again from their redelivery. What a gateway finds in the
+log at its start may come from messages that will come again, and nothing there tells: see `settled`.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
-__all__ = ["DecoderState"]
+__all__ = ["MAX_STATE_BYTES", "DecoderState"]
+
+MAX_STATE_BYTES: Final = 64 * 1024 * 1024
+"""What devices can make a gateway remember, all together; a name that is invented costs as much as one that is real."""
+_ENTRY_BYTES: Final = 200
 
 
 class DecoderState:
     """Keys to bytes; keys are text such as `sparkplug/<group>/<node>`. Owned by the gateway's one thread.
 
     Decoders may keep what they parsed from a value for as long as `get` returns the same bytes object.
+
+    Attributes:
+        generation: counts connections; raised where messages begin to come again.
     """
 
-    def __init__(self, found: Iterable[tuple[str, bytes]] = ()) -> None:
+    def __init__(self, found: Iterable[tuple[str, bytes]] = (), *, max_bytes: int = MAX_STATE_BYTES) -> None:
         """`found` is what earlier gateways left in the log."""
         self._safe: dict[str, bytes] = dict(found)
         self._recent: dict[str, bytes] = {}
         self._changes: dict[str, bytes] = {}
+        self._settled: set[str] = set()
+        self._max_bytes = max_bytes
+        self._held_bytes = self._measure()
+        self.generation = 0
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> None:
         """Take what earlier gateways left in the log; before the first message."""
         self._safe.update(found)
+        self._held_bytes = self._measure()
 
     def get(self, key: str) -> bytes | None:
         """The newest value, acknowledged or not."""
         value = self._recent.get(key)
         return self._safe.get(key) if value is None else value
 
-    def put(self, key: str, value: bytes) -> None:
-        """Remember; a value equal to the known one is no change."""
-        if self.get(key) != value:
-            self._recent[key] = self._changes[key] = value
+    def put(self, key: str, value: bytes) -> bool:
+        """Remember; a value equal to the known one is no change. False, and nothing remembered, where there is no room.
+
+        What is known already stays: who invents names crowds out other new ones, never those that are at work.
+        """
+        old = self.get(key)
+        if old == value:
+            return True
+        more_bytes = _size_bytes(key, value) - _size_bytes(key, old)
+        if more_bytes > 0 and self._held_bytes + more_bytes > self._max_bytes:
+            return False
+        self._held_bytes += more_bytes
+        self._recent[key] = self._changes[key] = value
+        return True
+
+    def settled(self, key: str) -> bool:
+        """Whether the message that told the newest value is acknowledged, so that all to come are younger than it.
+
+        False for what was found in the log: its message may have been acknowledged or not.
+        """
+        return key in self._settled and key not in self._recent
 
     def take_changes(self) -> list[tuple[str, bytes]]:
         """What changed since the last call: by the message that was just decoded."""
+        if not self._changes:
+            return []
         changes, self._changes = list(self._changes.items()), {}
         return changes
 
     def acknowledged(self, changes: Iterable[tuple[str, bytes]]) -> None:
         """These changes' messages will not come again: they outlive the connection."""
         for key, value in changes:
+            before = self.get(key)
             self._safe[key] = value
+            self._settled.add(key)
             if self._recent.get(key) is value:
                 del self._recent[key]
+            after = self.get(key)
+            if after is not before:
+                self._held_bytes += _size_bytes(key, after) - _size_bytes(key, before)
 
     def roll_back(self) -> None:
         """A new connection begins: forget what came from messages that will come again."""
         self._recent.clear()
         self._changes.clear()
+        self._held_bytes = self._measure()
+        self.generation += 1
+
+    def _measure(self) -> int:
+        return sum(_size_bytes(key, value) for key, value in self._safe.items())
+
+
+def _size_bytes(key: str, value: bytes | None) -> int:
+    return 0 if value is None else len(key) + len(value) + _ENTRY_BYTES

@@ -1,0 +1,154 @@
+"""What a device told about itself once and for later: versions of it, so that old messages are read by their own.
+
+The log knows the newest telling, but not whether the message that told it was acknowledged. After a restart both may
+follow: messages from before it, which the broker sends again, and messages from after it. So the version that a
+telling replaced is kept beside it until its message is acknowledged; then the next message writes the state without.
+
+Which version a message belongs to:
+- By order, wherever the telling was seen on this connection, or is known to be acknowledged. No clock is asked.
+- Else, after a restart only, by the device's clock: `after` is the newest time that a message from before the telling
+  had, so a later time is from after it; and a time before both `after` and the telling itself is from before it.
+- A time that fits both (the clock ran back, or there is none) is told as such: all versions that it may belong to.
+
+Guarantee: right while the device's clock does not run back right after a telling; where it ran back at the telling
+itself, never wrong but possibly undecided. At most `MAX_VERSIONS` tellings that change something may be unacknowledged
+at once; messages from before the oldest that is kept are undecided too.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gateway.decoders.state import DecoderState
+
+__all__ = ["MAX_VALUE_BYTES", "Memory", "Told"]
+
+MAX_VERSIONS: Final = 4
+MAX_VALUE_BYTES: Final = 512 * 1024
+"""Of a state record: half of what Kafka takes by default."""
+_MAX_DEVICES: Final = 100_000
+"""Whose place is remembered: more than can have messages unacknowledged at once."""
+
+
+class _Version(msgspec.Struct, array_like=True, frozen=True):
+    """`after`: the newest time of a message from before it, -1 for none; `since`: its own; both in epoch ms."""
+
+    after: int
+    since: int
+    content: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[_Version]).decode
+
+
+class Told:
+    """The versions of one key, and the place of this connection's messages among them."""
+
+    __slots__ = ("_generation", "_key", "_latest", "_place", "_state", "_value", "_versions")
+
+    def __init__(self, state: DecoderState, key: str) -> None:
+        self._state, self._key = state, key
+        self._latest = -1
+        self._generation = -1
+        self._value: bytes | None = None
+        self._versions: list[_Version] = []
+        self._place = -1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Before each message: a new connection, or a change that was rolled back, moves the place."""
+        state = self._state
+        value = state.get(self._key)
+        if value is not self._value or state.generation != self._generation:
+            self._value, self._generation = value, state.generation
+            self._versions = _read(value)
+            self._place = len(self._versions) - 1 if state.settled(self._key) else -1
+            if self._place < 0 and self._versions and self._versions[0].after < 0:
+                self._place = 0
+        versions = self._versions
+        if versions and (len(versions) > 1 or versions[0].after >= 0) and state.settled(self._key):
+            self._write([msgspec.structs.replace(versions[-1], after=-1)])
+
+    def contents(self, time_ms: int | None) -> list[bytes]:
+        """What was told before a message of this time: one, several where it is undecided, none where nothing was."""
+        self._advance(time_ms)
+        if time_ms is not None and time_ms > self._latest:
+            self._latest = time_ms
+        versions, place = self._versions, self._place
+        if place == len(versions) - 1:
+            return [versions[place].content] if versions else []
+        later = [one.content for one in versions[place + 1 :] if time_ms is None or one.since <= time_ms]
+        if place < 0:
+            # From before all that is kept: even one that fits may be wrong.
+            return [*later, b""] if later else []
+        return [versions[place].content, *later]
+
+    def learn(self, content: bytes, time_ms: int | None) -> bool:
+        """A telling came; False where there is no room to remember it (then it is as if it had not been told)."""
+        since = 0 if time_ms is None else time_ms
+        kept = self._same(content, since) or self._append(content, since)
+        self._latest = max(self._latest, since)
+        return kept
+
+    def _advance(self, time_ms: int | None) -> None:
+        if time_ms is not None:
+            while self._place < len(self._versions) - 1 and time_ms > self._versions[self._place + 1].after:
+                self._place += 1
+
+    def _same(self, content: bytes, since: int) -> bool:
+        """Whether this telling is a version that is known: it comes again, or changes nothing."""
+        versions = self._versions
+        for place in range(max(self._place, 0), len(versions)):
+            if versions[place].since == since and versions[place].content == content:
+                self._place = place
+                return True
+        self._advance(since)
+        return self._place >= 0 and versions[self._place].content == content
+
+    def _append(self, content: bytes, since: int) -> bool:
+        # Where it is settled, all to come is younger than the newest: nothing older is needed.
+        kept = self._versions[-1 if self._state.settled(self._key) else 1 - MAX_VERSIONS :]
+        after = max(self._latest, kept[-1].since) if kept else self._latest
+        return self._write([*kept, _Version(after, since, content)])
+
+    def _write(self, versions: list[_Version]) -> bool:
+        value = _encode(versions)
+        while len(value) > MAX_VALUE_BYTES and len(versions) > 1:
+            versions = versions[1:]
+            value = _encode(versions)
+        if len(value) > MAX_VALUE_BYTES or not self._state.put(self._key, value):
+            return False
+        self._value = self._state.get(self._key)
+        self._versions, self._place = versions, len(versions) - 1
+        return True
+
+
+def _read(value: bytes | None) -> list[_Version]:
+    """The versions of a state record; none where it is not one of ours."""
+    if value is None:
+        return []
+    try:
+        return _decode(value)
+    except msgspec.MsgspecError:
+        return []
+
+
+class Memory:
+    """The keys of one decoder."""
+
+    def __init__(self, state: DecoderState) -> None:
+        self._state = state
+        self._told: dict[str, Told] = {}
+
+    def told(self, key: str) -> Told:
+        """What is known under this key, brought up to date; ask anew for each message."""
+        told = self._told.get(key)
+        if told is None:
+            if len(self._told) >= _MAX_DEVICES:
+                # Dicts keep their order: the first is the one that was made first. It is made anew from the state.
+                del self._told[next(iter(self._told))]
+            told = self._told[key] = Told(self._state, key)
+        else:
+            told.refresh()
+        return told
