@@ -56,6 +56,25 @@ class GatewaySettings(BaseModel):
     max_readings_per_message: int = Field(10_000, ge=1)
     max_future_seconds: int = Field(600, ge=0, description="How far a device's clock may run ahead before quarantine.")
     max_device_id_bytes: int = Field(256, ge=1, le=4096)
+    profiles: str | None = Field(
+        None, description="Folder of validation profiles (*.toml), read anew when it changes; default: none apply."
+    )
+    device_registry: str | None = Field(
+        None, description="File of registered devices (JSON lines), read anew when it changes."
+    )
+    unregistered: Literal["accept", "quarantine", "refuse"] = Field(
+        "accept",
+        description="Devices not in the registry: dead letters with the payload (quarantine) or its hash only (refuse).",
+    )
+    device_rate: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="Messages per second that one device may send; 0: no limit."
+    )
+    device_burst: float | None = Field(
+        None, ge=1, description="Messages that it may send at once; default: ten seconds' worth, at least 10."
+    )
+    device_catch_up_seconds: float = Field(
+        3600.0, ge=0, description="How long a stop of ours devices may catch up after it without being over their rate."
+    )
 
 
 class RouteSettings(BaseModel):

@@ -14,10 +14,12 @@ __all__ = [
     "id_fault",
     "native_topic",
     "subscription_filter",
+    "topic_device",
 ]
 
 _NATIVE_HEAD: Final = "tidegate/v1/"
 _NATIVE_TAIL: Final = "/readings"
+_UNSAFE_IN_TOPIC = re.compile(r"[+#/%\0]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -91,6 +93,11 @@ def native_topic(topic: str) -> str | None:
         return None
     device = topic[len(_NATIVE_HEAD) : -len(_NATIVE_TAIL)]
     return None if "/" in device or len(topic) < len(_NATIVE_HEAD) + len(_NATIVE_TAIL) else device
+
+
+def topic_device(device: str) -> str:
+    """A device id as one segment of a topic that we publish: `+ # / % NUL` percent-encoded, so no two ids fold into one."""
+    return _UNSAFE_IN_TOPIC.sub(lambda found: f"%{ord(found[0]):02X}", device)
 
 
 def id_fault(text: str, max_bytes: int) -> str | None:

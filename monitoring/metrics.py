@@ -93,6 +93,16 @@ class GatewayMetrics:
         self.errors = Counter(
             "tidegate_gateway_errors_total", "Faults survived, by stage.", ["stage"], registry=registry
         )
+        self.profile_reloads = Counter(
+            "tidegate_gateway_profile_reloads_total",
+            "Changes of profiles or registered devices that were taken in.",
+            registry=registry,
+        )
+        self.profiles_refused = Gauge(
+            "tidegate_gateway_profile_files_refused",
+            "Files of profiles or devices that are wrong now; what they said before stays.",
+            registry=registry,
+        )
         for qos in ("0", "1"):
             self.received.labels(qos)
         for reason in reasons:

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     SCHEMA_CONFLICT = "schema_conflict"
     RATE_LIMITED = "rate_limited"
     UNIT_MISMATCH = "unit_mismatch"
+    UNKNOWN_METRIC = "unknown_metric"
     STEP_EXCEEDED = "step_exceeded"
     STUCK = "stuck"
     UNDECODED = "undecoded"

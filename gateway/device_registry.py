@@ -1,0 +1,173 @@
+"""Which devices are known: a file of JSON lines, one device a line, read anew when it changed.
+
+    {"device": "pump-1", "profile": "pump", "tags": {"site": "berlin"}}
+
+Lines are only ever added (`tidegate device add`); the last one of a device counts. What cannot be read refuses the
+whole file, and the one read before stays.
+"""
+
+import logging
+import os
+from collections.abc import Set
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gateway.show import show
+from gateway.topics import id_fault
+from gateway.watch import FolderWatch, stamp_of
+from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import ConfigError
+from ingest.contract.reasons import Reason
+
+__all__ = ["DeviceRegistry", "RegisteredDevice", "add_device", "identity_fault", "read_registry"]
+
+logger = logging.getLogger("tidegate.gateway")
+MAX_ID_BYTES: Final = 4096
+MAX_TAG_BYTES: Final = 256
+
+
+class RegisteredDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One line of the registry. `tags` go onto the device's readings; what a route or a message says wins over them."""
+
+    device: str
+    profile: str | None = None
+    tags: dict[str, str] = {}
+
+
+class DeviceRegistry:
+    """The registered devices by id; replaced as a whole, between two messages."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            ConfigError: it is not there, or a line is wrong; names the line.
+        """
+        self._path = path
+        self._watch = FolderWatch(lambda: {path.name: stamp_of(path.stat())})
+        self.refused: str | None = None
+        try:
+            stamp = stamp_of(path.stat())
+            self.devices = read_registry(path)
+        except OSError as error:
+            message = (
+                f"{path}: the registry of devices cannot be read ({error.strerror}); `tidegate device add ID` makes it, "
+                "or mend gateway.device_registry"
+            )
+            raise ConfigError(message) from error
+        self._watch.take({path.name: stamp})
+
+    def profiles(self) -> set[str]:
+        """Profiles that devices name."""
+        return {one.profile for one in self.devices.values() if one.profile is not None}
+
+    def refresh(self, known_profiles: Set[str]) -> bool:
+        """Look for a change; True where `devices` was replaced. Never raises."""
+        try:
+            stamps = self._watch.changed()
+            if stamps is None:
+                return False
+            devices = read_registry(self._path)
+            if stamp_of(self._path.stat()) != stamps[self._path.name]:
+                return False  # changed while it was read: the next look finds it
+            self._watch.take(stamps)
+            fault = unknown_profile(devices, known_profiles)
+        except OSError as error:
+            devices, fault = {}, f"it cannot be read ({error.strerror})"
+        except ConfigError as error:
+            self._watch.take(stamps or {})
+            devices, fault = {}, str(error)
+        if fault is not None:
+            if fault != self.refused:
+                logger.error("the registry %s is refused, the one read before stays: %s", self._path, fault)
+            self.refused = fault
+            return False
+        self.refused, self.devices = None, devices
+        logger.info("%d devices are registered in %s", len(devices), self._path)
+        return True
+
+
+def unknown_profile(devices: dict[str, RegisteredDevice], known: Set[str]) -> str | None:
+    """The first device whose profile is none, as a sentence."""
+    for one in devices.values():
+        if one.profile is not None and one.profile not in known:
+            return f"device {show(one.device)} names profile {show(one.profile)}, which no file of the folder has"
+    return None
+
+
+_line_decoder: Final = msgspec.json.Decoder(RegisteredDevice)
+
+
+def read_registry(path: Path) -> dict[str, RegisteredDevice]:
+    """The devices of a registry file, by id.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: a line is no device; names it.
+    """
+    devices: dict[str, RegisteredDevice] = {}
+    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found = _line_decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            message = f'{path}:{number}: wanted {{"device": ID, "profile": NAME, "tags": {{…}}}} (the last two may lack): {error}'
+            raise ConfigError(message) from error
+        fault = _fault(found)
+        if fault is not None:
+            message = f"{path}:{number}: {fault}"
+            raise ConfigError(message)
+        devices[found.device] = found
+    return devices
+
+
+def add_device(path: Path, device: str, *, profile: str | None = None, tags: dict[str, str] | None = None) -> bool:
+    """Register a device, or say something else of it from now on; False where the file says just that already.
+
+    One line is appended and synced to disk; a running gateway reads it within about two seconds. Makes the file.
+
+    Raises:
+        ConfigError: the id, a tag or the file is wrong.
+        OSError: the file cannot be written.
+    """
+    entry = RegisteredDevice(device, profile, dict(tags or {}))
+    fault = _fault(entry)
+    if fault is not None:
+        raise ConfigError(fault)
+    if path.exists() and read_registry(path).get(device) == entry:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One write in append mode: two commands at once add two whole lines.
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640), "rb+", buffering=0) as out:
+        size = os.fstat(out.fileno()).st_size
+        ends_open = size > 0 and os.pread(out.fileno(), 1, size - 1) != b"\n"
+        out.write(b"\n" * ends_open + msgspec.json.encode(entry) + b"\n")
+        os.fsync(out.fileno())
+    return True
+
+
+def identity_fault(topic_device: str, claimed: object, path: str) -> Reject | None:
+    """Why the device that a payload names is not the topic's; None where they agree or it names none (null).
+
+    Ids are compared as text, letter by letter; a whole number in the payload is its digits.
+    """
+    if claimed is None or claimed == topic_device:
+        return None
+    if isinstance(claimed, int) and not isinstance(claimed, bool) and str(claimed) == topic_device:
+        return None
+    got = show(claimed) if isinstance(claimed, str) else show(repr(claimed))
+    return Reject(Reason.IDENTITY_MISMATCH, path, got, f"{show(topic_device)}, the device of the topic")
+
+
+def _fault(entry: RegisteredDevice) -> str | None:
+    wanted = id_fault(entry.device, MAX_ID_BYTES)
+    if wanted is not None:
+        return f"device {show(entry.device)!r} is no device id: wanted {wanted}"
+    for key, value in entry.tags.items():
+        wanted = id_fault(key, MAX_TAG_BYTES) or (id_fault(value, MAX_TAG_BYTES) if value else None)
+        if wanted is not None:
+            return f"tag {show(key)}={show(value)} of device {show(entry.device)}: wanted {wanted}"
+    return None

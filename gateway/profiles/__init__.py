@@ -1,0 +1,1 @@
+"""Validation profiles: what a device's readings must be. In: decoded readings; out: the same, split, flagged, converted."""

@@ -1,0 +1,204 @@
+"""One profile over one message: what stays, what is refused with its path, what is flagged."""
+
+import re
+from typing import Final
+
+from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.profiles.glob import compile_glob, is_glob, specificity
+from gateway.profiles.lookback import look_back
+from gateway.profiles.model import Profile
+from gateway.profiles.rule import Fault, MetricRule, show_reading
+from gateway.profiles.track import Track, TrackMemory
+from gateway.show import json_path
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import Reading
+from ingest.contract.reasons import Reason
+
+__all__ = ["CompiledProfile", "reading_path"]
+
+_MAX_NAMES: Final = 10_000
+"""Metric names whose rule by pattern is remembered."""
+_DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*")
+
+
+class CompiledProfile:
+    """A profile ready to be applied. Holds no memory of devices: that is given to `check`, and outlives a reload."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        rules = self._rules = {name: MetricRule(profile, metric) for name, metric in profile.metrics.items()}
+        self._named: dict[str, MetricRule | None] = {n: rule for n, rule in rules.items() if not is_glob(n)}
+        patterns = sorted((name for name in rules if is_glob(name)), key=specificity)
+        self._patterns = [(compile_glob(name), rules[name]) for name in patterns]
+        self._required = {name for name, metric in profile.metrics.items() if metric.required}
+        self._looks_back = any(rule.is_temporal for rule in rules.values())
+        self._unknown = profile.unknown_metrics
+
+    def rule_of(self, metric: str) -> MetricRule | None:
+        """The rules of a metric: by its name, else by the most specific pattern; None where it is unknown."""
+        try:
+            return self._named[metric]
+        except KeyError:
+            pass
+        found = next((rule for pattern, rule in self._patterns if pattern.fullmatch(metric)), None)
+        if len(self._named) < _MAX_NAMES:
+            self._named[metric] = found
+        return found
+
+    def check(
+        self, decoded: Decoded, match: RouteMatch, received_us: int, number: int, memory: TrackMemory
+    ) -> Reject | None:
+        """See `Policy.check`. Where a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
+        sieve = _Sieve(self, decoded, match)
+        refused = sieve.inspect()
+        if refused is None and self._required:
+            refused = sieve.miss(self._find_missing(decoded, match))
+        if refused is None and self._looks_back:
+            refused = sieve.look_back(received_us, number, memory)
+        if refused is None:
+            decoded.readings = sieve.kept
+            decoded.rejects = [*decoded.rejects, *sieve.rejects]
+        return refused
+
+    def unknown(self, reading: Reading) -> Fault | None:
+        """What the profile says to a metric that it does not name."""
+        if self._unknown == "keep":
+            return None
+        return Fault(Reason.UNKNOWN_METRIC, self._unknown, show_reading(reading), "a metric that the profile names")
+
+    def missing(self, metric: str) -> Fault:
+        """What the profile says to a message without this required metric."""
+        rule = self._rules[metric]
+        return rule.fault("missing_field", "nothing", f"{metric}: {rule.wanted}")
+
+    def _find_missing(self, decoded: Decoded, match: RouteMatch) -> list[tuple[str, str]]:
+        """(path, metric) of each required metric that an item lacks. One that its decoder refused is not missing."""
+        items: dict[str, set[str]] = {}
+        is_batch = _is_batch(decoded, match)
+        for reading in decoded.readings:
+            items.setdefault(_root(match, reading, is_batch), set()).add(reading.metric)
+        if not items:
+            items["$.values" if match.decoder == "native" else "$"] = set()
+        refused = {reject.path or "" for reject in decoded.rejects}
+        return [
+            (path, metric)
+            for root, present in items.items()
+            for metric in sorted(self._required - present)
+            if not _is_among(path := _member(root, metric), refused)
+        ]
+
+
+class _Sieve:
+    """One message on its way through a profile. Its methods return why the whole of it is refused, else None."""
+
+    __slots__ = ("_decoded", "_is_batch", "_match", "_profile", "kept", "rejects")
+
+    def __init__(self, profile: CompiledProfile, decoded: Decoded, match: RouteMatch) -> None:
+        self._profile, self._decoded, self._match = profile, decoded, match
+        self._is_batch = _is_batch(decoded, match)
+        self.kept: list[Reading] = []
+        self.rejects: list[Reject] = []
+
+    def inspect(self) -> Reject | None:
+        """Each reading by itself."""
+        kept, rule_of, unknown = self.kept, self._profile.rule_of, self._profile.unknown
+        for reading in self._decoded.readings:
+            rule = rule_of(reading.metric)
+            fault = unknown(reading) if rule is None else rule.inspect(reading)
+            if fault is None or fault.action == "flag":
+                kept.append(reading)
+            if fault is not None:
+                refused = self._apply(reading, fault)
+                if refused is not None:
+                    return refused
+        return None
+
+    def miss(self, missing: list[tuple[str, str]]) -> Reject | None:
+        """Required metrics that are not there; a flag for them stands on the message."""
+        for path, metric in missing:
+            fault = self._profile.missing(metric)
+            if fault.action == "reject":
+                return self._reject(path, fault)
+            if fault.action == "salvage":
+                self.rejects.append(self._reject(path, fault))
+            elif fault.reason not in (flags := self._decoded.flags or []):
+                self._decoded.flags = [*flags, fault.reason.value]
+        return None
+
+    def look_back(self, received_us: int, number: int, memory: TrackMemory) -> Reject | None:
+        """Each reading beside those before it, in order of time, whatever the order in the message."""
+        tracks: dict[tuple[str, str], Track] = {}
+        dropped: set[int] = set()
+        refused = None
+        for reading in sorted(self.kept, key=lambda one: received_us if one.time_us is None else one.time_us):
+            rule = self._profile.rule_of(reading.metric)
+            if rule is None or not rule.is_temporal:
+                continue
+            key = self._decoded.device, reading.metric
+            look = look_back(rule, reading, tracks.get(key) or memory.get(key), received_us)
+            if look.track is not None:
+                tracks[key] = look.track
+            if look.fault is not None:
+                refused = self._apply(reading, look.fault)
+                if refused is not None:
+                    break
+                if look.fault.action == "salvage":
+                    dropped.add(id(reading))
+        if dropped:
+            self.kept = [reading for reading in self.kept if id(reading) not in dropped]
+        for key, track in tracks.items():
+            memory.put(number, key, track if refused is None else _seen_only(track, memory.get(key)))
+        return refused
+
+    def _apply(self, reading: Reading, fault: Fault) -> Reject | None:
+        if fault.action == "flag":
+            reading.flags = [*(reading.flags or ()), fault.reason.value]
+            return None
+        reject = self._reject(reading_path(self._match, reading, is_batch=self._is_batch), fault)
+        if fault.action == "reject":
+            return reject
+        self.rejects.append(reject)
+        return None
+
+    def _reject(self, path: str, fault: Fault) -> Reject:
+        return Reject(fault.reason, path, fault.got, fault.wanted, profile=self._profile.profile.label)
+
+
+def reading_path(match: RouteMatch, reading: Reading, *, is_batch: bool = False) -> str:
+    """Where a reading stands in its message, as far as its name says so.
+
+    Native messages: exactly (an item with counters by these, else by its position). Others: the metric's name as a
+    path, since metrics are named after their place in the document.
+    """
+    return _member(_root(match, reading, is_batch), reading.metric)
+
+
+def _is_batch(decoded: Decoded, match: RouteMatch) -> bool:
+    return match.decoder == "native" and any(one.index or one.message_id is not None for one in decoded.readings)
+
+
+def _root(match: RouteMatch, reading: Reading, is_batch: bool) -> str:
+    if match.decoder != "native":
+        return "$"
+    if not is_batch:
+        return "$.values"
+    if reading.message_id is not None:
+        return f"$[?@.boot=={reading.boot} && @.seq=={reading.seq}].values"
+    return f"$[{reading.index}].values"
+
+
+def _member(root: str, metric: str) -> str:
+    if root == "$" and _DOTTED.fullmatch(metric):
+        return f"$.{metric}"
+    return json_path(root, metric)
+
+
+def _is_among(path: str, refused: set[str]) -> bool:
+    return any(was == path or was.startswith((f"{path}.", f"{path}[")) for was in refused)
+
+
+def _seen_only(track: Track, before: Track | None) -> Track:
+    """The track where its message was refused as a whole: seen, but nothing of it passed."""
+    if before is None:
+        return track._replace(good=None, good_us=0)
+    return track._replace(good=before.good, good_us=before.good_us)

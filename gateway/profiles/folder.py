@@ -1,0 +1,168 @@
+"""The folder of profiles: read at start, read anew when it changed, the old ones kept where the new are bad."""
+
+import logging
+import os
+from collections.abc import Iterable, Set
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.profiles.model import Profile
+from gateway.profiles.parse import MAX_FILE_BYTES, BadProfile, parse_profile
+from gateway.profiles.select import ProfileSet
+from gateway.watch import FolderWatch, Stamp, stamp_of
+from ingest.contract.errors import ConfigError
+
+__all__ = ["LoadedFile", "ProfileFolder"]
+
+logger = logging.getLogger("tidegate.gateway")
+MAX_FILES: Final = 10_000
+
+
+class LoadedFile(NamedTuple):
+    """A profile and the file, by name, that it came from."""
+
+    file: str
+    profile: Profile
+
+
+class ProfileFolder:
+    """Files `*.toml` of one folder; names that begin with a dot are none of ours.
+
+    `current` is replaced as a whole, between two messages: no message sees half of a change. A file that is bad keeps
+    what it said before; each file counts by itself, so a bad one holds up no other.
+    """
+
+    def __init__(self, path: Path, *, needed: Iterable[str] = ()) -> None:
+        """`needed` are names that routes give: a change that takes one away is refused.
+
+        Raises:
+            ConfigError: the folder cannot be read, a file is no profile, a needed name is missing. Every fault at once.
+        """
+        self._path, self._needed = path, frozenset(needed)
+        self._watch = FolderWatch(self._stamps)
+        self._files: dict[str, tuple[Stamp, Profile]] = {}
+        self.refused: dict[str, str] = {}
+        self.current = ProfileSet()
+        try:
+            stamps = self._stamps()
+        except OSError as error:
+            message = f"{path}: the folder of profiles cannot be read ({error.strerror}); make it, or mend the setting"
+            raise ConfigError(message) from error
+        if not self._load(stamps) and stamps and not self.refused:
+            message = f"{path}: a file changed while it was read; start again"
+            raise ConfigError(message)
+        missing = sorted(self._needed - set(self.current.names()))
+        faults = [f"{path / name}: {fault}" for name, fault in self.refused.items()]
+        faults += [f"{path}: a route names profile {name!r}, and no file here has it" for name in missing]
+        if faults:
+            raise ConfigError("\n".join(faults))
+
+    def files(self) -> list[LoadedFile]:
+        """Every version that could be read, by name and version."""
+        found = [LoadedFile(file, profile) for file, (_stamp, profile) in self._files.items()]
+        return sorted(found, key=lambda one: (one.profile.name, one.profile.version))
+
+    def refresh(self, *, needed: Iterable[str] = ()) -> bool:
+        """Look for changes; True where `current` was replaced. Never raises.
+
+        Args:
+            needed: names that must stay besides those of the routes.
+        """
+        try:
+            stamps = self._watch.changed()
+        except OSError as error:
+            self._tell_refused({"": f"the folder cannot be read ({error.strerror})"})
+            return False
+        return stamps is not None and self._load(stamps, self._needed | set(needed))
+
+    def _stamps(self) -> dict[str, Stamp]:
+        with os.scandir(self._path) as entries:
+            found = [entry for entry in entries if entry.name.endswith(".toml") and not entry.name.startswith(".")]
+        return {entry.name: _stamp(entry) for entry in sorted(found, key=lambda one: one.name)[:MAX_FILES]}
+
+    def _load(self, stamps: dict[str, Stamp], needed: Set[str] = frozenset()) -> bool:
+        refused: dict[str, str] = {}
+        files: dict[str, tuple[Stamp, Profile]] = {}
+        for file, stamp in stamps.items():
+            old = self._files.get(file)
+            if old is not None and old[0] == stamp:
+                files[file] = old
+                continue
+            try:
+                files[file] = stamp, parse_profile(_read(self._path / file, stamp))
+            except _ChangedMeanwhileError:
+                return False  # the next look finds it
+            except (OSError, BadProfile) as error:
+                refused[file] = str(error)
+                if old is not None:
+                    files[file] = old
+        self._keep_needed(files, refused, needed)
+        self._drop_copies(files, refused)
+        self._watch.take(stamps)
+        self._tell_refused(refused)
+        return self._replace(files)
+
+    def _keep_needed(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str], needed: Set[str]) -> None:
+        """Put back what a route or a registered device still names and no file has any more."""
+        for name in needed - {profile.name for _stamp, profile in files.values()}:
+            for file, old in self._files.items():
+                if old[1].name == name:
+                    files[file] = old
+                    refused[file] = f"profile {name!r} is gone from it, but a route or a registered device names it"
+
+    def _drop_copies(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str]) -> None:
+        """Of one version of one name there is one file: the one that had it before, else the first by its name."""
+        owners: dict[str, str] = {}
+        for file in sorted(files, key=lambda one: (files[one] is not self._files.get(one), one)):
+            label = files[file][1].label
+            if label in owners:
+                refused[file] = f"{label} stands in {owners[label]} already; raise the version or remove one of the two"
+                del files[file]
+            else:
+                owners[label] = file
+
+    def _replace(self, files: dict[str, tuple[Stamp, Profile]]) -> bool:
+        before = [one.profile for one in self.files()]
+        self._files = files
+        after = [one.profile for one in self.files()]
+        if before == after:
+            return False
+        was = {profile.name: profile for profile in self.current.active()}
+        self.current = ProfileSet(after)
+        for profile in self.current.active():
+            old = was.pop(profile.name, None)
+            if old is not None and old != profile and old.version == profile.version:
+                logger.warning(
+                    "profile %s changed but kept its version: raise it, so that it can be told", profile.label
+                )
+            elif old != profile:
+                logger.info("profile %s applies%s", profile.label, f" instead of {old.label}" if old else "")
+        for profile in was.values():
+            logger.info("profile %s applies no more", profile.label)
+        return True
+
+    def _tell_refused(self, refused: dict[str, str]) -> None:
+        """Say each refusal once."""
+        for file, fault in refused.items():
+            if self.refused.get(file) != fault:
+                logger.error("%s is refused, what applied before stays: %s", self._path / file, fault)
+        self.refused = refused
+
+
+class _ChangedMeanwhileError(Exception):
+    """The file is no longer the one that was looked at."""
+
+
+def _stamp(entry: os.DirEntry[str]) -> Stamp:
+    try:
+        return stamp_of(entry.stat())
+    except OSError:  # a link to nowhere: reading it says so
+        return Stamp(0, 0, 0)
+
+
+def _read(file: Path, stamp: Stamp) -> bytes:
+    with file.open("rb") as opened:
+        content = opened.read(MAX_FILE_BYTES + 1)
+        if stamp_of(os.fstat(opened.fileno())) != stamp:
+            raise _ChangedMeanwhileError
+    return content

@@ -1,0 +1,106 @@
+"""The checks that look back: the step from the reading before, and a value that never changes.
+
+Only readings in time order are compared. One that is not newer than the newest seen (late, repeated, out of a batch
+that was sent twice) is neither compared nor remembered, so that a copy of a message changes no decision.
+"""
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from gateway.profiles.rule import Fault, MetricRule, show_reading
+from gateway.profiles.track import Track
+from ingest.contract.reading import Reading
+
+__all__ = ["Look", "look_back"]
+
+FRESH_US: Final = 3600 * 1_000_000
+"""After an hour without a reading in order the device's clock was set back: what it sends now is the new beginning."""
+_ROUNDING: Final = 1e-12
+"""Relative to the values: 1.1 - 0.9 is a little more than 0.2 in binary."""
+
+
+class Look(NamedTuple):
+    """What came of a look back: the track to keep (None: leave it as it is), and the fault if there is one."""
+
+    track: Track | None
+    fault: Fault | None = None
+
+
+def look_back(rule: MetricRule, reading: Reading, track: Track | None, received_us: int) -> Look:
+    """Compare a reading with its metric's track.
+
+    A step is exceeded only where it is too far from the last reading seen *and* from the last one that passed: a spike
+    costs itself and not the good reading after it, and a new level costs one reading and not all that follow.
+    """
+    at_us = received_us if reading.time_us is None else reading.time_us
+    told = reading.value if reading.text is None else reading.text
+    if track is not None and _is_late(reading, at_us, track):
+        if received_us - track.received_us < FRESH_US:
+            return Look(None)
+        track = None
+    value = reading.value
+    if track is None:
+        return Look(Track(value, at_us, received_us, value, at_us, told, 1, at_us))
+    is_same = told == track.equal
+    new = Track(
+        value,
+        at_us,
+        received_us,
+        value,
+        at_us,
+        told,
+        track.equal_count + 1 if is_same else 1,
+        track.equal_since_us if is_same else at_us,
+    )
+    fault = _step_fault(rule, reading, at_us, track) or _stuck_fault(rule, reading, at_us, new)
+    if fault is not None:
+        new = new._replace(good=track.good, good_us=track.good_us)
+    return Look(new, fault)
+
+
+def _is_late(reading: Reading, at_us: int, track: Track) -> bool:
+    return at_us < track.seen_us or (at_us == track.seen_us and reading.time_us is not None)
+
+
+def _step_fault(rule: MetricRule, reading: Reading, at_us: int, track: Track) -> Fault | None:
+    step, per_second = rule.rules.max_step, rule.rules.max_step_per_second
+    value = reading.value
+    if value is None or (step is None and per_second is None):
+        return None
+    if _reaches(rule, value, at_us, track.seen, track.seen_us) or _reaches(
+        rule, value, at_us, track.good, track.good_us
+    ):
+        return None
+    before = track.seen if track.good is None else track.good
+    unit = "" if reading.unit is None else f" {reading.unit}"
+    limits = [f"{step:g}{unit}"] if step is not None else []
+    limits += [f"{per_second:g}{unit} per second"] if per_second is not None else []
+    return rule.fault(
+        "step_exceeded",
+        f"{show_reading(reading)} after {before:g}{unit}",
+        f"a step of at most {' and '.join(limits)}",
+    )
+
+
+def _reaches(rule: MetricRule, value: float, at_us: int, before: float | None, before_us: int) -> bool:
+    """Whether the value is within the limits of that one."""
+    if before is None:
+        return True
+    moved = abs(value - before) - _ROUNDING * (abs(value) + abs(before))
+    step, per_second = rule.rules.max_step, rule.rules.max_step_per_second
+    if step is not None and moved > step:
+        return False
+    elapsed_us = at_us - before_us
+    return per_second is None or elapsed_us <= 0 or moved * 1e6 <= per_second * elapsed_us
+
+
+def _stuck_fault(rule: MetricRule, reading: Reading, at_us: int, new: Track) -> Fault | None:
+    count, seconds = rule.rules.stuck_count, rule.rules.stuck_seconds
+    if count is not None and new.equal_count >= count:
+        wanted = f"a change within {count} readings"
+    elif seconds is not None and at_us - new.equal_since_us >= seconds * 1e6:
+        wanted = f"a change within {seconds:g} s"
+    else:
+        return None
+    since = datetime.fromtimestamp(new.equal_since_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rule.fault("stuck", f"{show_reading(reading)} {new.equal_count} times since {since}", wanted)

@@ -1,0 +1,183 @@
+"""The policy of a gateway whose settings ask for one: rate, registry and profiles, in this order."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
+from gateway.policy import Policy
+from gateway.profiles.check import CompiledProfile
+from gateway.profiles.folder import ProfileFolder
+from gateway.profiles.select import ProfileSet
+from gateway.profiles.track import TrackMemory
+from gateway.rate import FLOOD_KEEP_BYTES, DeviceRate
+from gateway.settings import GatewaySettings, RouteSettings
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import ConfigError
+from ingest.contract.reasons import Reason
+from monitoring.metrics import GatewayMetrics
+
+__all__ = ["ProfilePolicy", "make_policy"]
+
+_MAX_CACHED: Final = 100_000
+_EMPTY: Final = ProfileSet()
+
+
+def make_policy(
+    settings: GatewaySettings,
+    routes: Iterable[RouteSettings] = (),
+    *,
+    metrics: GatewayMetrics | None = None,
+    live: bool = True,
+) -> Policy:
+    """The policy that the settings ask for; the plain one where they ask for nothing.
+
+    Args:
+        settings: name the folder of profiles, the registry and the rate.
+        routes: may name profiles.
+        metrics: told how often profiles were read anew, and how many files are refused.
+        live: False for a look at messages in a file, which have no rate.
+
+    Raises:
+        ConfigError: a profile or the registry is wrong, or a route or a device names a profile that is not there.
+    """
+    named = {route.profile for route in routes if route.profile is not None}
+    folder = None
+    if settings.profiles is not None:
+        folder = ProfileFolder(Path(settings.profiles), needed=named)
+    elif named:
+        message = f"a route names profile {min(named)!r}, but gateway.profiles names no folder of profiles"
+        raise ConfigError(message)
+    registry = None if settings.device_registry is None else DeviceRegistry(Path(settings.device_registry))
+    if registry is None and settings.unregistered != "accept":
+        message = f'gateway.unregistered = "{settings.unregistered}" needs gateway.device_registry, a file of devices'
+        raise ConfigError(message)
+    rate = None
+    if live and settings.device_rate:
+        rate = DeviceRate(
+            settings.device_rate,
+            settings.device_burst or max(10.0, 10 * settings.device_rate),
+            catch_up_seconds=settings.device_catch_up_seconds,
+        )
+    if folder is None and registry is None and rate is None:
+        return Policy()
+    return ProfilePolicy(folder, registry, rate, unregistered=settings.unregistered, metrics=metrics)
+
+
+class ProfilePolicy(Policy):
+    """Asks for the rate first (a flood costs least then), then whether the device is known, then its profile."""
+
+    def __init__(
+        self,
+        folder: ProfileFolder | None = None,
+        registry: DeviceRegistry | None = None,
+        rate: DeviceRate | None = None,
+        *,
+        unregistered: Literal["accept", "quarantine", "refuse"] = "accept",
+        metrics: GatewayMetrics | None = None,
+    ) -> None:
+        """Take what was read at start.
+
+        Raises:
+            ConfigError: a registered device names a profile that is not there.
+        """
+        self._folder, self._registry, self._rate, self._metrics = folder, registry, rate, metrics
+        self._unregistered = unregistered
+        self._memory = TrackMemory()
+        self._plain: dict[str, bool] = {}
+        fault = unknown_profile(self._devices, set(self.profiles.names()))
+        if fault is not None:
+            raise ConfigError(fault)
+        self._report(applied=False)
+
+    @property
+    def profiles(self) -> ProfileSet:
+        """The profiles that apply now."""
+        return _EMPTY if self._folder is None else self._folder.current
+
+    @property
+    def _devices(self) -> dict[str, RegisteredDevice]:
+        return {} if self._registry is None else self._registry.devices
+
+    def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
+        """See Policy. Quarantine keeps the payload, to be redriven once the device is known; refuse keeps its hash."""
+        rate = self._rate
+        if rate is not None and not rate.take(device, received_us, number):
+            return Reject(
+                Reason.RATE_LIMITED,
+                None,
+                f"more than {rate.per_second:g} messages per second (and {rate.burst:g} at once)",
+                "fewer messages; nothing is held back for later",
+                keep_bytes=FLOOD_KEEP_BYTES,
+            )
+        if self._unregistered == "accept" or device in self._devices:
+            return None
+        keep = 0 if self._unregistered == "refuse" else None
+        wanted = "a registered device (tidegate device add)"
+        return Reject(Reason.UNKNOWN_DEVICE, "topic", show(device), wanted, keep_bytes=keep)
+
+    def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
+        """See Policy."""
+        known = self._devices.get(decoded.device)
+        if known is not None and known.tags:
+            decoded.tags = {**known.tags, **(decoded.tags or {})}
+        compiled = self._profile_of(decoded.device, known, match)
+        return None if compiled is None else compiled.check(decoded, match, received_us, number, self._memory)
+
+    def plain(self, device: str) -> bool:
+        """See Policy."""
+        if self._rate is not None:
+            return False
+        found = self._plain.get(device)
+        if found is None:
+            if len(self._plain) >= _MAX_CACHED:
+                self._plain.clear()
+            known = self._devices.get(device)
+            is_welcome = self._unregistered == "accept" or known is not None
+            found = is_welcome and not (known and known.tags) and self._profile_of(device, known, None) is None
+            self._plain[device] = found
+        return found
+
+    def tick(self) -> None:
+        """See Policy."""
+        applied = self._folder is not None and self._folder.refresh(
+            needed=() if self._registry is None else self._registry.profiles()
+        )
+        if self._registry is not None:
+            applied = self._registry.refresh(set(self.profiles.names())) or applied
+        if applied:
+            self._plain.clear()
+        self._report(applied=applied)
+
+    def acknowledged(self, upto: int) -> None:
+        """See Policy."""
+        self._memory.acknowledged(upto)
+        if self._rate is not None:
+            self._rate.acknowledged(upto)
+
+    def roll_back(self) -> None:
+        """See Policy."""
+        self._memory.roll_back()
+        if self._rate is not None:
+            self._rate.roll_back()
+
+    def _profile_of(
+        self, device: str, known: RegisteredDevice | None, match: RouteMatch | None
+    ) -> CompiledProfile | None:
+        choice = self.profiles.choose(
+            device,
+            registered=None if known is None else known.profile,
+            route=None if match is None else match.profile,
+        )
+        return None if choice is None else choice.compiled
+
+    def _report(self, *, applied: bool) -> None:
+        if self._metrics is None:
+            return
+        refused = 0 if self._folder is None else len(self._folder.refused)
+        refused += self._registry is not None and self._registry.refused is not None
+        self._metrics.profiles_refused.set(refused)
+        if applied:
+            self._metrics.profile_reloads.inc()

@@ -1,0 +1,169 @@
+"""One metric's rules, compiled: what is asked of a reading by itself."""
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from gateway.decoders.values import BEYOND_DOUBLE
+from gateway.profiles.model import Action, Failure, MetricRules, Profile
+from gateway.profiles.units import canonical_spelling, conversion, same_dimension
+from gateway.show import show, show_value
+from ingest.contract.reading import Reading
+from ingest.contract.reasons import Reason
+
+__all__ = ["CONVERTED", "Fault", "MetricRule", "show_reading"]
+
+CONVERTED: Final = "unit_converted"
+"""Flag of a reading whose value is not the one that was sent."""
+_WANTED: Final = {
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "text": "a text",
+}
+
+
+class Fault(NamedTuple):
+    """Why a reading fails, and what then happens to it."""
+
+    reason: Reason
+    action: Action
+    got: str
+    wanted: str
+
+
+class MetricRule:
+    """Asked once per reading: as little as possible happens where it passes."""
+
+    __slots__ = (
+        "_actions", "_any", "_convert", "_enum", "_high", "_kind", "_low", "_spellings", "_target", "_unit",
+        "is_temporal", "rules",
+    )  # fmt: skip
+
+    def __init__(self, profile: Profile, rules: MetricRules) -> None:
+        self.rules = rules
+        self._actions: dict[str, Action] = {name: profile.action(rules, name) for name in Failure.__args__}  # type: ignore[attr-defined]
+        self._kind, self._any = rules.kind, rules.kind == "any"
+        self._low = -math.inf if rules.min is None else rules.min
+        self._high = math.inf if rules.max is None else rules.max
+        self._enum = frozenset(rules.values or ())
+        self._unit, self._target = rules.unit, rules.convert_to
+        self._spellings = {spelled: canonical_spelling(unit) for spelled, unit in rules.spellings.items()}
+        self._convert: dict[str, Callable[[float], float]] = {}
+        self.is_temporal = any(
+            limit is not None
+            for limit in (rules.max_step, rules.max_step_per_second, rules.stuck_count, rules.stuck_seconds)
+        )
+
+    def fault(self, failure: Failure, got: str, wanted: str) -> Fault:
+        """A fault with the policy that holds for it."""
+        return Fault(Reason(failure), self._actions[failure], got, wanted)
+
+    def inspect(self, reading: Reading) -> Fault | None:
+        """The first fault of type, unit and range; else None, and the reading's unit and value are those to store."""
+        if not self._any and not self._has_type(reading):
+            return self.fault("wrong_type", show_reading(reading), self.wanted)
+        if self._enum and reading.text not in self._enum:
+            return self.fault("out_of_range", show_reading(reading), self.wanted)
+        value = reading.value
+        if value is not None and not math.isfinite(value):
+            # Never stored, whatever the policy: the table's numbers are finite.
+            return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), show_reading(reading), "a finite number")
+        before = reading.value, reading.unit
+        if self._target is not None or self._unit is not None:
+            fault = self._settle_unit(reading)
+            if fault is not None:
+                return fault
+        if value is None or self._low <= reading.value <= self._high:  # type: ignore[operator]
+            return None
+        got = show_reading(reading)
+        if reading.value != before[0]:
+            got = f"{_quantity(*before)} = {got}"
+        return self.fault("out_of_range", got, self.wanted)
+
+    @property
+    def wanted(self) -> str:
+        """What passes, in a few words."""
+        if self._kind == "enum":
+            return show("one of " + ", ".join(self.rules.values or ()))
+        unit = f" {self._target or self._unit}" if self._target or self._unit else ""
+        low, high = self.rules.min, self.rules.max
+        if low is not None and high is not None:
+            limits = f" from {low:g} to {high:g}{unit}"
+        elif low is not None or high is not None:
+            limits = f" of at least {low:g}{unit}" if low is not None else f" of at most {high:g}{unit}"
+        else:
+            limits = f" in{unit}" if unit else ""
+        return _WANTED.get(self._kind, "a value") + limits
+
+    def _refusing(self, failure: Failure) -> Action:
+        action = self._actions[failure]
+        return "salvage" if action == "flag" else action
+
+    def _has_type(self, reading: Reading) -> bool:
+        value, text, kind = reading.value, reading.text, self._kind
+        if kind in ("number", "integer"):
+            # Numbers past 2^53 have their digits in `text`; booleans have theirs there too.
+            is_number = value is not None and (text is None or BEYOND_DOUBLE in (reading.flags or ()))
+            return is_number and (kind == "number" or value.is_integer())  # type: ignore[union-attr]
+        if kind == "boolean":
+            return value is not None and text in ("true", "false")
+        return value is None and text is not None
+
+    def _settle_unit(self, reading: Reading) -> Fault | None:
+        """Fill in the unit that the payload left out; convert, or refuse another unit than the profile's."""
+        if reading.unit is None:
+            reading.unit = self._unit
+        given = reading.unit
+        if self._target is not None:
+            return None if given == self._target or reading.value is None else self._convert_to(self._target, reading)
+        if given == self._unit or self._spelled(given) == canonical_spelling(self._unit or ""):
+            return None
+        return self.fault("unit_mismatch", show(f"unit {given}"), f"unit {self._unit}")
+
+    def _convert_to(self, target: str, reading: Reading) -> Fault | None:
+        value, given = reading.value, reading.unit
+        convert = None if given is None else self._conversion(given, target)
+        if convert is None or value is None:
+            got = "no unit" if given is None else show(f"unit {given}")
+            return self.fault("unit_mismatch", got, show(f"a unit that converts to {target}: {_convertible(target)}"))
+        converted = convert(value)
+        if not math.isfinite(converted):
+            got = f"{show_reading(reading)}, past every double in {target}"
+            return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), got, self.wanted)
+        reading.unit = target
+        if converted != value:
+            reading.value, reading.text = converted, None
+            reading.flags = [*(reading.flags or ()), CONVERTED]
+        return None
+
+    def _spelled(self, unit: str | None) -> str:
+        unit = (unit or "").strip()
+        return self._spellings.get(unit) or canonical_spelling(unit)
+
+    def _conversion(self, given: str, target: str) -> Callable[[float], float] | None:
+        """Looked up once per spelling; what devices make up is not remembered."""
+        try:
+            return self._convert[given]
+        except KeyError:
+            found = conversion(self._spelled(given), target)
+            if found is not None:
+                self._convert[given] = found
+            return found
+
+
+def _convertible(target: str) -> str:
+    return ", ".join(same_dimension(target))
+
+
+def show_reading(reading: Reading) -> str:
+    """A reading's value and unit for people."""
+    if reading.value is None or reading.text is not None:
+        shown = show_value(reading.text) if reading.value is None else show(reading.text or "")
+        return shown if reading.unit is None else f"{shown} {show(reading.unit)}"
+    return _quantity(reading.value, reading.unit)
+
+
+def _quantity(value: float | None, unit: str | None) -> str:
+    number = f"{value:.0f}" if value is not None and value.is_integer() and abs(value) < 1e15 else repr(value)
+    return number if unit is None else f"{number} {show(unit)}"

@@ -1,0 +1,75 @@
+"""Which profile holds for a device: an immutable set, made anew at each reload."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from gateway.profiles.check import CompiledProfile
+from gateway.profiles.glob import compile_glob, specificity
+from gateway.profiles.model import Profile
+
+__all__ = ["Choice", "ProfileSet"]
+
+_MAX_DEVICES: Final = 100_000
+
+
+class Choice(NamedTuple):
+    """A profile that holds for a device, and why: `registry`, `route`, or the pattern that matched."""
+
+    compiled: CompiledProfile
+    because: str
+
+
+class ProfileSet:
+    """The profiles that apply. Of several versions of one name it holds the highest.
+
+    Order: what the registry says of this very device, then what the route names, then patterns: one without a wildcard,
+    then the one with more characters that are none, then with fewer `*`, then by pattern and name in alphabetical order.
+    """
+
+    def __init__(self, profiles: Iterable[Profile] = ()) -> None:
+        newest: dict[str, Profile] = {}
+        for profile in profiles:
+            if profile.name not in newest or profile.version > newest[profile.name].version:
+                newest[profile.name] = profile
+        self._compiled = {name: CompiledProfile(newest[name]) for name in sorted(newest)}
+        pairs = [(pattern, name) for name, profile in newest.items() for pattern in profile.devices]
+        pairs.sort(key=lambda pair: (*specificity(pair[0]), pair[1]))
+        self._patterns = [(compile_glob(pattern), pattern, name) for pattern, name in pairs]
+        self._by_pattern: dict[str, Choice | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._compiled)
+
+    def names(self) -> list[str]:
+        """Names of the profiles, in alphabetical order."""
+        return list(self._compiled)
+
+    def active(self) -> list[Profile]:
+        """The profiles that apply, by name."""
+        return [compiled.profile for compiled in self._compiled.values()]
+
+    def get(self, name: str) -> CompiledProfile | None:
+        """The newest version of a name."""
+        return self._compiled.get(name)
+
+    def choose(self, device: str, *, registered: str | None = None, route: str | None = None) -> Choice | None:
+        """The profile of a device, None where none holds."""
+        for name, because in ((registered, "registry"), (route, "route")):
+            found = None if name is None else self._compiled.get(name)
+            if found is not None:
+                return Choice(found, because)
+        if not self._patterns:
+            return None
+        try:
+            return self._by_pattern[device]
+        except KeyError:
+            pass
+        choice = next((Choice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)), None)
+        if len(self._by_pattern) >= _MAX_DEVICES:
+            self._by_pattern.clear()
+        self._by_pattern[device] = choice
+        return choice
+
+    def matching(self, device: str) -> list[Choice]:
+        """Every pattern that matches a device, in order of precedence: the first holds."""
+        return [Choice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)]

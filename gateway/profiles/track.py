@@ -1,0 +1,71 @@
+"""What a metric of a device showed last: memory of the checks that look back (step, stuck), bounded and undone exactly.
+
+A message that is not acknowledged when its connection ends comes again; it must then be judged as the first time. So
+each change is kept with what stood there before, until the message is acknowledged; `roll_back` undoes those left.
+"""
+
+from collections import OrderedDict, deque
+from typing import Final, NamedTuple
+
+__all__ = ["Track", "TrackMemory"]
+
+MAX_TRACKS: Final = 100_000
+"""Metrics of devices that are followed; the one that was silent for longest is forgotten first."""
+MAX_UNDO: Final = 200_000
+"""Changes of unacknowledged messages that can be undone; a window of messages makes fewer."""
+
+
+class Track(NamedTuple):
+    """One metric of one device. Times are in epoch µs."""
+
+    seen: float | None
+    """Value of the newest reading, whether it was stored or not; None for a text."""
+    seen_us: int
+    """Its time: the device's, else when it was received."""
+    received_us: int
+    good: float | None
+    """Value of the newest reading that passed."""
+    good_us: int
+    equal: float | str | None
+    """What is told again and again, how often so far, and since when."""
+    equal_count: int
+    equal_since_us: int
+
+
+class TrackMemory:
+    """Tracks by (device, metric), least recently seen first."""
+
+    def __init__(self, *, max_tracks: int = MAX_TRACKS, max_undo: int = MAX_UNDO) -> None:
+        self._tracks: OrderedDict[tuple[str, str], Track] = OrderedDict()
+        self._undo: deque[tuple[int, tuple[str, str], Track | None]] = deque(maxlen=max_undo)
+        self._max_tracks = max_tracks
+
+    def __len__(self) -> int:
+        return len(self._tracks)
+
+    def get(self, key: tuple[str, str]) -> Track | None:
+        """The track of a metric; None where nothing is known of it."""
+        return self._tracks.get(key)
+
+    def put(self, number: int, key: tuple[str, str], track: Track) -> None:
+        """Remember, because of message `number`."""
+        self._undo.append((number, key, self._tracks.get(key)))
+        self._tracks[key] = track
+        self._tracks.move_to_end(key)
+        while len(self._tracks) > self._max_tracks:
+            self._tracks.popitem(last=False)
+
+    def acknowledged(self, upto: int) -> None:
+        """Messages up to this number will not come again."""
+        undo = self._undo
+        while undo and undo[0][0] <= upto:
+            undo.popleft()
+
+    def roll_back(self) -> None:
+        """Undo what unacknowledged messages did, newest first."""
+        while self._undo:
+            _number, key, before = self._undo.pop()
+            if before is None:
+                self._tracks.pop(key, None)
+            else:
+                self._tracks[key] = before

@@ -1,0 +1,168 @@
+"""Units that a profile may convert between, each exact by definition, and the spellings that mean the same unit.
+
+A spelling is listed only where it can mean nothing else: `C` is coulomb and `F` is farad to SenML, so neither is a
+temperature here; a profile may say otherwise for its devices (`spellings`).
+
+Source: SI Brochure (9th ed.); NIST SP 811 appendix B (exact factors); RFC 8428 section 12.1 and RFC 8798 (spellings).
+"""
+
+from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import cache
+from typing import Final, NamedTuple
+
+__all__ = ["DIMENSIONS", "Unit", "canonical_spelling", "conversion", "known_unit", "same_dimension"]
+
+_ARITHMETIC: Final = Context(prec=40, traps=[])
+"""Decimal digits of every step; a double has 17. No trap: what passes every double becomes infinite and is refused."""
+
+
+class Unit(NamedTuple):
+    """`base = (value + offset) * numerator / denominator`, where base is the first unit of the dimension."""
+
+    numerator: Decimal
+    denominator: Decimal = Decimal(1)
+    offset: Decimal = Decimal(0)
+
+
+def _by(factor: str, divisor: str = "1") -> Unit:
+    return Unit(Decimal(factor), Decimal(divisor))
+
+
+def _scale(symbol: str, prefixes: str) -> dict[str, Unit]:
+    """The symbol with each of these SI prefixes; `.` stands for none."""
+    sizes = {"M": "1e6", "k": "1e3", "h": "1e2", ".": "1", "d": "1e-1", "c": "1e-2", "m": "1e-3", "µ": "1e-6"}
+    return {prefix.strip(".") + symbol: _by(sizes[prefix]) for prefix in prefixes}
+
+
+DIMENSIONS: Final[dict[str, dict[str, Unit]]] = {
+    "temperature": {
+        "K": _by("1"),
+        "°C": Unit(Decimal(1), offset=Decimal("273.15")),
+        "°F": Unit(Decimal(5), Decimal(9), Decimal("459.67")),
+    },
+    "voltage": _scale("V", ".kmµ"),
+    "current": _scale("A", ".kmµ"),
+    "power": _scale("W", ".Mkmµ"),
+    "apparent power": _scale("VA", ".Mk"),
+    "reactive power": _scale("var", ".Mk"),
+    "energy": {
+        **_scale("J", ".Mk"),
+        "Wh": _by("3600"),
+        "kWh": _by("3.6e6"),
+        "MWh": _by("3.6e9"),
+        "W·min": _by("60"),
+    },
+    "pressure": {
+        **_scale("Pa", ".Mkh"),
+        "bar": _by("1e5"),
+        "mbar": _by("1e2"),
+        "atm": _by("101325"),
+        "mmHg": _by("133.322387415"),
+        "inHg": _by("3386.388640341"),
+        "psi": _by("4.4482216152605", "0.00064516"),
+    },
+    "length": {**_scale("m", ".kcmµ"), "in": _by("0.0254"), "ft": _by("0.3048"), "mi": _by("1609.344")},
+    "speed": {
+        "m/s": _by("1"),
+        "km/h": _by("1", "3.6"),
+        "mph": _by("0.44704"),
+        "kn": _by("1852", "3600"),
+        "ft/s": _by("0.3048"),
+    },
+    "mass": {"kg": _by("1"), "g": _by("1e-3"), "mg": _by("1e-6"), "t": _by("1e3"), "lb": _by("0.45359237")},
+    "volume": {
+        "m³": _by("1"),
+        "L": _by("1e-3"),
+        "mL": _by("1e-6"),
+        "ft³": _by("0.028316846592"),
+        "gal": _by("0.003785411784"),
+    },
+    "flow": {
+        "m³/s": _by("1"),
+        "m³/h": _by("1", "3600"),
+        "L/s": _by("1e-3"),
+        "L/min": _by("1", "60000"),
+        "L/h": _by("1", "3.6e6"),
+    },
+    "frequency": _scale("Hz", ".Mk"),
+    "time": {**_scale("s", ".mµ"), "min": _by("60"), "h": _by("3600"), "d": _by("86400")},
+    "ratio": {"1": _by("1"), "%": _by("1e-2"), "‰": _by("1e-3"), "ppm": _by("1e-6"), "ppb": _by("1e-9")},
+    "illuminance": _scale("lx", ".k"),
+    "conductivity": {"S/m": _by("1"), "mS/cm": _by("1e-1"), "µS/cm": _by("1e-4"), "dS/m": _by("1e-1")},
+    "mass concentration": {"g/m³": _by("1"), "mg/m³": _by("1e-3"), "µg/m³": _by("1e-6")},
+}
+"""Per dimension its units. Gallons are US ones; mmHg and inHg the conventional ones; psi is lbf/in²."""
+
+_SPELLINGS: Final = {
+    "Cel": "°C", "degC": "°C", "deg C": "°C", "ºC": "°C", "℃": "°C", "celsius": "°C", "Celsius": "°C",
+    "degF": "°F", "deg F": "°F", "ºF": "°F", "℉": "°F", "fahrenheit": "°F", "Fahrenheit": "°F", "kelvin": "K", "Kelvin": "K",
+    "uV": "µV", "uA": "µA", "uW": "µW", "um": "µm", "us": "µs",
+    "kwh": "kWh", "KWh": "kWh", "Wmin": "W·min", "W*min": "W·min", "Wmn": "W·min", "Ws": "J",
+    "VAr": "var", "VAR": "var", "kVAr": "kvar", "kVAR": "kvar",
+    "l": "L", "l/s": "L/s", "l/min": "L/min", "l/h": "L/h", "lpm": "L/min", "ml": "mL",
+    "m3": "m³", "m^3": "m³", "m3/s": "m³/s", "m3/h": "m³/h", "m^3/h": "m³/h", "ft3": "ft³", "ft^3": "ft³",
+    "kph": "km/h", "kmh": "km/h", "mi/h": "mph", "kt": "kn", "knots": "kn", "mps": "m/s",
+    "%RH": "%", "percent": "%", "/": "1",
+    "lux": "lx", "uS/cm": "µS/cm",
+    "ug/m3": "µg/m³", "ug/m³": "µg/m³", "ug/m^3": "µg/m³", "µg/m3": "µg/m³", "µg/m^3": "µg/m³", "mg/m3": "mg/m³", "g/m3": "g/m³",
+}  # fmt: skip
+_DIMENSION_OF: Final = {unit: name for name, units in DIMENSIONS.items() for unit in units}
+
+
+def canonical_spelling(text: str) -> str:
+    """How this unit is written here; text that is no listed unit stays as it is, but for blanks around it."""
+    text = text.strip()
+    # Longer text is no unit of ours, and what devices make up is not remembered.
+    return text if len(text) > _LONGEST else _lookup(text)
+
+
+_LONGEST: Final = max(map(len, (*_SPELLINGS, *_DIMENSION_OF)))
+_known: dict[str, str] = {}
+
+
+def _lookup(text: str) -> str:
+    found = _known.get(text)
+    if found is None:
+        plain = text.replace("\u03bc", "\u00b5")  # the Greek letter and the micro sign look alike
+        found = _SPELLINGS.get(plain, plain)
+        if found in _DIMENSION_OF:
+            _known[text] = found
+    return found
+
+
+def known_unit(text: str) -> bool:
+    """Whether a profile may convert from or to it."""
+    return canonical_spelling(text) in _DIMENSION_OF
+
+
+def same_dimension(unit: str) -> list[str]:
+    """What can be converted to this unit, itself included; empty where it is no listed unit."""
+    return list(DIMENSIONS.get(_DIMENSION_OF.get(canonical_spelling(unit), ""), {}))
+
+
+def conversion(given: str, wanted: str) -> Callable[[float], float] | None:
+    """A function from one unit to another; None where there is none (unknown, or of another dimension).
+
+    The decimal number as written (`98.6`) is converted in 40 digits and rounded once to the nearest double, so 98.6 °F
+    is 37 °C and 988.6 hPa is 98860 Pa. What passes every double becomes infinite: the caller refuses it.
+    """
+    given, wanted = canonical_spelling(given), canonical_spelling(wanted)
+    if _DIMENSION_OF.get(given, "") != _DIMENSION_OF.get(wanted):
+        return None
+    return _conversion(given, wanted)
+
+
+@cache
+def _conversion(given: str, wanted: str) -> Callable[[float], float]:
+    units = DIMENSIONS[_DIMENSION_OF[given]]
+    source, target = units[given], units[wanted]
+    factor = source.numerator * target.denominator
+    divisor = source.denominator * target.numerator
+    before, after = source.offset, target.offset
+    add, multiply, divide, subtract = _ARITHMETIC.add, _ARITHMETIC.multiply, _ARITHMETIC.divide, _ARITHMETIC.subtract
+    if given == wanted:
+        return float
+    if not before and not after:
+        return lambda value: float(divide(multiply(Decimal(repr(value)), factor), divisor))
+    return lambda value: float(subtract(divide(multiply(add(Decimal(repr(value)), before), factor), divisor), after))
