@@ -12,11 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from deploy.local.settings import EmbeddedSettings
 from deploy.settings_faults import Origins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
+from gateway.decoders.mapping_settings import MappingSettings
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
@@ -46,11 +47,26 @@ class Settings(BaseModel):
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    mappings: dict[str, MappingSettings] = Field(
+        default_factory=dict, description="JSON formats written as data, for the routes that name them."
+    )
     routes: tuple[RouteSettings, ...] = Field((), description="Which decoder reads which topics, first match wins.")
     stream: StreamSettings = Field(default_factory=StreamSettings)
     lake: LakeSettings = Field(default_factory=LakeSettings)
     monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)
     embedded: EmbeddedSettings = Field(default_factory=EmbeddedSettings)
+
+    @field_validator("routes")
+    @classmethod
+    def _put_mappings_in(cls, routes: tuple[RouteSettings, ...], info: ValidationInfo) -> tuple[RouteSettings, ...]:
+        """Routes that name one of `mappings` hold it from here on; other names are those of shipped ones."""
+        own = info.data.get("mappings") or {}
+        return tuple(
+            route.model_copy(update={"mapping": own[route.mapping]})
+            if isinstance(route.mapping, str) and route.mapping in own
+            else route
+            for route in routes
+        )
 
 
 def load_settings(

@@ -62,6 +62,8 @@ class _Writer:
             value = getattr(model, section)
             if isinstance(value, tuple):
                 tables += [f"[[{section}]]\n{self._pairs(item)}" for item in value]
+            elif isinstance(value, Mapping):
+                tables += [f"[{section}.{_text(name)}]\n{self._pairs(item)}" for name, item in value.items()]
             else:
                 tables.append(f"[{section}]\n{self._pairs(value)}")
         return "\n".join(tables)
@@ -84,7 +86,9 @@ class _Writer:
         if isinstance(value, tuple | list | set | frozenset):
             return "[" + ", ".join(self._value(item) for item in value) + "]"
         if isinstance(value, BaseModel):
-            return "{" + ", ".join(f"{name} = {self._value(item)}" for name, item in _given(value)) + "}"
+            # What was not set stays so: a mapping's cases inherit it.
+            given = [(name, item) for name, item in _given(value) if name in value.model_fields_set]
+            return "{" + ", ".join(f"{name} = {self._value(item)}" for name, item in given) + "}"
         return _text(str(value))
 
 

@@ -36,7 +36,7 @@ def decode_lines(
         BadLine: a line is no JSON object with `topic` and `payload` or `payload_base64`.
         ConfigError: a route is wrong.
     """
-    gate = Gate(compile_routes(routes), limits)
+    gate = Gate(compile_routes(routes, limits), limits)
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _decode(gate, number, line, received_us or time.time_ns() // 1000)

@@ -1,22 +1,30 @@
 """Which decoder reads which topic. Compiled once; wrong route settings are one sentence at start.
 
-Order: own topics (never ingested), the native format, then the settings' routes in the order they stand; the first
-that matches wins.
+Order: own topics (never ingested), the native format, the settings' routes in the order they stand, then those of the
+shipped presets. The first that matches wins; where a route also asks something of the payload and that does not hold,
+the next one that matches the topic is tried.
 """
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from gateway.decoders.registry import decoder_names
+from gateway.decoders.json_object import generic_mapping
+from gateway.decoders.mapping import BadPath, CompiledMapping
+from gateway.decoders.mapping_paths import glob, glob_pattern
+from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.registry import FIRST_OF, IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
-from gateway.settings import RouteSettings
+from gateway.presets.load import load_presets
+from gateway.settings import GatewaySettings, RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
 from ingest.contract.errors import ConfigError
 
-__all__ = ["OWN", "RouteTable", "compile_routes"]
+__all__ = ["OWN", "Route", "RouteTable", "compile_routes"]
 
 OWN: Final = "own"
 _OWN_PREFIXES: Final = ("tidegate/receipts/", "$SYS/")
@@ -28,32 +36,50 @@ _NAME = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
-    """One compiled `[[routes]]` entry."""
+class Route:
+    """One compiled `[[routes]]` entry; `label` says in words which."""
 
+    label: str
     settings: RouteSettings
     filter: TopicFilter
     zone: ZoneInfo | None
+    mapping: CompiledMapping | None
+    payload: re.Pattern[bytes] | None
 
     def match(self, topic: str) -> RouteMatch | None:
+        """The route for this topic, None where filter or segments do not match."""
         names = self.filter.match(topic)
         if names is None:
             return None
+        given = self.settings
+        for segment, globs in given.only.items():
+            test = glob(globs)
+            if test is None or not test(names[segment]):
+                return None
         head, _, last = topic.rpartition("/")
-        device = head if self.settings.device is None else _fill(self.settings.device, names)
-        tags = {key: _fill(text, names) for key, text in self.settings.tags.items()}
         return RouteMatch(
-            self.settings.decoder,
-            device,
-            last,
-            self.settings.time,
+            IGNORE if given.ignore is not None else MAPPING if given.mapping is not None else given.decoder,
+            head if given.device is None else _fill(given.device, names),
+            last if given.metric is None else _fill(given.metric, names),
+            given.time,
             self.zone,
-            self.settings.units,
-            tags or None,
+            given.units,
+            {key: _fill(text, names) for key, text in given.tags.items()} or None,
             topic,
             names,
-            self.settings.profile,
+            given.profile,
+            self.mapping,
+            given.ignore,
+            self.payload,
+            (),
+            self.label,
         )
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the payload decides if this route takes a message."""
+        named = self.settings.mapping is not None and self.mapping is not None and bool(self.mapping.when.texts)
+        return self.payload is not None or named
 
 
 def _fill(text: str, names: dict[str, str]) -> str:
@@ -63,8 +89,9 @@ def _fill(text: str, names: dict[str, str]) -> str:
 class RouteTable:
     """Topics to routes. Remembers recent topics, since the same few come with every message."""
 
-    def __init__(self, routes: tuple[_Route, ...]) -> None:
-        self._routes = routes
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        """`routes` in the order in which they are tried."""
+        self.routes = routes
         self._known: dict[str, RouteMatch | Literal["own"] | None] = {}
 
     def match(self, topic: str) -> RouteMatch | Literal["own"] | None:
@@ -85,22 +112,62 @@ class RouteTable:
             return "own"
         device = native_topic(topic)
         if device is not None:
-            return RouteMatch("native", device, "readings", topic=topic)
-        return next((found for route in self._routes if (found := route.match(topic)) is not None), None)
+            return RouteMatch("native", device, "readings", topic=topic, route="the native format")
+        candidates: list[RouteMatch] = []
+        for route in self.routes:
+            found = route.match(topic)
+            if found is not None:
+                candidates.append(found)
+                if not route.conditional:
+                    break
+        if not candidates:
+            return None
+        first = candidates[0]
+        if len(candidates) == 1 and first.payload is None:
+            return first
+        return RouteMatch(
+            FIRST_OF, first.device, first.metric, topic=topic, profile=first.profile, candidates=tuple(candidates)
+        )
 
 
-def compile_routes(settings: tuple[RouteSettings, ...]) -> RouteTable:
-    """Compile the `[[routes]]` settings.
+def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings | None = None) -> RouteTable:
+    """Compile the `[[routes]]` settings, and behind them those of the presets that `limits` names (without it: none).
 
     Raises:
         ConfigError: names the route, the key and a suggestion.
     """
+    zone = None if limits is None else limits.zone
+    if zone is not None:
+        _zone("[gateway]", zone)
+    own = tuple(
+        _compile(f"[[routes]] number {number} ({route.filter})", route, zone)
+        for number, route in enumerate(settings, start=1)
+    )
+    return RouteTable(own + _preset_routes(() if limits is None else limits.presets, zone))
+
+
+@cache
+def _preset_routes(wanted: tuple[str, ...], zone: str | None) -> tuple[Route, ...]:
+    presets = load_presets()
+    for pattern in wanted:
+        test = glob((pattern,))
+        if test is not None and not any(map(test, presets)):
+            message = (
+                f"[gateway] presets: {pattern!r} names no shipped format{_suggest(pattern, presets)} "
+                f"(shipped: {', '.join(sorted(presets))})"
+            )
+            raise ConfigError(message)
+    test = glob(wanted)
+    return tuple(
+        _compile(f"preset {name} ({route.filter})", route, zone)
+        for name, preset in presets.items()
+        if test is not None and test(name)
+        for route in preset.routes
+    )
+
+
+def _compile(where: str, route: RouteSettings, zone: str | None) -> Route:
     known = decoder_names()
-    return RouteTable(tuple(_compile(number, route, known) for number, route in enumerate(settings, start=1)))
-
-
-def _compile(number: int, route: RouteSettings, known: list[str]) -> _Route:
-    where = f"[[routes]] number {number} ({route.filter})"
     if route.decoder not in known:
         near = _suggest(route.decoder, known)
         message = f"{where}: decoder {route.decoder!r} is unknown{near} (known: {', '.join(known)})"
@@ -112,14 +179,56 @@ def _compile(number: int, route: RouteSettings, known: list[str]) -> _Route:
             f"{where}: filter is no topic filter: {error}; write it as in site/+/state, site/# or site/{{device}}/state"
         )
         raise ConfigError(message) from error
-    for key, text in (("device", route.device or ""), *((f"tags.{tag}", text) for tag, text in route.tags.items())):
+    templates = {"device": route.device or "", "metric": route.metric or ""}
+    for key, text in (*templates.items(), *((f"tags.{tag}", text) for tag, text in route.tags.items())):
         for name in _NAME.findall(text):
-            if name not in compiled.names:
-                named = ", ".join(f"{{{known}}}" for known in compiled.names) or "none"
-                near = _suggest(name, compiled.names)
-                message = f"{where}: {key} names {{{name}}}, which the filter does not{near} (it names: {named})"
-                raise ConfigError(message)
-    return _Route(route, compiled, None if route.zone is None else _zone(where, route.zone))
+            _check_segment(where, f"{key} names {{{name}}}", name, compiled)
+    for name in route.only:
+        _check_segment(where, f"only names {name}", name, compiled)
+    zone = route.zone if route.zone is not None else zone
+    patterns = "|".join(map(glob_pattern, route.payload))
+    return Route(
+        where,
+        route,
+        compiled,
+        None if zone is None else _zone(where, zone),
+        _mapping(where, route, compiled),
+        re.compile(patterns.encode(), re.DOTALL) if patterns else None,
+    )
+
+
+def _check_segment(where: str, what: str, name: str, compiled: TopicFilter) -> None:
+    if name not in compiled.names:
+        named = ", ".join(f"{{{known}}}" for known in compiled.names) or "none"
+        near = _suggest(name, compiled.names)
+        message = f"{where}: {what}, which the filter does not{near} (it names: {named})"
+        raise ConfigError(message)
+
+
+def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> CompiledMapping | None:
+    """The route's mapping; of generic JSON the one that only knows the route's units."""
+    if route.mapping is None:
+        return generic_mapping(route.units) if route.decoder in ("json", "auto") and route.ignore is None else None
+    settings = route.mapping
+    if isinstance(settings, str):
+        known = _shipped_mappings()
+        if settings not in known:
+            near = _suggest(settings, known)
+            message = (
+                f"{where}: mapping {settings!r} is unknown{near}; write [mappings.{settings}], or name a shipped one: "
+                f"{', '.join(sorted(known))}"
+            )
+            raise ConfigError(message)
+        settings = known[settings]
+    try:
+        return CompiledMapping(settings, compiled.names, route.units)
+    except BadPath as error:
+        message = f"{where}: mapping: {error}"
+        raise ConfigError(message) from error
+
+
+def _shipped_mappings() -> dict[str, MappingSettings]:
+    return {name: mapping for preset in load_presets().values() for name, mapping in preset.mappings.items()}
 
 
 def _zone(where: str, name: str) -> ZoneInfo:
@@ -133,7 +242,7 @@ def _zone(where: str, name: str) -> ZoneInfo:
         raise ConfigError(message) from error
 
 
-def _suggest(text: str, known: object) -> str:
-    names = {str(name).lower(): str(name) for name in known}  # type: ignore[attr-defined]
+def _suggest(text: str, known: Iterable[str]) -> str:
+    names = {name.lower(): name for name in known}
     near = difflib.get_close_matches(text.lower(), names, n=1)
     return f"; did you mean {names[near[0]]!r}?" if near else ""

@@ -154,7 +154,7 @@ class GatewayService(SessionEvents):
     ) -> None:
         self._limits = gateway
         self._state = DecoderState()
-        self._gate = Gate(compile_routes(routes), gateway, state=self._state, policy=policy)
+        self._gate = Gate(compile_routes(routes, gateway), gateway, state=self._state, policy=policy)
         self._receipts = receipts or Receipts()
         self._open_log, self._read_state = open_log, read_state
         self._state_read = False

@@ -1,10 +1,12 @@
 """Settings of hop 1: the MQTT session, the limits of a message, the routes."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from gateway.decoders.mapping_settings import MappingSettings, Texts
 from gateway.topics import compile_filter
+from ingest.contract.reasons import IgnoredReason
 
 __all__ = ["GatewaySettings", "MqttSettings", "RouteSettings"]
 
@@ -75,6 +77,12 @@ class GatewaySettings(BaseModel):
     device_catch_up_seconds: float = Field(
         3600.0, ge=0, description="How long a stop of ours devices may catch up after it without being over their rate."
     )
+    zone: str | None = Field(
+        None, description="IANA zone of local times without an offset, for all routes that name none: Europe/Berlin."
+    )
+    presets: tuple[str, ...] = Field(
+        ("*",), description="Shipped formats whose topics are routed by themselves, as globs; [] for none."
+    )
 
 
 class RouteSettings(BaseModel):
@@ -83,16 +91,41 @@ class RouteSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     filter: str = Field(
-        min_length=1, description="MQTT topic filter, with + and #, or named segments such as site/{site}/{device}."
+        min_length=1,
+        description="MQTT topic filter, with + and #, or named segments: site/{site}/{device}, base/{rest#} for the rest.",
     )
     decoder: str = Field(
-        "auto", description="native, json, plain, or auto (json where it looks like JSON, else plain)."
+        "auto", description="native, json, plain, auto (json where it looks like JSON, else plain), or a format's name."
+    )
+    mapping: str | MappingSettings | None = Field(
+        None, description="Instead of a decoder: the name of a table [mappings.NAME] or of a shipped one, or the table."
+    )
+    ignore: IgnoredReason | None = Field(
+        None, description="Instead of a decoder: these messages are no readings (status, metadata, command, echo)."
+    )
+    only: dict[str, Texts] = Field(
+        default_factory=dict, description="Named segment to globs that it must match, else the next route is tried."
+    )
+    payload: Texts = Field(
+        (), description="Globs for the whole payload, one of which must match, else the next route is tried."
     )
     device: str | None = Field(
         None, description="Device id: text with {segment} names of the filter; default: by the decoder."
     )
+    metric: str | None = Field(
+        None, description="Name of a bare value, with {segment} names; default: the topic's last segment."
+    )
     time: tuple[str, ...] = Field(("ts", "time", "timestamp", "Time"), description="Keys that hold the reading's time.")
     zone: str | None = Field(None, description="IANA zone of local times without an offset, such as Europe/Berlin.")
-    units: dict[str, str] = Field(default_factory=dict, description="Unit per metric, where the payload names none.")
+    units: dict[str, str] = Field(
+        default_factory=dict, description="Unit per metric (of JSON also by glob), where the payload names none."
+    )
     tags: dict[str, str] = Field(default_factory=dict)
     profile: str | None = Field(None, description="Validation profile of this route's devices; default: by device id.")
+
+    @model_validator(mode="after")
+    def _check_one_reader(self) -> Self:
+        if (self.decoder != "auto") + (self.mapping is not None) + (self.ignore is not None) > 1:
+            message = "decoder, mapping and ignore exclude each other: name one of them"
+            raise ValueError(message)
+        return self

@@ -15,7 +15,7 @@ from gateway.show import show, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["YEAR_2000_S", "Instant", "native_time", "plausible", "read_time"]
+__all__ = ["YEAR_2000_S", "Instant", "native_time", "parse_text", "plausible", "read_time", "read_time_as"]
 
 AMBIGUOUS_LOCAL: Final = "ambiguous_local_time"
 NONEXISTENT_LOCAL: Final = "nonexistent_local_time"
@@ -25,6 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - arithmetic on the UTC tim
 _MICROSECOND: Final = timedelta(microseconds=1)
 _UNITS: Final = (("s", 1_000_000, 1), ("ms", 1_000, 1), ("us", 1, 1), ("ns", 1, 1_000))
 """Unit, microseconds per unit as a fraction."""
+_LAST_US: Final = YEAR_2100_S * 1_000_000
 _TEXT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?",
     re.ASCII,
@@ -76,6 +77,27 @@ def read_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reje
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _epoch(value, path)
     return Reject(Reason.WRONG_TYPE, path, show_value(value), f"a number or {_WANTED_TEXT}")
+
+
+def read_time_as(value: object, how: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
+    """A time whose making is known: epoch number in `s`, `ms`, `us` or `ns`; `local` or `rfc3339` text.
+
+    Local text that names an offset keeps it. The epoch is not judged here: a clock that was never set reads 1970.
+    """
+    if isinstance(value, BadNumber):
+        return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
+    if how in ("local", "rfc3339"):
+        if not isinstance(value, str):
+            return Reject(Reason.WRONG_TYPE, path, show_value(value), _WANTED_TEXT)
+        return parse_text(value.strip(), path, zone if how == "local" else None)
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value) if "." in value else int(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return Reject(Reason.WRONG_TYPE, path, show_value(value), f"epoch {how}, as a number")
+    times, parts = next((times, parts) for unit, times, parts in _UNITS if unit == how)
+    if abs(value) * times // parts > _LAST_US:
+        return Reject(Reason.TS_TOO_FAR_FUTURE, path, show_value(value), f"epoch {how} before 2100")
+    return Instant(value * times // parts if isinstance(value, int) else round(value * times / parts))
 
 
 def _epoch(value: float, path: str) -> Instant | Reject:

@@ -22,6 +22,7 @@ _NATIVE_TAIL: Final = "/readings"
 _UNSAFE_IN_TOPIC = re.compile(r"[+#/%\0]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NAMED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_REST = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)#\}")
 
 
 class BadFilter(ValueError):
@@ -43,7 +44,7 @@ class TopicFilter:
 
 
 def compile_filter(text: str) -> TopicFilter:
-    """Compile an MQTT topic filter; `{name}` stands for one whole segment that is not empty.
+    """Compile an MQTT topic filter; `{name}` is one whole segment that is not empty, `{name#}` all that follow.
 
     Raises:
         BadFilter: empty, `#` not last, a wildcard or name that is only a part of a segment, a name used twice.
@@ -60,7 +61,11 @@ def compile_filter(text: str) -> TopicFilter:
                 message = "# stands only at the end of a filter"
                 raise BadFilter(message)
             continue
-        parts.append(_segment_pattern(segment, names))
+        rest = _REST.fullmatch(segment)
+        if rest is not None and position == len(segments) - 1:
+            parts.append(f"(?P<{_new_name(rest[1], names)}>.+)")
+        else:
+            parts.append(_segment_pattern(segment, names))
     tail = ("(?:/.*)?" if parts else ".*") if segments[-1] == "#" else ""
     guard = r"(?!\$)" if segments[0] in ("#", "+") or segments[0].startswith("{") else ""
     return TopicFilter(text, tuple(names), re.compile(guard + "/".join(parts) + tail, re.DOTALL))
@@ -71,20 +76,24 @@ def _segment_pattern(segment: str, names: list[str]) -> str:
         return "[^/]*"
     named = _NAMED.fullmatch(segment)
     if named is not None:
-        if named[1] in names:
-            message = f"the name {{{named[1]}}} stands twice in the filter"
-            raise BadFilter(message)
-        names.append(named[1])
-        return f"(?P<{named[1]}>[^/]+)"
+        return f"(?P<{_new_name(named[1], names)}>[^/]+)"
     if any(char in segment for char in "+#{}"):
         message = f"the segment {segment!r} mixes text with +, # or {{name}}: each of them fills a whole segment"
         raise BadFilter(message)
     return re.escape(segment)
 
 
+def _new_name(name: str, names: list[str]) -> str:
+    if name in names:
+        message = f"the name {{{name}}} stands twice in the filter"
+        raise BadFilter(message)
+    names.append(name)
+    return name
+
+
 def subscription_filter(text: str) -> str:
-    """The filter as a broker understands it: named segments become `+`."""
-    return _NAMED.sub("+", text)
+    """The filter as a broker understands it: named segments become `+`, `{name#}` becomes `#`."""
+    return _REST.sub("#", _NAMED.sub("+", text))
 
 
 def native_topic(topic: str) -> str | None:

@@ -33,7 +33,8 @@ def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
     from deploy.settings import load_settings
     from gateway.routes import compile_routes
 
-    compile_routes(load_settings(config).routes)
+    settings = load_settings(config)
+    compile_routes(settings.routes, settings.gateway)
     if as_json:
         show_json({"valid": True, "file": str(config) if config else None})
     else:

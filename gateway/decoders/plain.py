@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
-from gateway.decoders.values import read_value
+from gateway.decoders.values import NO_VALUE, NOT_FINITE, read_value
 from gateway.settings import GatewaySettings
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
@@ -22,8 +22,6 @@ _GLUED_UNITS: Final = frozenset(
     """.split()  # noqa: SIM905 - a table of units reads better than quotes and commas
 )
 _LIKE_A_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d{1,3}(?:[.,' ]\d{3})*,\d+|\d+,\d+)", re.ASCII)
-_NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
-_NO_VALUE: Final = frozenset({"null", "none", "unavailable", "unknown", "undefined", "n/a"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
@@ -37,7 +35,7 @@ def decode_plain(
     if isinstance(text, Reject):
         return text
     text = text.strip(" \t\r\n")
-    if not text or text.lower() in _NO_VALUE or not text.strip("?-"):
+    if not text or text.lower() in NO_VALUE or not text.strip("?-"):
         return Ignored(IgnoredReason.NO_VALUE)
     value, unit = read_scalar(text)
     unit = unit or match.units.get(match.metric)
@@ -62,7 +60,7 @@ def read_scalar(text: str) -> tuple[float | int | bool | str | Reject, str | Non
     """The value and the unit that the text itself names."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true", None
-    if text.lstrip("+-").lower() in _NOT_FINITE:
+    if text.lstrip("+-").lower() in NOT_FINITE:
         return Reject(Reason.BAD_NUMBER, got=show(text), wanted="a finite number"), None
     found = _NUMBER.fullmatch(text)
     if found is not None and _is_unit(found[5], spaced=bool(found[4])):

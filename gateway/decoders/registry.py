@@ -4,7 +4,7 @@ A distribution brings one by an entry point of group `tidegate.decoders` whose o
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -12,14 +12,22 @@ from gateway.decoders.json_object import decode_json
 from gateway.decoders.native import decode_native
 from gateway.decoders.plain import decode_plain
 from gateway.decoders.senml import decode_senml
-from gateway.decoders.shape import Decoder, Decoding, RouteMatch
+from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
 from gateway.decoders.state import DecoderState
+from gateway.json_text import parse_json
 from gateway.settings import GatewaySettings
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
+from ingest.contract.reasons import IgnoredReason, Reason
 
-__all__ = ["ENTRY_POINTS", "decoder_names", "make_decoders"]
+__all__ = ["ENTRY_POINTS", "FIRST_OF", "IGNORE", "MAPPING", "decoder_names", "make_decoders"]
 
 ENTRY_POINTS: Final = "tidegate.decoders"
+FIRST_OF: Final = "first-of"
+"""Decoders by which routes are followed that name none: several candidates, a mapping, a reason to ignore."""
+MAPPING: Final = "mapping"
+IGNORE: Final = "ignore"
 
 _JSON_STARTS: Final = b'{["'
 _BLANK: Final = b" \t\r\n"
@@ -31,6 +39,19 @@ def decode_auto(payload: bytes, match: RouteMatch, limits: GatewaySettings, rece
     head = payload[:64].lstrip(_BLANK)[:1]
     like_json = (head and (head in _JSON_STARTS or head in b"\xef\xff\xfe\0")) or b"\0" in payload[:4]
     return (decode_json if like_json else decode_plain)(payload, match, limits, received_us)
+
+
+def decode_mapping(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
+    """By the route's mapping."""
+    if match.mapping is None:
+        message = f"route {match.route} has no mapping"
+        raise TypeError(message)
+    return match.mapping(payload, match, limits, received_us)
+
+
+def decode_ignored(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
+    """By the route's reason: no reading, whatever it holds."""
+    return Ignored(match.ignore or IgnoredReason.STATUS)
 
 
 _PURE: Final[dict[str, Decoder]] = {
@@ -72,4 +93,28 @@ def make_decoders(state: DecoderState) -> dict[str, Decoder]:
         if not callable(made[found.name]):
             message = f"decoder {found.name!r} ({found.value}) is no function (payload, match, limits, received_us)"
             raise ConfigError(message)
-    return {**made, **_PURE, **{name: make(state) for name, make in _STATEFUL.items()}}
+    made |= {**_PURE, **{name: make(state) for name, make in _STATEFUL.items()}}
+    made |= {MAPPING: decode_mapping, IGNORE: decode_ignored, FIRST_OF: partial(_decode_first_of, made)}
+    return made
+
+
+def _decode_first_of(
+    decoders: dict[str, Decoder], payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
+) -> Decoding:
+    """By the first candidate whose condition holds; JSON is parsed once for all of them."""
+    document = None
+    for candidate in match.candidates:
+        if candidate.payload is not None and not candidate.payload.fullmatch(payload.strip()):
+            continue
+        mapping = candidate.mapping if candidate.decoder == MAPPING else None
+        if mapping is None:
+            return decoders[candidate.decoder](payload, candidate, limits, received_us)
+        if document is None:
+            document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+        if isinstance(document, Reject):
+            if candidate is match.candidates[-1] or not mapping.when.texts:
+                return document
+        elif mapping.when.hold(document.value):
+            return mapping.read(document, payload, candidate, limits, received_us)
+    wanted = "a payload that one of these takes: " + ", ".join(candidate.route for candidate in match.candidates)
+    return Reject(Reason.NO_ROUTE, "$", f"{len(payload)} bytes", show(wanted))

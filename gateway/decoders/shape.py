@@ -1,8 +1,9 @@
 """What goes into a decoder and what comes out: the shapes all formats share."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -12,6 +13,9 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import IgnoredReason
 
+if TYPE_CHECKING:
+    from gateway.decoders.mapping import CompiledMapping
+
 __all__ = ["Decoded", "Decoder", "Decoding", "Ignored", "Reply", "RouteMatch"]
 
 
@@ -19,7 +23,9 @@ __all__ = ["Decoded", "Decoder", "Decoding", "Ignored", "Reply", "RouteMatch"]
 class RouteMatch:
     """A topic's route, resolved: who sends, what a bare value is called, and what the payload itself does not say.
 
-    `names` are the named segments of the route's filter as they stand in this topic.
+    `names` are the named segments of the route's filter as they stand in this topic; `route` says in words which route
+    it is. `candidates` are the routes among which the payload decides (decoder `first-of`), in order: each but the last
+    has a condition, `payload` or its mapping's `when`.
     """
 
     decoder: str
@@ -32,6 +38,11 @@ class RouteMatch:
     topic: str = ""
     names: dict[str, str] = field(default_factory=dict)
     profile: str | None = None
+    mapping: "CompiledMapping | None" = None
+    ignore: IgnoredReason | None = None
+    payload: re.Pattern[bytes] | None = None
+    candidates: tuple["RouteMatch", ...] = ()
+    route: str = ""
 
 
 class Reply(NamedTuple):

@@ -9,12 +9,24 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["MAX_METRIC_BYTES", "WANTED_VALUE", "metric_fault", "read_value", "refuse_value"]
+__all__ = [
+    "EXACT",
+    "MAX_METRIC_BYTES",
+    "NOT_FINITE",
+    "NO_VALUE",
+    "WANTED_VALUE",
+    "metric_fault",
+    "read_value",
+    "refuse_value",
+]
 
 BEYOND_DOUBLE: Final = "beyond_double"
 MAX_METRIC_BYTES: Final = 512
 WANTED_VALUE: Final = 'a number, boolean, string or {"value": …, "unit": …}'
-_EXACT: Final = 2**53
+EXACT: Final = 2**53
+NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
+NO_VALUE: Final = frozenset({"null", "none", "unavailable", "unknown", "undefined", "n/a"})
+"""Texts that say that there is no value, in any format; in lower case."""
 _known_metrics: set[str] = set()
 """Names that passed: the same few come with every message. Bounded, and only ever grown by checked names."""
 
@@ -54,7 +66,7 @@ def refuse_value(value: object, path: str) -> Reject:
 
 
 def _read_int(metric: str, value: int, unit: str | None, path: str) -> Reading | Reject:
-    if -_EXACT <= value <= _EXACT:
+    if -EXACT <= value <= EXACT:
         return Reading(metric, float(value), None, unit)
     try:
         nearest = float(value)

@@ -1,0 +1,277 @@
+"""The one rule by which nested JSON becomes metrics, for generic JSON and for every mapping.
+
+`{"a": {"b": 1}}` gives metric `a.b`, `{"a": [1, 2]}` gives `a[0]`, `a[1]`. null and empty text are no values, nor are
+texts such as `unavailable`. An inner object of exactly `value` and `unit` is one reading with that unit. Two fields of
+one item that come to the same name are both kept: the second takes another index, and a flag.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.decoders.mapping_names import Rule, Rules
+from gateway.decoders.mapping_paths import Path, Scope
+from gateway.decoders.mapping_settings import TimeFormat
+from gateway.decoders.mapping_times import At, Clock
+from gateway.decoders.plain import read_scalar
+from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NO_VALUE, NOT_FINITE, metric_fault, read_value
+from gateway.show import json_path, show_value
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import Reading
+from ingest.contract.reasons import Reason
+
+__all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "number_twins", "trail_path"]
+
+METRIC_TWICE: Final = "metric_twice"
+TWICE_STEP: Final = 200_000
+"""Times the readings that a message may hold, an index still fits the 32 bits of the tables' column."""
+
+Trail = tuple[Any, str | int] | str
+"""Where a value stands: its parent's trail and its key; text for the place where the walk began."""
+
+
+class TooManyReadings(Exception):
+    """A message would give more readings than the limit."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is told in the refusal."""
+        super().__init__(limit)
+        self.reject = Reject(Reason.TOO_LARGE, "$", "more readings", f"at most {limit} readings in a message")
+
+
+def trail_path(trail: Trail) -> str:
+    """The JSON path of a trail."""
+    keys: list[str | int] = []
+    while not isinstance(trail, str):
+        trail, key = trail
+        keys.append(key)
+    path = trail
+    for key in reversed(keys):
+        path = json_path(path, key)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Keys of inner objects that are one reading. `exact`: these keys and no other, and the unit is text."""
+
+    value: str
+    unit: str | None = None
+    time: Path | None = None
+    time_format: TimeFormat = "auto"
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a case says about values, whatever their names."""
+
+    quantity: Quantity = Quantity("value", "unit", exact=True)
+    no_values: frozenset[str] = NO_VALUE
+    unit_names: dict[str, str] | None = None
+    times: Path | None = None
+    times_leaf: str = ""
+    times_format: TimeFormat = "auto"
+
+
+class Flattener:
+    """Collects the readings of one item. Nesting is bounded by the parser, so recursion is too."""
+
+    __slots__ = (
+        "_at",
+        "_base",
+        "_clock",
+        "_index",
+        "_limit",
+        "_rules",
+        "_scope",
+        "_shape",
+        "_times",
+        "readings",
+        "rejects",
+    )
+
+    def __init__(
+        self,
+        rules: Rules,
+        shape: Shape,
+        scope: Scope,
+        clock: Clock,
+        at: At,
+        trail: Trail,
+        *,
+        index: int = 0,
+        limit: int,
+    ) -> None:
+        """`at` is the item's time, `trail` where its readings stand, `index` its place, `limit` the most it may give."""
+        self._rules, self._shape, self._scope, self._clock = rules, shape, scope, clock
+        self._at, self._base, self._index, self._limit = at, trail, index, limit
+        self._times = None if shape.times is None else shape.times.look(scope.item, scope.root)
+        self.readings: list[Reading] = []
+        self.rejects: list[Reject] = []
+
+    def members(self, body: dict[str, Any], name: str, trail: Trail, without: str | None = None) -> None:
+        """Each member of an object; `without` is the key that held the time.
+
+        Raises:
+            TooManyReadings: the limit is passed.
+        """
+        if len(body) > self._limit:
+            raise TooManyReadings(self._limit)
+        head = f"{name}." if name else ""
+        known, readings, plain = self._rules.known, self.readings, self._times is None
+        time_us, claimed_us, flag = self._at
+        plain = plain and flag is None
+        for key, value in body.items():
+            flat = head + key
+            if plain and (type(value) is float or (type(value) is int and -EXACT <= value <= EXACT)):
+                rule = known.get(flat)
+                if rule is not None and rule.plain:
+                    if not rule.skip:
+                        reading = Reading(rule.name, float(value), None, rule.unit, time_us, claimed_us, self._index)
+                        readings.append(reading)
+                    continue
+            if key != without:
+                self.walk(value, flat, key, (trail, key))
+        if len(readings) + len(self.rejects) > self._limit:
+            raise TooManyReadings(self._limit)
+
+    def walk(self, value: Any, flat: str, last: str, trail: Trail) -> None:
+        """Any value, named `flat`; `last` is its last key.
+
+        Raises:
+            TooManyReadings: the limit is passed.
+        """
+        if not isinstance(value, dict | list):
+            self._add(value, flat, last, trail)
+            return
+        if not value or self._rules.skips(flat, last):
+            return
+        if len(flat) > MAX_METRIC_BYTES:
+            # Before expanding it: every name below would hold a copy of this one, and be refused all the same.
+            fault = metric_fault(flat) or ""
+            self.rejects.append(Reject(Reason.OUT_OF_RANGE, trail_path(trail), show_value(flat), fault))
+        elif isinstance(value, list):
+            self.items(value, flat, last, trail)
+        elif not self._quantity(value, flat, last, trail):
+            self.members(value, flat, trail)
+
+    def items(self, body: list[Any], flat: str, last: str, trail: Trail) -> None:
+        """Each item of an array.
+
+        Raises:
+            TooManyReadings: the limit is passed.
+        """
+        if len(body) > self._limit:
+            raise TooManyReadings(self._limit)
+        for place, value in enumerate(body):
+            self.walk(value, f"{flat}[{place}]", last, (trail, place))
+        if len(self.readings) + len(self.rejects) > self._limit:
+            raise TooManyReadings(self._limit)
+
+    def _quantity(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
+        """Whether an object is one reading; then it is added."""
+        quantity = self._shape.quantity
+        value = body.get(quantity.value)
+        unit = None if quantity.unit is None else body.get(quantity.unit)
+        if quantity.value not in body or type(value) is dict or type(value) is list:
+            return False
+        if quantity.exact and (len(body) != 2 or type(unit) is not str):
+            return False
+        at = None
+        if quantity.time is not None:
+            claimed = quantity.time.look(body, self._scope.root)
+            if claimed is not None:
+                read = self._clock.read(claimed, quantity.time_format, f"{trail_path(trail)}.{quantity.time.text}")
+                if isinstance(read, Reject):
+                    self.rejects.append(read)
+                    return True
+                at = read
+        self._add(value, flat, last, trail, unit if type(unit) is str else None, at)
+        return True
+
+    def _add(
+        self, value: Any, flat: str, last: str, trail: Trail, unit: str | None = None, at: At | None = None
+    ) -> None:
+        if value is None or value == "":
+            return
+        rule = self._rules.of(flat, last)
+        if rule.skip or (type(value) is str and not rule.text and not rule.numeric_text):
+            return
+        if type(value) is str:
+            value, unit = self._read_text(value, rule, unit)
+        if value is None:
+            return
+        reading = self._read(value, rule, trail, unit, at or self._own_time(trail))
+        if isinstance(reading, Reject):
+            self.rejects.append(reading)
+        else:
+            self.readings.append(reading)
+
+    def _read(self, value: Any, rule: Rule, trail: Trail, unit: str | None, at: At | Reject) -> Reading | Reject:
+        if isinstance(at, Reject):
+            return at
+        if rule.errors and type(value) in (int, float) and value in rule.errors:
+            wanted = "a measurement: this value says that the sensor is missing or broken"
+            return Reject(Reason.BAD_NUMBER, trail_path(trail), show_value(value), wanted)
+        reading = value if isinstance(value, Reject) else read_value(rule.name, value, self._unit(rule, unit), "")
+        if isinstance(reading, Reject):
+            return Reject(reading.reason, trail_path(trail), reading.got, reading.wanted)
+        reading.time_us, reading.claimed_us, flag = at
+        reading.index = self._index
+        if flag is not None:
+            reading.flags = [*(reading.flags or ()), flag]
+        return reading
+
+    def _read_text(self, text: str, rule: Rule, unit: str | None) -> tuple[Any, str | None]:
+        """The value of a text field (None: it says that there is none) and its unit."""
+        word = text.strip().lower()
+        if word in self._shape.no_values:
+            return None, None
+        if word.lstrip("+-") in NOT_FINITE:
+            return Reject(Reason.BAD_NUMBER, got=show_value(text), wanted="a finite number"), None
+        if rule.numeric_text:
+            value, own_unit = read_scalar(text.strip())
+            if not isinstance(value, str):
+                return value, unit or own_unit
+        return (text if rule.text else None), unit
+
+    def _unit(self, rule: Rule, given: str | None) -> str | None:
+        """The payload's own unit, else the rule's, else the one that stands elsewhere in the message."""
+        found = given or rule.unit
+        if rule.unit_template is not None and found is None:
+            found = rule.unit_template.fill(self._scope)
+        if found is not None and self._shape.unit_names:
+            return self._shape.unit_names.get(found, found)
+        return found
+
+    def _own_time(self, trail: Trail) -> At | Reject:
+        """The value's time in the tree beside the readings, else the item's."""
+        if self._times is None:
+            return self._at
+        keys: list[str | int] = []
+        while trail is not self._base and not isinstance(trail, str):
+            trail, key = trail
+            keys.append(key)
+        node = self._times
+        for key in reversed(keys):
+            node = node.get(key) if type(node) is dict else None
+        claimed = node.get(self._shape.times_leaf) if type(node) is dict else None
+        if claimed is None:
+            return self._at
+        where = ".".join(str(key) for key in reversed(keys))
+        times_at = "" if self._shape.times is None else self._shape.times.text
+        return self._clock.read(claimed, self._shape.times_format, f"{times_at}.{where}")
+
+
+def number_twins(readings: list[Reading]) -> None:
+    """Give readings of one name different indexes, so that both are kept; the later ones are flagged."""
+    if len(readings) == len({(reading.metric, reading.index) for reading in readings}):
+        return
+    seen: dict[tuple[str, int], int] = {}
+    for reading in readings:
+        key = (reading.metric, reading.index)
+        count = seen.get(key, 0)
+        seen[key] = count + 1
+        if count:
+            reading.index += count * TWICE_STEP
+            reading.flags = [*(reading.flags or ()), METRIC_TWICE]

@@ -1,0 +1,69 @@
+"""The mapping engine: a JSON format written as data becomes a decoder. What can be said: see `mapping_settings`.
+
+A mapping is compiled once per route and only followed afterwards: what to do with a metric's name is decided when the
+name comes for the first time. Generic JSON is the mapping that says nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.decoders.mapping_case import Case
+from gateway.decoders.mapping_paths import BadPath, Conditions
+from gateway.decoders.mapping_reader import read_case
+from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
+from gateway.decoders.shape import Decoding, RouteMatch
+from gateway.json_text import Document, parse_json
+from gateway.settings import GatewaySettings
+from gateway.show import show_value
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["BadPath", "CompiledMapping"]
+
+_JOINED: Final = ("units", "unit_names", "errors", "rename", "tags", "flags")
+
+
+class CompiledMapping:
+    """A decoder (see `Decoder`); also in two steps, for documents that are parsed already."""
+
+    def __init__(
+        self, settings: MappingSettings, segments: Iterable[str] = (), units: Mapping[str, str] | None = None
+    ) -> None:
+        """Compile for one route: `segments` are the named ones of its filter, `units` its own, which win.
+
+        Raises:
+            BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
+        """
+        named = frozenset(segments)
+        own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
+        self.when = Conditions(settings.when)
+        self._own = Case(own, named, units or {})
+        self._cases = [Case(_inherit(settings, case), named, units or {}) for case in settings.cases]
+
+    def __call__(self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
+        """Decode one message; where the mapping's `when` does not hold, it is a dead letter `no_route`."""
+        document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+        if isinstance(document, Reject):
+            return document
+        if not self.when.hold(document.value):
+            return Reject(Reason.NO_ROUTE, "$", show_value(document.value), "; ".join(self.when.texts))
+        return self.read(document, payload, match, limits, received_us)
+
+    def read(
+        self, document: Document, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
+    ) -> Decoding:
+        """Decode a parsed message for which `when` holds."""
+        root = document.value
+        case = next((case for case in self._cases if case.when.hold(root)), self._own)
+        return read_case(case, document, payload, match, limits, received_us)
+
+
+def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:
+    """What a case names, over what its mapping names; tables are joined, the case's entries first."""
+    given = {name: getattr(case, name) for name in case.model_fields_set}
+    for name in _JOINED:
+        if name in given:
+            base = getattr(mapping, name)
+            given[name] = given[name] | {key: value for key, value in base.items() if key not in given[name]}
+    base = {name: getattr(mapping, name) for name in CaseSettings.model_fields if name != "when"}
+    return CaseSettings(**(base | given))

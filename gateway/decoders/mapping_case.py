@@ -1,0 +1,95 @@
+"""One case of a mapping, compiled: messages of one shape."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.decoders.flatten import Quantity, Shape
+from gateway.decoders.mapping_names import Names
+from gateway.decoders.mapping_paths import EACH_ITEM, BadPath, Conditions, Path, Template, parse_path
+from gateway.decoders.mapping_settings import CaseSettings, TimeFormat, TimeSource
+from gateway.decoders.values import NO_VALUE
+
+__all__ = ["Case"]
+
+
+class Case:
+    """Everything that `read_case` follows; the attributes are the settings' fields, parsed."""
+
+    def __init__(self, settings: CaseSettings, segments: frozenset[str], units: Mapping[str, str]) -> None:
+        """Compile for a route that names `segments` and `units`.
+
+        Raises:
+            BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
+        """
+        self.when = Conditions(settings.when)
+        self.ignore, self.refuse, self.unset_clock = settings.ignore, settings.refuse, settings.unset_clock
+        self.items = [parse_path(text, wild=True) for text in settings.items]
+        self.numbered = any(EACH_ITEM in path.steps for path in self.items)
+        self.values = None if settings.values is None else parse_path(settings.values)
+        self.device = _usable(settings.device, segments, "device")
+        self.message_id = _usable(settings.message_id, segments, "message_id")
+        several = len(self.items) > 1 or bool(self.items[0].steps)
+        self.id_per_item = several and any(template.per_item for template in self.message_id)
+        self.tags = {tag: _usable((text,), segments, f"tags.{tag}")[0] for tag, text in settings.tags.items()}
+        self.flags = {flag: Conditions(wanted) for flag, wanted in settings.flags.items()}
+        self.time = None if settings.time is None else [_time_source(source) for source in settings.time]
+        self.shape = _shape(settings)
+        self.names = Names(settings, units, self._hidden(settings))
+        for template in self.names.templates:
+            _check(template, segments, "prefix or rename")
+
+    def _hidden(self, settings: CaseSettings) -> list[str]:
+        """Flat names of the fields that say who, when and which: no readings."""
+        texts = [*settings.rename.values(), settings.prefix, *settings.units.values()]
+        templates = [*self.device, *self.message_id, *self.tags.values(), *map(Template, texts)]
+        paths = [path for template in templates for path in template.paths]
+        paths += [path for path, _how in self.time or ()]
+        whole = len(self.items) == 1 and not self.items[0].steps
+        base = () if self.values is None else self.values.steps
+        inside = (path for path in paths if whole or not path.absolute)
+        return [_flat(path.steps[len(base) :]) for path in inside if path.steps[: len(base)] == base]
+
+
+def _flat(steps: Iterable[Any]) -> str:
+    name = ""
+    for step in steps:
+        name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
+    return name
+
+
+def _time_source(source: str | TimeSource) -> tuple[Path, TimeFormat]:
+    if isinstance(source, str):
+        return parse_path(source), "auto"
+    return parse_path(source.path), source.format
+
+
+def _shape(settings: CaseSettings) -> Shape:
+    quantity, times = Quantity("value", "unit", exact=True), settings.value_times
+    if settings.quantity is not None:
+        given = settings.quantity
+        time = given.time or TimeSource(path=given.value)
+        quantity = Quantity(given.value, given.unit, parse_path(time.path) if given.time else None, time.format)
+    return Shape(
+        quantity,
+        NO_VALUE | {text.strip().lower() for text in settings.no_values},
+        settings.unit_names,
+        None if times is None else parse_path(times.tree),
+        "" if times is None else times.leaf,
+        "auto" if times is None else times.format,
+    )
+
+
+def _usable(texts: Iterable[str], segments: frozenset[str], what: str) -> list[Template]:
+    """The templates whose segments the filter names."""
+    templates = [Template(text) for text in texts]
+    usable = [template for template in templates if segments.issuperset(template.segments)]
+    if templates and not usable:
+        _check(templates[0], segments, what)
+    return usable
+
+
+def _check(template: Template, segments: frozenset[str], what: str) -> None:
+    missing = sorted(set(template.segments) - segments)
+    if missing:
+        message = f"{what} {template.text!r} needs the segment {{{missing[0]}}}, which the route's filter does not name"
+        raise BadPath(message)

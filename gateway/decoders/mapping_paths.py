@@ -1,0 +1,281 @@
+"""Paths, templates and conditions of a mapping: parsed once, then only followed. Syntax: see `mapping_settings`."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from gateway.decoders.shape import RouteMatch
+
+__all__ = [
+    "BadPath",
+    "Conditions",
+    "Path",
+    "Scope",
+    "Template",
+    "first_of",
+    "glob",
+    "glob_pattern",
+    "identity",
+    "parse_path",
+]
+
+_STEP = re.compile(r'"(?P<quoted>[^"]+)"|(?P<each>\[\])|\[(?P<index>\d{1,6})\]|(?P<name>[^.\[\]"]+)')
+_REFERENCE = re.compile(r"\{([^{}]*)\}")
+_MAX_ID: Final = 200
+_SEPARATED = re.compile(r"\.|(?=\[)|$")
+
+
+class BadPath(ValueError):
+    """A path, template or condition that cannot be read; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A parsed path. Steps: a member's name, an item's index, `EACH_MEMBER`, `EACH_ITEM`."""
+
+    text: str
+    absolute: bool
+    steps: tuple[Any, ...]
+
+    def look(self, item: object, root: object) -> Any:
+        """What stands there, None where nothing (or null) does."""
+        value = root if self.absolute else item
+        for step in self.steps:
+            if type(value) is dict:
+                value = value.get(step)
+            elif type(value) is list and type(step) is int and step < len(value):
+                value = value[step]
+            else:
+                return None
+        return value
+
+    def spread(self, root: object) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
+        """Everything that the path reaches: value, its trail (see `flatten`), the member names that `*` met."""
+        return _spread(root, self.steps, "$", ())
+
+
+EACH_MEMBER: Final = object()
+EACH_ITEM: Final = object()
+
+
+def parse_path(text: str, *, wild: bool = False) -> Path:
+    """Parse a path; `*` and `[]` only where `wild`.
+
+    Raises:
+        BadPath: it cannot be read.
+    """
+    absolute = text == "$" or text.startswith(("$.", "$["))
+    rest = text[1:].removeprefix(".") if absolute else text
+    steps: list[Any] = []
+    position = 0
+    while position < len(rest):
+        found = _STEP.match(rest, position)
+        if found is None:
+            message = f'{text!r} is no path; write it as a.b, a[0], a[], a.* or "name.with.dots"'
+            raise BadPath(message)
+        steps.append(_step(found))
+        after = _SEPARATED.match(rest, found.end())
+        if after is None:
+            message = f"{text!r} is no path: what follows {found[0]!r} must begin with a dot or a bracket"
+            raise BadPath(message)
+        position = after.end()
+    if not wild and (EACH_MEMBER in steps or EACH_ITEM in steps):
+        message = f"{text!r}: * and [] stand only in `items`"
+        raise BadPath(message)
+    return Path(text, absolute, tuple(steps))
+
+
+def _step(found: re.Match[str]) -> object:
+    if found["quoted"] is not None:
+        return found["quoted"]
+    if found["each"] is not None:
+        return EACH_ITEM
+    if found["index"] is not None:
+        return int(found["index"])
+    return EACH_MEMBER if found["name"] == "*" else found["name"]
+
+
+def _spread(
+    value: Any, steps: tuple[Any, ...], trail: Any, keys: tuple[str, ...]
+) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
+    for place, step in enumerate(steps):
+        if step is EACH_MEMBER:
+            if type(value) is dict:
+                for key, inner in value.items():
+                    yield from _spread(inner, steps[place + 1 :], (trail, key), (*keys, key))
+            return
+        if step is EACH_ITEM:
+            if type(value) is list:
+                for index, inner in enumerate(value):
+                    yield from _spread(inner, steps[place + 1 :], (trail, index), keys)
+            return
+        if type(value) is dict:
+            value = value.get(step)
+        elif type(value) is list and type(step) is int and step < len(value):
+            value = value[step]
+        else:
+            return
+        trail = (trail, step)
+    if value is not None:
+        yield value, trail, keys
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What templates may refer to, at one item of one message."""
+
+    match: RouteMatch
+    payload: bytes
+    root: object
+    item: object
+    keys: tuple[str, ...] = ()
+
+
+_Part = Callable[[Scope], Any]
+
+
+class Template:
+    """Text with references. `paths` are those it looks at; `per_item` says whether items of one message may differ."""
+
+    __slots__ = ("_constant", "_parts", "paths", "per_item", "segments", "text")
+
+    def __init__(self, text: str) -> None:
+        """Compile.
+
+        Raises:
+            BadPath: a reference cannot be read.
+        """
+        self.text = text
+        self.paths: list[Path] = []
+        self.segments: list[str] = []
+        self.per_item = False
+        self._parts: list[str | _Part] = []
+        end = 0
+        for found in _REFERENCE.finditer(text):
+            if found.start() > end:
+                self._parts.append(text[end : found.start()])
+            self._parts.append(self._reference(found[1]))
+            end = found.end()
+        if end < len(text):
+            self._parts.append(text[end:])
+        self._constant = text if all(isinstance(part, str) for part in self._parts) else None
+
+    def _reference(self, name: str) -> _Part:
+        if name.startswith((".", "$")):
+            path = parse_path(name if name.startswith("$") else name[1:])
+            self.paths.append(path)
+            self.per_item |= not path.absolute
+            return lambda scope: path.look(scope.item, scope.root)
+        if name in ("key", "key2"):
+            self.per_item = True
+            place = len(name) - 3
+            return lambda scope: scope.keys[place] if place < len(scope.keys) else None
+        if name == "payload":
+            return lambda scope: hashlib.blake2b(scope.payload, digest_size=16).hexdigest()
+        if name == "device":
+            return lambda scope: scope.match.device
+        if name == "metric":
+            return lambda scope: scope.match.metric
+        if not name.isidentifier():
+            message = (
+                f"{{{name}}} in {self.text!r} is no reference; wanted {{.path}}, {{$.path}}, {{key}} or {{segment}}"
+            )
+            raise BadPath(message)
+        self.segments.append(name)
+        return lambda scope: scope.match.names.get(name)
+
+    def fill_always(self) -> str | None:
+        """The text, where it holds no reference."""
+        return self._constant
+
+    def fill(self, scope: Scope) -> str | None:
+        """The text, None where something that it refers to is absent or neither text nor integer."""
+        if self._constant is not None:
+            return self._constant
+        filled = ""
+        for part in self._parts:
+            value = part if type(part) is str else part(scope)  # type: ignore[operator]
+            if type(value) is int:
+                value = str(value)
+            if type(value) is not str or not value:
+                return None
+            filled += value
+        return filled
+
+
+def first_of(templates: Iterable[Template], scope: Scope) -> str | None:
+    """What the first template gives that gives anything."""
+    for template in templates:
+        found = template.fill(scope)
+        if found is not None:
+            return found
+    return None
+
+
+def identity(templates: Iterable[Template], scope: Scope) -> str | None:
+    """A message's own key, of bounded length."""
+    found = first_of(templates, scope)
+    if found is None or len(found) <= _MAX_ID:
+        return found
+    return f"blake2b:{hashlib.blake2b(found.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
+    """One compiled test for all patterns; None where there are none."""
+    texts = list(patterns)
+    if not texts:
+        return None
+    return re.compile("|".join(map(glob_pattern, texts)), re.DOTALL).fullmatch
+
+
+def glob_pattern(text: str) -> str:
+    """The regular expression of a glob; brackets stand for themselves, since metric names hold them."""
+    return "".join({"*": ".*", "?": "."}.get(char) or re.escape(char) for char in text)
+
+
+class Conditions:
+    """All of these paths hold what they must."""
+
+    __slots__ = ("_tests", "texts")
+
+    def __init__(self, wanted: Mapping[str, bool | tuple[str, ...]]) -> None:
+        """Compile.
+
+        Raises:
+            BadPath: a path cannot be read.
+        """
+        self.texts = [f"{path} = {_show(value)}" for path, value in wanted.items()]
+        self._tests = [
+            (parse_path(path), value if isinstance(value, bool) else glob(value)) for path, value in wanted.items()
+        ]
+
+    def hold(self, root: object) -> bool:
+        """Whether they do for this message."""
+        return self.first_fault(root) is None
+
+    def first_fault(self, root: object) -> int | None:
+        """Place of the first condition that does not hold."""
+        for place, (path, test) in enumerate(self._tests):
+            value = path.look(root, root)
+            if isinstance(test, bool):
+                if (value is not None) is not test:
+                    return place
+            elif value is None or test is None or not test(_as_text(value)):
+                return place
+        return None
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return "object" if isinstance(value, dict) else "array"
+    return value if isinstance(value, str) else repr(value)[:400]
+
+
+def _show(value: bool | tuple[str, ...]) -> Literal["present", "absent"] | str:
+    if isinstance(value, bool):
+        return "present" if value else "absent"
+    return " or ".join(value)

@@ -1,0 +1,145 @@
+"""One message through one case of a mapping: items, their devices and times, their readings."""
+
+from typing import Any
+
+from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, number_twins, trail_path
+from gateway.decoders.mapping_case import Case
+from gateway.decoders.mapping_paths import Scope, first_of, identity
+from gateway.decoders.mapping_times import RECEIVED, At, Clock
+from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
+from gateway.decoders.values import MAX_METRIC_BYTES
+from gateway.json_text import Document
+from gateway.settings import GatewaySettings
+from gateway.show import show_value
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["read_case"]
+
+
+def read_case(
+    case: Case, document: Document, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
+) -> Decoding:
+    """Decode one parsed message; see `Decoder`."""
+    root = document.value
+    if case.ignore is not None:
+        return Ignored(case.ignore, first_of(case.device, Scope(match, payload, root, root)))
+    if case.refuse is not None:
+        return Reject(case.refuse, "$", show_value(root), "; ".join(case.when.texts) or None)
+    clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
+    try:
+        return _Reader(case, document, payload, match, clock, limits.max_readings_per_message).read()
+    except TooManyReadings as error:
+        return error.reject
+
+
+class _Reader:
+    """One message's way from document to readings."""
+
+    __slots__ = ("_case", "_clock", "_document", "_found", "_items", "_left", "_lost", "_match", "_payload")
+
+    def __init__(
+        self, case: Case, document: Document, payload: bytes, match: RouteMatch, clock: Clock, limit: int
+    ) -> None:
+        self._case, self._document, self._payload, self._match = case, document, payload, match
+        self._clock, self._left = clock, limit
+        self._found: dict[str, Decoded] = {}
+        self._items: dict[str, int] = {}
+        self._lost: list[Reject] = []
+
+    def read(self) -> Decoding:
+        for path in self._case.items:
+            for value, trail, keys in path.spread(self._document.value):
+                self._read_item(value, trail, keys)
+        found = list(self._found.values())
+        if not found:
+            # Nothing to read, or nobody to read it of.
+            return self._lost[0] if self._lost else Decoded(self._match.device, [], [])
+        found[0].rejects += self._lost
+        for decoded in found:
+            number_twins(decoded.readings)
+        return found[0] if len(found) == 1 else found
+
+    def _read_item(self, value: Any, trail: Trail, keys: tuple[str, ...]) -> None:
+        """One item; where it is an array, each object in it is one, and each scalar a reading."""
+        root = self._document.value
+        if type(value) is not list or self._case.values is not None:
+            self._add(Scope(self._match, self._payload, root, value, keys), trail, None, None)
+            return
+        if len(value) > self._left:
+            raise TooManyReadings(self._left)
+        # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
+        name = self._match.metric[: MAX_METRIC_BYTES + 1]
+        for place, inner in enumerate(value):
+            scope = Scope(self._match, self._payload, root, inner, keys)
+            if type(inner) is dict:
+                self._add(scope, (trail, place), None, place)
+            else:
+                self._add(scope, (trail, place), f"{name}[{place}]", None)
+
+    def _add(self, scope: Scope, trail: Trail, name: str | None, place: int | None) -> None:
+        case = self._case
+        device = first_of(case.device, scope) if case.device else self._match.device
+        if device is None:
+            wanted = "a device id: " + ", else ".join(template.text for template in case.device)
+            self._lost.append(Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(scope.item), wanted))
+            return
+        decoded = self._found.get(device)
+        if decoded is None:
+            decoded = self._found[device] = self._begin(device, scope)
+        if place is None and case.numbered:
+            place = self._items.get(device, 0)
+            self._items[device] = place + 1
+        time_key = self._time_key(scope.item)
+        at = self._time_of(scope, trail, time_key)
+        if isinstance(at, Reject):
+            decoded.rejects.append(at)
+            return
+        body = scope.item
+        if case.values is not None:
+            body = case.values.look(body, scope.root)
+            for step in case.values.steps:
+                trail = (trail, step)
+        flattener = Flattener(
+            case.names.under(scope), case.shape, scope, self._clock, at, trail, index=place or 0, limit=self._left
+        )
+        if type(body) is dict:
+            flattener.members(body, "", trail, time_key)
+        else:
+            flattener.walk(body, name or self._match.metric, self._match.metric, trail)
+        self._take(decoded, flattener, scope)
+
+    def _take(self, decoded: Decoded, flattener: Flattener, scope: Scope) -> None:
+        self._left -= len(flattener.readings) + len(flattener.rejects)
+        if self._case.id_per_item:
+            own = identity(self._case.message_id, scope)
+            for reading in flattener.readings if own is not None else ():
+                reading.message_id = f"fm:{own}"
+        decoded.readings += flattener.readings
+        decoded.rejects += flattener.rejects
+
+    def _begin(self, device: str, scope: Scope) -> Decoded:
+        case, root = self._case, self._document.value
+        flags = [*self._document.flags, *(flag for flag, wanted in case.flags.items() if wanted.hold(root))]
+        tags = self._match.tags
+        if case.tags:
+            filled = {tag: text for tag, template in case.tags.items() if (text := template.fill(scope)) is not None}
+            tags = {**filled, **(tags or {})} or None
+        own = None if case.id_per_item else identity(case.message_id, scope)
+        return Decoded(device, [], [], flags or None, tags, message_id=own)
+
+    def _time_key(self, item: Any) -> str | None:
+        """Of generic JSON: the key that the route names as time."""
+        if self._case.time is not None or self._case.values is not None or type(item) is not dict:
+            return None
+        return next((key for key in self._match.time if item.get(key) is not None), None)
+
+    def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
+        if time_key is not None and isinstance(scope.item, dict):
+            return self._clock.read(scope.item[time_key], "auto", trail_path((trail, time_key)))
+        for path, how in self._case.time or ():
+            claimed = path.look(scope.item, scope.root)
+            if claimed is not None:
+                where = path.text if path.absolute else f"{trail_path(trail)}.{path.text}"
+                return self._clock.read(claimed, how, where)
+        return RECEIVED

@@ -1,0 +1,134 @@
+"""What a mapping may say: how a JSON format becomes readings, written as data (TOML), compiled by `mapping`.
+
+The same tables stand in the shipped presets (gateway/presets/<format>.toml) and in a user's settings: `[mappings.NAME]`
+with `mapping = "NAME"` in a route, or the table itself in the route. One page of rules:
+
+Paths      `a.b` a member; `"PM2.5"` (in quotes) a name with a dot; `a[0]` an item; `a[]` each item; `a.*` each member.
+           They begin at the item; `$.a` begins at the whole message. JSON null counts as absent.
+Templates  text with references: `{.path}` of the item, `{$.path}` of the message, `{key}` the member name that a `*` in
+           `items` met (`{key2}` that of a second `*`), `{segment}` a named segment of the route's filter, `{device}` and
+           `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes. Text and integers fill a
+           reference; where one is absent the whole template gives nothing. Lists of templates: the first that gives.
+Patterns   without wildcards: the metric's final name, or its last key. With `*` and `?` (both meet dots too): where the
+           pattern has a dot, the final name; where not, the last key alone (of a renamed metric, the new name). Case
+           counts. Where several match: the first that stands in the table.
+Names      nested members are joined by dots, array items take `[0]` (`a.b[0]`); then `rename`, then `prefix` in front.
+
+A fault of one field costs that field, of one item that item; the rest of the message is kept.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ingest.contract.reasons import IgnoredReason, Reason
+
+__all__ = ["CaseSettings", "MappingSettings", "QuantitySettings", "TimeFormat", "TimeSource", "ValueTimes"]
+
+TimeFormat = Literal["auto", "s", "ms", "us", "ns", "local", "rfc3339"]
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str | TimeSource) or (isinstance(value, dict) and "path" in value) else value
+
+
+class TimeSource(BaseModel):
+    """A path that holds a time, and how it is written there.
+
+    auto: epoch by magnitude, or text; s, ms, us, ns: epoch numbers (or text of one) in that unit; local: text, in the
+    route's zone unless it has an offset; rfc3339: text with an offset.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = Field(min_length=1)
+    format: TimeFormat = "auto"
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Times = Annotated[tuple[str | TimeSource, ...], BeforeValidator(_listed)]
+Condition = bool | Texts
+"""true: the path holds something; false: it holds nothing; text: globs for the value as text."""
+
+
+class QuantitySettings(BaseModel):
+    """Inner objects that are one reading: they hold `value`; then unit and time stand beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: str = Field(min_length=1, description="Key of the value; an object without it is flattened as usual.")
+    unit: str | None = Field(None, description="Key of the unit.")
+    time: TimeSource | None = Field(None, description="Key (a path inside the object) of the value's own time.")
+
+
+class ValueTimes(BaseModel):
+    """A tree beside the readings, of the same shape, that holds each value's own time (AWS shadow metadata)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tree: str = Field(min_length=1, description="Path of the tree; `$.…` from the whole message.")
+    leaf: str = Field("timestamp", description="Key of the time at the place of the value.")
+    format: TimeFormat = "auto"
+
+
+class CaseSettings(BaseModel):
+    """How messages of one shape are read. Everything is optional."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    when: dict[str, Condition] = Field(
+        default_factory=dict, description="Paths of the message and what they must hold, all of them."
+    )
+    ignore: IgnoredReason | None = Field(None, description="Such a message is no reading: status, metadata, command …")
+    refuse: Reason | None = Field(None, description="Such a message is a dead letter, such as undecoded.")
+
+    items: Texts = Field(
+        ("$",),
+        description="Where items stand, each with device and time of its own; all paths that are there are read.",
+    )
+    values: str | None = Field(None, description="Path inside an item to what holds the readings; default: the item.")
+    device: Texts = Field((), description="Templates; default: the route's device. None gives: the item is refused.")
+    prefix: str = Field("", description="Template in front of every metric name of an item.")
+    rename: dict[str, str] = Field(
+        default_factory=dict, description="Flat name to the name to use, which may be a template such as {metric}."
+    )
+
+    time: Times | None = Field(
+        None, description="Paths, the first that is there counts; [] is receive time; default: the route's time keys."
+    )
+    unset_clock: bool = Field(
+        False,
+        description="A time before 2000 is a clock that was not set yet: receive time, flag clock_unset, claim kept.",
+    )
+    value_times: ValueTimes | None = None
+    quantity: QuantitySettings | None = None
+    message_id: Texts = Field((), description="Templates of the format's own identity of a message.")
+
+    keep: Texts = Field((), description="Patterns of the only fields that are readings; default: all.")
+    skip: Texts = Field((), description="Patterns of fields and whole objects that are no readings. Wins over keep.")
+    text: Texts = Field(("*",), description="Patterns of the text fields that are readings.")
+    numeric_text: Texts = Field((), description="Patterns of text fields that hold numbers.")
+    no_values: Texts = Field((), description="Texts beyond null, unavailable, unknown … that mean: no value.")
+    errors: dict[str, tuple[float, ...]] = Field(
+        default_factory=dict, description="Pattern to the numbers that stand for a broken sensor: these are refused."
+    )
+    units: dict[str, str] = Field(
+        default_factory=dict, description="Pattern to unit, or to a template such as {$.TempUnit}; the route's win."
+    )
+    unit_names: dict[str, str] = Field(
+        default_factory=dict, description="What a unit in the payload is called in readings: C = °C."
+    )
+    tags: dict[str, str] = Field(default_factory=dict, description="Tag to template.")
+    flags: dict[str, dict[str, Condition]] = Field(
+        default_factory=dict, description="Flag of the message to the conditions under which it is set, as in `when`."
+    )
+
+
+class MappingSettings(CaseSettings):
+    """A whole format. Where its `when` does not hold, the message is left to the next route that matches the topic.
+
+    Of `cases` the first whose `when` holds is used: what it names wins over what the mapping names (tables are joined).
+    Where none holds, the mapping itself is the case.
+    """
+
+    cases: tuple[CaseSettings, ...] = ()

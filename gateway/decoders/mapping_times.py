@@ -1,0 +1,53 @@
+"""When a mapped value was measured: which of several times counts, how it is written, and clocks that were never set."""
+
+from dataclasses import dataclass
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from gateway.decoders.mapping_settings import TimeFormat
+from gateway.times import YEAR_2000_S, Instant, plausible, read_time, read_time_as
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["RECEIVED", "At", "Clock"]
+
+CLOCK_UNSET: Final = "clock_unset"
+At = tuple[int | None, int | None, str | None]
+"""Event time in epoch µs (None: receive time), what was claimed instead, flag."""
+RECEIVED: Final[At] = (None, None, None)
+_UTC: Final = ZoneInfo("UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What times of one message are judged by."""
+
+    zone: ZoneInfo | None
+    received_us: int
+    max_future_seconds: int
+    unset_clock: bool = False
+
+    def read(self, value: object, how: TimeFormat, path: str) -> At | Reject:
+        """The time, or why it is none to use."""
+        read = read_time(value, path, self.zone) if how == "auto" else read_time_as(value, how, path, self.zone)
+        if self.unset_clock:
+            claimed = _before_2000(value, how, read, path)
+            if claimed is not None:
+                return None, claimed, CLOCK_UNSET
+        if isinstance(read, Reject):
+            return read
+        return plausible(read.us, self.received_us, self.max_future_seconds, path) or (read.us, None, read.flag)
+
+
+def _before_2000(value: object, how: TimeFormat, read: Instant | Reject, path: str) -> int | None:
+    """The claim of a clock that counts from 1970 (or an older battery's year) since it was never set."""
+    if isinstance(read, Reject):
+        if read.reason is Reason.TS_TOO_OLD and isinstance(value, int | float):
+            return round(value * 1_000_000) if 0 <= value < YEAR_2000_S else None
+        if read.reason is not Reason.AMBIGUOUS_TIME or not isinstance(value, str):
+            return None
+        # Local time without a zone: for this question UTC is near enough.
+        read = read_time_as(value, "local", path, _UTC)
+    if isinstance(read, Instant) and read.us < YEAR_2000_S * 1_000_000:
+        return read.us
+    return None

@@ -1,0 +1,46 @@
+"""The shipped presets: `[mappings.NAME]` tables and the `[[routes]]` of the format's own topics.
+
+A preset file is a piece of a settings file, plus `order`: routes of a lower order are tried first (default 50), files of
+the same order by name. Formats that look into another one's messages come before it, those whose filters begin with a
+wildcard come last. User routes come before all of them.
+"""
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.decoders.mapping_settings import MappingSettings
+from gateway.settings import RouteSettings
+from ingest.contract.errors import FatalError
+
+__all__ = ["Preset", "load_presets"]
+
+
+class Preset(BaseModel):
+    """One file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    order: int = Field(50, ge=0, le=100)
+    mappings: dict[str, MappingSettings] = Field(default_factory=dict)
+    routes: tuple[RouteSettings, ...] = ()
+
+
+@cache
+def load_presets() -> dict[str, Preset]:
+    """All presets by their name, in the order in which their routes are tried.
+
+    Raises:
+        FatalError: a shipped file is broken: the installation is.
+    """
+    found: dict[str, Preset] = {}
+    for file in files("gateway.presets").iterdir():
+        if file.name.endswith(".toml"):
+            try:
+                found[file.name.removesuffix(".toml")] = Preset.model_validate(tomllib.loads(file.read_text("utf-8")))
+            except (ValueError, ValidationError) as error:
+                message = f"the shipped preset {file.name} is broken: {error}; install tidegate again"
+                raise FatalError(message) from error
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].order, pair[0])))
