@@ -1,12 +1,15 @@
 """What every long-running process of ours needs: a stop event set by signals, and a log of one line per event."""
 
 import logging
+import re
 import signal
 import sys
 import threading
 import time
 
 __all__ = ["configure_logging", "stop_on_signals"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def stop_on_signals() -> threading.Event:
@@ -23,10 +26,18 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
+class _EventFormatter(logging.Formatter):
+    """Only an event begins a line: what a device said in an error's text can neither forge one nor steer a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", super().format(record))
+        return text.replace("\n", "\n    ")
+
+
 def configure_logging(level: int = logging.INFO) -> None:
     """Log to stderr, times in UTC; what libraries log below a warning is left out."""
     handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter = _EventFormatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     root = logging.getLogger()
