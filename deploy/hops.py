@@ -46,6 +46,7 @@ def version() -> str:
 
 def run_gateway(settings: Settings) -> None:
     """Run hop 1 until a signal asks to stop."""
+    from gateway.profiles.policy import make_policy
     from gateway.service import build
     from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -54,7 +55,12 @@ def run_gateway(settings: Settings) -> None:
     registry = CollectorRegistry()
     metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
     service = build(
-        mqtt=settings.mqtt, gateway=settings.gateway, routes=settings.routes, kafka=settings.kafka, metrics=metrics
+        mqtt=settings.mqtt,
+        gateway=settings.gateway,
+        routes=settings.routes,
+        kafka=settings.kafka,
+        metrics=metrics,
+        policy=make_policy(settings.gateway, settings.routes, metrics=metrics),
     )
     monitoring = settings.monitoring
     with serve_metrics(

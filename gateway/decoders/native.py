@@ -1,5 +1,7 @@
 """The native format: `{"ts", "boot", "seq", "values": {metric: value}}`, or an array of these.
 
+An item may also name its `device`, which must then be the topic's.
+
 Shapes are pydantic types, compiled once here. The good case is one validation per item; only after it failed are the
 values tried one by one, so that a bad field costs itself and not its neighbours.
 """
@@ -12,6 +14,7 @@ from typing_extensions import TypedDict
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import WANTED_VALUE, metric_fault, read_value, refuse_value
+from gateway.device_registry import identity_fault
 from gateway.json_text import BadNumber, parse_json
 from gateway.settings import GatewaySettings
 from gateway.show import json_path, show_value
@@ -39,6 +42,7 @@ _Value = float | int | bool | str | _Quantity
 class _Item(TypedDict, total=False):
     __pydantic_config__ = ConfigDict(strict=True, extra="ignore")  # type: ignore[misc]
 
+    device: str | int | None
     ts: int | str | None
     boot: _Counter | None
     seq: _Counter | None
@@ -51,6 +55,7 @@ _validate_item = TypeAdapter(_Item).validator.validate_python
 _is_value = TypeAdapter(_Value, config=_strict).validator.isinstance_python
 _is_plain = TypeAdapter(float | int | bool | str, config=_strict).validator.isinstance_python
 _WANTED: Final = {
+    "device": "the device of the topic, as text",
     "ts": "epoch milliseconds or RFC 3339 text",
     "boot": "an integer from 0 to 2^63-2",
     "seq": "an integer from 0 to 2^63-2",
@@ -105,6 +110,9 @@ class _Reader:
             item = _validate_item(body)
         except ValidationError:
             return self._read_faulty(body, path, index)
+        refused = identity_fault(self._decoded.device, item.get("device"), f"{path}.device")
+        if refused is not None:
+            return refused
         values = item.get("values")
         if values is None:
             return Reject(Reason.MISSING_FIELD, f"{path}.values", "nothing", _WANTED["values"])
