@@ -6,7 +6,8 @@ Pure: reading the letters and producing the records is deploy/dlq/redrive.py. Wh
   without a time of its own is not dated to the redrive;
 - identity: the message's own, where it has one. Else `dl:<gateway>:<epoch>:<number>`, the name of the message: two
   redrives of it are one, and also after the dead letters' topic was made anew, which uses its offsets again;
-- flag `redriven`, tag `dead_letter` = id of the letter, gateway `redrive`: its lineage.
+- flag `redriven`, tag `dead_letter` = id of the letter: its lineage. `tidegate audit` counts it as a message of a gateway
+  `redrive`.
 
 What others do while deciding stays out: no reply, no receipt, no change of decoder state, and no new dead letter.
 """
@@ -16,14 +17,12 @@ from typing import Final, Literal, NamedTuple
 
 from gateway.outcome import Gate, Message, Outcome
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
-from ingest.contract.reading import ReadingRecord, decode_record
+from ingest.contract.reading import REDRIVE_GATEWAY, ReadingRecord, decode_record
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["GATEWAY_ID", "LINEAGE", "REDRIVEN", "Letter", "Part", "Verdict", "judge"]
+__all__ = ["LINEAGE", "REDRIVEN", "Letter", "Part", "Verdict", "judge"]
 
-GATEWAY_ID: Final = "redrive"
-"""The gateway that redriven records name: `tidegate audit` counts them as messages of it."""
 REDRIVEN: Final = "redriven"
 LINEAGE: Final = "dead_letter"
 
@@ -104,7 +103,9 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
     if outcome.ignored is not None:
         return Verdict(letters, "ignored", why=outcome.ignored.value)
     records = [record for r in outcome.records if r.topic == READINGS for record in _redriven(r.value, letter, kept)]
-    return Verdict(letters, "accepted" if records else "stored", records, _faults(outcome))
+    faults = _faults(outcome)
+    ending: Ending = "accepted" if records else "refused" if faults else "stored"
+    return Verdict(letters, ending, records, faults)
 
 
 def _hindrance(letter: Letter) -> str | None:
@@ -143,7 +144,7 @@ def _redriven(value: bytes, letter: Letter, stored: set[Part]) -> Iterable[Readi
     record.readings = [r for r in record.readings if (record.device, r.metric, r.index) not in stored]
     if not record.readings:
         return
-    record.gateway = GATEWAY_ID
+    record.gateway = REDRIVE_GATEWAY
     record.flags = [*(record.flags or ()), REDRIVEN]
     record.tags = {**(record.tags or {}), LINEAGE: letter.id}
     if record.message_id is None:

@@ -106,7 +106,7 @@ class Seen:
             since -= RELOAD_MARGIN
         # Rows that are read again were met most recently: the limit must not forget them first.
         now = int(time.time())
-        for chunk in _stored_since(table, since, whole=held is None):
+        for chunk in _stored_since(table, since):
             self._recent.append(self._fold([self._query(_RANGES, rows=chunk, last=now)]))
             if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
                 self._base, self._recent = self._fold([self._base, *self._recent]), []
@@ -169,13 +169,13 @@ def _empty_ranges() -> "pa.Table":
     ).empty_table()
 
 
-def _stored_since(table: Any, since: datetime, *, whole: bool) -> "Iterator[pa.Table]":
+def _stored_since(table: Any, since: datetime) -> "Iterator[pa.Table]":
     """Key columns of the rows in the table that landed since then, in chunks that fit into memory."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    landed = pa.scalar(since, pa.timestamp("us", tz="UTC"))
-    condition = ds.field("received_at") >= landed if whole else ds.field("landed_at") >= landed
+    # Not by received_at: what was redriven was received long before.
+    condition = ds.field("landed_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC"))
     batches = dataset_of(table).to_batches(columns=list(KEY_COLUMNS), filter=condition, batch_size=131_072)
     for batch in batches:
         if batch.num_rows:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.contract.reading import REDRIVE_GATEWAY
 from monitoring.bulk import bucket_bounds, observe_counts
 from monitoring.metrics import StreamMetrics
 from streaming.offsets import parse_source_offsets, record_count
@@ -72,7 +73,10 @@ class Progress:
         logger.debug("batch %d: %.3f s %s", number, seconds, self.laps)
 
     def latency(self, rows: "pa.Table") -> None:
-        """Age of every row now, just after its commit."""
+        """Age of every row now, just after its commit; what was redriven waited for a person, not for the pipeline."""
+        import pyarrow.compute as pc
+
+        rows = rows.filter(pc.not_equal(rows.column("gateway"), REDRIVE_GATEWAY))
         for stage, column in _CLOCKS:
             histogram = self._metrics.receive_to_commit.labels(stage)
             observe_counts(histogram, *_ages(rows.column(column), time.time(), bucket_bounds(histogram)))

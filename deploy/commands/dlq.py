@@ -136,9 +136,7 @@ def redrive(
         settings, where=where, limit=limit, again=again, rate=rate, dry_run=dry_run, stop=stop_on_signals()
     )
     if as_json:
-        from dataclasses import asdict
-
-        show_json(asdict(report))
+        show_json(report.to_dict())
     else:
         typer.echo("\n".join(_told(report)))
 

@@ -23,25 +23,27 @@ def mark_payload(payload: bytes, path: str | None, got: str | None) -> list[str]
         text = payload.decode("utf-8")
     except UnicodeDecodeError as error:
         return _hex_lines(payload, error.start)
-    begin, end = find_place(text, path, got)
-    first, last = max(0, begin - BEFORE), min(len(text), max(end, begin) + AFTER)
+    place = find_place(text, path, got)
+    begin, end = (0, 0) if place is None else place
+    first, last = max(0, begin - BEFORE), min(len(text), end + AFTER)
     head, tail = "…" if first else "", "…" if last < len(text) else ""
-    before, place, after = (_visible(part) for part in (text[first:begin], text[begin:end], text[end:last]))
-    line = f"{head}{before}{place}{after}{tail}"
-    if (begin, end) == (0, len(text)):
-        return [line]
-    return [line, " " * len(head + before) + "^" * max(1, len(place))]
+    before, marked, after = (_visible(part) for part in (text[first:begin], text[begin:end], text[end:last]))
+    line = f"{head}{before}{marked}{after}{tail}"
+    return [line] if place is None else [line, " " * len(head + before) + "^" * max(1, len(marked))]
 
 
-def find_place(text: str, path: str | None, got: str | None) -> tuple[int, int]:
-    """Where the fault is, as [begin, end) in characters; the whole text where that is not known."""
+def find_place(text: str, path: str | None, got: str | None) -> tuple[int, int] | None:
+    """Where the fault is, as [begin, end) in characters; None where that is not known, or is the whole text."""
     at = _AT.search(got or "")
     if at is not None and int(at[1]) <= len(text):
         return int(at[1]), min(len(text), int(at[1]) + 1)
+    if not (path or "").startswith("$"):
+        return None
     try:
-        return _value_at(text, _SPACE.match(text, 0).end(), _segments(path or ""))  # type: ignore[union-attr]
+        found = _value_at(text, _SPACE.match(text, 0).end(), _segments(path or ""))  # type: ignore[union-attr]
     except (ValueError, IndexError, RecursionError, StopIteration):
-        return 0, min(len(text), BEFORE + AFTER)
+        return None
+    return None if found == (0, len(text)) else found
 
 
 def _segments(path: str) -> list[str | int]:

@@ -38,6 +38,7 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.SCHEMA_CONFLICT: "Send the type that the metric has had so far, or use another metric name.",
     Reason.RATE_LIMITED: "Publish more slowly or in batches, or raise the device's rate; what was kept whole can be redriven.",
     Reason.UNIT_MISMATCH: "Send the unit that the profile names, or let the profile convert yours; then redrive.",
+    Reason.UNKNOWN_METRIC: "Check the metric's name, or add it to the profile; then redrive.",
     Reason.STEP_EXCEEDED: "Check the sensor; where such a jump is real, raise the profile's maximum step, then redrive.",
     Reason.STUCK: "Check whether the sensor still measures; where it may stand still, raise the profile's stuck limit.",
     Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive.",

@@ -15,10 +15,10 @@ from typing import Any, Final
 from deploy.dlq.journal import Entry, Journal
 from deploy.dlq.letters import stored_parts
 from gateway.outcome import Gate
-from gateway.redrive import GATEWAY_ID, Letter, Verdict, judge
+from gateway.redrive import Letter, Verdict, judge
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
-from ingest.contract.reading import RECORD_VERSION, encode_record
+from ingest.contract.reading import RECORD_VERSION, REDRIVE_GATEWAY, encode_record
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import OUTCOMES, READINGS
 from ingest.log import DeliveryError, LogWriter
@@ -48,6 +48,10 @@ class Report:
     skipped: Counter[str] = field(default_factory=Counter)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready data."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+
     def add(self, verdict: Verdict) -> None:
         """Count a message's letters."""
         count = len(verdict.letters)
@@ -62,8 +66,14 @@ class Report:
             self.refused[verdict.faults[0].reason.value if verdict.faults else Reason.KAFKA_TOO_LARGE.value] += count
         else:
             (self.ignored if verdict.ending == "ignored" else self.skipped)[verdict.why or ""] += count
-        if verdict.ending in ("refused", "skipped") and len(self.examples) < EXAMPLES:
-            self.examples.append(_example(verdict))
+        if verdict.ending in ("refused", "skipped"):
+            self._show(_example(verdict))
+
+    def _show(self, example: dict[str, Any]) -> None:
+        """One example of each kind."""
+        kind = example.get("reason"), example.get("why")
+        if len(self.examples) < EXAMPLES and kind not in [(e.get("reason"), e.get("why")) for e in self.examples]:
+            self.examples.append(example)
 
 
 class Redrive:
@@ -127,8 +137,10 @@ class Redrive:
         if not counts:
             return
         reports.wait()
-        outcome = OutcomeRecord(RECORD_VERSION, GATEWAY_ID, self.report.run, first, self._number, list(counts.values()))
-        reports.produce(OUTCOMES, GATEWAY_ID.encode(), encode_outcome(outcome))
+        outcome = OutcomeRecord(
+            RECORD_VERSION, REDRIVE_GATEWAY, self.report.run, first, self._number, list(counts.values())
+        )
+        reports.produce(OUTCOMES, REDRIVE_GATEWAY.encode(), encode_outcome(outcome))
         reports.wait()
 
     def _count(self, verdict: Verdict, counts: dict[tuple[str | None, int], Count]) -> None:

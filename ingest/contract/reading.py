@@ -8,9 +8,11 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["RECORD_VERSION", "Reading", "ReadingRecord", "decode_record", "encode_record"]
+__all__ = ["RECORD_VERSION", "REDRIVE_GATEWAY", "Reading", "ReadingRecord", "decode_record", "encode_record"]
 
 RECORD_VERSION: Final = 1
+REDRIVE_GATEWAY: Final = "redrive"
+"""The `gateway` of what `tidegate dlq redrive` produced: received long before, so its age tells nothing of the pipeline."""
 
 
 class Reading(msgspec.Struct, omit_defaults=True, gc=False):

@@ -16,9 +16,10 @@ def progress(registry: CollectorRegistry) -> Progress:
 
 def test_every_row_of_a_batch_is_in_the_histogram(registry: CollectorRegistry) -> None:
     now = datetime.now(UTC)
-    ages = [0.0, 0.3, 0.3, 7.0, 500.0]
-    column = pa.array([now - timedelta(seconds=age) for age in ages], pa.timestamp("us", tz="UTC"))
-    progress(registry).latency(pa.table({"received_at": column, "kafka_time": column}))
+    ages, redriven = [0.0, 0.3, 0.3, 7.0, 500.0], [86_400.0]
+    column = pa.array([now - timedelta(seconds=age) for age in ages + redriven], pa.timestamp("us", tz="UTC"))
+    gateways = ["gw-1"] * len(ages) + ["redrive"]
+    progress(registry).latency(pa.table({"received_at": column, "kafka_time": column, "gateway": gateways}))
 
     def upto(bound: str) -> float | None:
         labels = {"stage": "receive_to_commit", "le": bound}

@@ -1,0 +1,321 @@
+"""Dead letters found, explained and redriven over real tables and a log in memory."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from typer.testing import CliRunner
+
+from deploy.dlq.explain import find_place, mark_payload
+from deploy.dlq.journal import Journal, read_journal
+from deploy.dlq.letters import find_letters, list_letters, show_letter, stored_parts, summarize
+from deploy.dlq.next_steps import NEXT_STEPS, next_step
+from deploy.dlq.redrive import Redrive, Report
+from gateway.outcome import Gate, Message, Outcome
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.dead_letter import decode_dead_letter
+from ingest.contract.errors import FatalError, RetryableError, TidegateError, UnavailableError
+from ingest.contract.outcome import decode_outcome
+from ingest.contract.reading import decode_record
+from ingest.contract.reasons import Reason
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.memory import MemoryLog
+from lakehouse.create import ensure_tables
+from lakehouse.tables import TABLES
+
+ROOT = Path(__file__).parents[2]
+LIMITS = GatewaySettings()
+EPOCH, AT_US = 1_700_000_000_000, 1_795_830_000_000_000
+LANDED = datetime(2026, 11, 28, 4, tzinfo=UTC)
+
+
+class Lake:
+    """Tables with what a gateway without routes refused; `redrive` is a run by a gateway that has one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = str(root)
+        self.log = MemoryLog()
+        self._number = 0
+        ensure_tables(self.root, TABLES.values(), log_retention_hours=24)
+
+    def receive(self, topic: str, payload: bytes, **more: Any) -> Outcome:
+        """Refuse or accept a message as a gateway without routes does, and land what comes of it."""
+        self._number += 1
+        message = Message(self._number, EPOCH, AT_US + self._number, topic.encode(), payload, **more)
+        outcome = Gate(compile_routes(()), LIMITS).decide(message)
+        for record in outcome.records:
+            if record.topic == READINGS:
+                self.land_readings(decode_record(record.value))
+            else:
+                self._land_letter(decode_dead_letter(record.value), payload)
+        return outcome
+
+    def _land_letter(self, letter: Any, payload: bytes) -> None:
+        kept = b"" if letter.payload_sha256 else payload
+        row = {
+            "reason": letter.reason.value, "stage": "gateway", "path": letter.path, "got": letter.got,
+            "wanted": letter.wanted, "device": letter.device, "mqtt_topic": letter.topic, "payload": kept,
+            "received_at": moment(letter.received_us), "gateway": letter.gateway, "attempt": 0, "partition": 0,
+            "offset": DeltaTable(f"{self.root}/dead_letters").version(), "source_topic": DEAD_LETTERS,
+            "gateway_epoch": letter.epoch, "message_number": letter.number, "partial": letter.partial,
+            "payload_bytes": letter.payload_bytes, "landed_at": LANDED, "date": moment(letter.received_us).date(),
+            "message_id": letter.message_id, "retain": letter.retain,
+        }  # fmt: skip
+        self._append("dead_letters", [row])
+
+    def land_readings(self, record: Any) -> None:
+        at = moment(record.received_us)
+        rows = [
+            {
+                "device": record.device, "metric": r.metric, "value": r.value, "event_time": at, "time_source": "gateway",
+                "received_at": at, "kafka_time": at, "landed_at": LANDED, "message_id": r.message_id or record.message_id,
+                "index": r.index, "partition": 0, "offset": 0, "gateway": record.gateway, "gateway_epoch": record.epoch,
+                "message_number": record.number, "date": at.date(),
+            }
+            for r in record.readings
+        ]  # fmt: skip
+        self._append("readings", rows)
+
+    def _append(self, name: str, rows: list[dict[str, Any]]) -> None:
+        schema = pa.schema(DeltaTable(f"{self.root}/{name}").schema().to_arrow())
+        full = [{column: row.get(column) for column in schema.names} for row in rows]
+        write_deltalake(f"{self.root}/{name}", pa.Table.from_pylist(full, schema=schema), mode="append")
+
+    def redrive(self, *filters: str, where: str | None = None, run: int = 1, **more: Any) -> Report:
+        again, dry = more.pop("again", False), more.pop("dry", False)
+        gate = Gate(compile_routes(tuple(RouteSettings(filter=text) for text in filters)), LIMITS)
+        letters = find_letters(self.root, where, None, again=again)
+        if dry:
+            return Redrive(self.root, gate, run=run).run(letters, rate=1e6, stop=threading.Event())
+        journal = Journal(self.root, run)
+        try:
+            made = Redrive(self.root, gate, run=run, writer=self.log.writer(), journal=journal)
+            return made.run(letters, rate=more.get("rate", 1e6), stop=threading.Event())
+        finally:
+            journal.close()
+
+    def records(self) -> list[Any]:
+        found = [decode_record(record.value or b"") for record in self.log.records(READINGS)]
+        return sorted(found, key=lambda record: (record.epoch, record.number))
+
+
+def moment(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1e6, UTC)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "the tables")
+
+
+def test_letters_are_counted_by_reason_device_and_topic_with_the_newest_of_each(lake: Lake) -> None:
+    for text in (b"1", b"2", b"3"):
+        lake.receive("site/attic/t", text)
+    lake.receive("tidegate/v1/d1/readings", b'{"values": ')
+    first, second = summarize(lake.root, None, 20).to_pylist()
+    assert (first["letters"], first["reason"], first["mqtt_topic"], first["last_id"]) == (
+        3,
+        "no_route",
+        "site/attic/t",
+        "0-2",
+    )
+    assert (second["letters"], second["reason"], second["device"]) == (1, "bad_json", "d1")
+    rows = list_letters(lake.root, "reason = 'no_route'", 2).to_pylist()
+    assert [row["id"] for row in rows] == ["0-2", "0-1"]
+    with pytest.raises(TidegateError, match="reazon"):
+        list_letters(lake.root, "reazon = 'x'", 2)
+    with pytest.raises(UnavailableError, match=r"no dead letter 0-99.*dlq ls"):
+        show_letter(lake.root, "0-99'")
+
+
+def test_every_reason_has_a_next_step() -> None:
+    assert set(NEXT_STEPS) == set(Reason)
+    assert all(text.endswith(".") for text in NEXT_STEPS.values())
+    assert "release notes" in next_step("of_tomorrow")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "got", "marked"),
+    [
+        ('{"values": {"temp": "warm", "x": 1}}', "$.values.temp", '"warm"', '"warm"'),
+        ('{"a": [1, {"b": NaN}]}', "$.a[1].b", "NaN", "NaN"),
+        ('{"odd key": {"x": [ ]}}', '$["odd key"].x', None, "[ ]"),
+        ('{"t": 1, "t": 2}', "$.t", None, "2"),
+        ('{"values": {"temp": {"unit": "V"}}}', "$.values.temp.value", "an object", '{"unit": "V"}'),
+        ('{"a": 1,, "b": 2}', None, "Expecting property name at character 8: , ", ","),
+        ('{"a": tru}', "$.a", None, None),
+        ("21.5 °C", "topic", "x", None),
+        ("[" * 100_000, "$[0]", None, None),
+    ],
+)  # fmt: skip
+def test_the_failing_place_is_found(text: str, path: str | None, got: str | None, marked: str | None) -> None:
+    place = find_place(text, path, got)
+    assert (None if place is None else text[slice(*place)]) == marked
+
+
+def test_a_long_payload_is_shown_around_the_place_and_bytes_as_hex() -> None:
+    text = '{"values": {' + ", ".join(f'"m{n}": {n}' for n in range(500)) + ', "bad": "?"}}'
+    line, carets = mark_payload(text.encode(), "$.values.bad", None)
+    assert len(line) < 130
+    assert line.startswith("…")
+    assert line[carets.index("^") :].startswith('"?"')
+    lines = mark_payload(b'{"t": "21.5 \xb0C"}', None, "byte 0xb0 at position 12")
+    assert lines[0].startswith("00000000  7b 22 74")
+    assert lines[0].endswith("<- here")
+    assert mark_payload(b"", None, None) == ["(no bytes)"]
+    assert "\x1b" not in "".join(mark_payload(b'{"\x1b[2J": 1}', "$", None))
+
+
+def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> None:
+    lake.receive("site/attic/t", b"21.5")
+    lake.receive("tidegate/v1/d1/readings", b'{"values": ')
+    lake.receive("nowhere/x", b"1")
+    lake.receive("site/attic/state", b"")
+    dry = lake.redrive("site/#", dry=True)
+    assert (dry.dry_run, dry.accepted, dict(dry.refused)) == (True, 1, {"bad_json": 1, "no_route": 1})
+    assert lake.log.records(READINGS) == []
+    assert read_journal(lake.root).num_rows == 0
+
+    report = lake.redrive("site/#", run=1)
+    assert (report.letters, report.accepted, report.readings) == (4, 1, 1)
+    assert dict(report.ignored) == {"empty_payload": 1}
+    assert dict(report.refused) == {"bad_json": 1, "no_route": 1}
+    assert [example["id"] for example in report.examples] == ["0-1", "0-2"]
+    (record,) = lake.records()
+    assert (record.gateway, record.epoch, record.number, record.received_us) == ("redrive", 1, 1, AT_US + 1)
+    (outcome,) = [decode_outcome(record.value or b"") for record in lake.log.records(OUTCOMES)]
+    assert (outcome.gateway, outcome.first, outcome.upto) == ("redrive", 1, 2)
+    counted = [(count.received, count.accepted, sum(count.ignored.values())) for count in outcome.counts]
+    assert [sum(column) for column in zip(*counted, strict=True)] == [2, 1, 1]
+
+    rows = {row["id"]: row for row in list_letters(lake.root, "true", 9).to_pylist()}
+    ends = [rows[f"0-{n}"]["redriven_as"] for n in range(4)]
+    assert ends == ["accepted", "refused", "refused", "ignored"]
+    assert show_letter(lake.root, "0-0")["attempt"] == 1
+    assert show_letter(lake.root, "0-1")["redriven_at"] is None
+    # Refused ones are tried again each time, an accepted one only when asked for.
+    assert lake.redrive("site/#", run=2).letters == 2
+    assert show_letter(lake.root, "0-1")["attempt"] == 2
+    assert lake.redrive("site/#", run=3, again=True).accepted == 1
+    assert {record.message_id for record in lake.records()} == {f"dl:gw-1:{EPOCH}:1"}
+
+
+def test_a_partial_letter_adds_only_what_the_table_lacks(lake: Lake) -> None:
+    lake.receive("tidegate/v1/d1/readings", b'{"values": {"a": 1, "b": {"unit": "V"}, "c": 3}}')
+    (letter,) = find_letters(lake.root, None, None)
+    assert stored_parts(lake.root, [letter]) == {f"gw-1:{EPOCH}:1": {("d1", "a", 0), ("d1", "c", 0)}}
+    report = lake.redrive()
+    assert (dict(report.refused), report.readings, lake.log.records(READINGS)) == ({"missing_field": 1}, 0, [])
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("step", ["after the records", "before the journal"])
+def test_a_redrive_that_dies_in_the_middle_is_done_again_under_the_same_identities(
+    lake: Lake, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        lake.receive("site/attic/t", str(number).encode())
+
+    def die(*arguments: Any) -> None:
+        raise Died
+
+    where = ("deploy.dlq.redrive.encode_outcome", die) if step == "after the records" else (Journal.append, die)
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        if isinstance(where[0], str):
+            patch.setattr(*where)
+        else:
+            patch.setattr(Journal, "append", die)
+        lake.redrive("site/#", run=1)
+    assert len(lake.records()) == 5
+    assert len(lake.log.records(OUTCOMES)) == (0 if step == "after the records" else 1)
+    report = lake.redrive("site/#", run=2)
+    assert report.accepted == 5
+    ids = [record.message_id for record in lake.records()]
+    assert (len(ids), len(set(ids))) == (10, 5)
+    assert lake.redrive("site/#", run=3).letters == 0
+
+
+def test_a_killed_process_leaves_no_lock_and_no_torn_journal(lake: Lake) -> None:
+    lake.receive("site/attic/t", b"1")
+    code = (
+        "import os, signal, sys\n"
+        "from deploy.dlq.journal import Journal\n"
+        "journal = Journal(sys.argv[1], 1)\n"
+        "os.fsync = lambda fd: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "journal.append([journal.entry(('t', 0, 0, 1, 1), 'accepted')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, lake.root], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == -9
+    assert read_journal(lake.root).num_rows == 0
+    assert lake.redrive("site/#", run=2).accepted == 1
+
+
+def test_one_redrive_at_a_time(lake: Lake) -> None:
+    journal = Journal(lake.root, 1)
+    try:
+        with pytest.raises(FatalError, match=f"redrive journal.* written by process {os.getpid()}"):
+            Journal(lake.root, 2)
+    finally:
+        journal.close()
+    Journal(lake.root, 3).close()
+
+
+def test_kafka_that_fails_is_said_and_what_was_done_before_is_kept(lake: Lake) -> None:
+    for number in range(3):
+        lake.receive("site/attic/t", str(number).encode())
+    lake.log.fail_next("retriable", "scripted failure")
+    with pytest.raises(RetryableError, match=r"scripted failure.*nothing is stored twice"):
+        lake.redrive("site/#", run=1)
+    assert read_journal(lake.root).num_rows == 0
+    assert lake.redrive("site/#", run=2).accepted == 3
+
+
+def test_a_record_that_kafka_would_refuse_is_reported_and_its_neighbours_go_on(lake: Lake) -> None:
+    lake.receive("site/attic/t", json.dumps("x" * 2000).encode())
+    lake.receive("site/attic/t", b"1")
+    lake.log.max_record_bytes = 1500
+    report = lake.redrive("site/#")
+    assert (report.accepted, dict(report.refused)) == (1, {"kafka_too_large": 1})
+    assert "passes the limit" in report.examples[0]["why"]
+
+
+def test_the_commands_answer_people_and_programs(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deploy.cli import app
+
+    lake.receive("site/attic/t", b"21.5")
+    lake.receive("tidegate/v1/d1/readings", b'{"values": {"temp": {"unit": "V"}}}')
+    config = tmp_path / "tidegate.toml"
+    config.write_text(f'[lake]\nroot = {json.dumps(lake.root)}\n[[routes]]\nfilter = "site/#"\n', encoding="utf-8")
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["dlq", *arguments, "--config", str(config)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "no_route" in run("ls")
+    assert json.loads(run("ls", "--where", "reason = 'no_route'", "--json"))[0]["id"] == "0-0"
+    shown = run("show", "0-1")
+    assert "reason    missing_field" in shown
+    assert "^^^^^^^^^^^^^" in shown
+    assert NEXT_STEPS[Reason.MISSING_FIELD] in shown
+    assert json.loads(run("show", "0-1", "--json"))["path"] == "$.values.temp.value"
+    assert "would be accepted: 1 readings" in run("redrive", "--dry-run")
+    told = json.loads(run("redrive", "--dry-run", "--json", "--where", "device = 'd1'"))
+    assert (told["dry_run"], told["refused"]) == (True, {"missing_field": 1})
+    other = tmp_path / "other.toml"
+    other.write_text('[[routes]]\nfilter = "other/#"\n', encoding="utf-8")
+    assert json.loads(run("redrive", "--try", str(other), "--json"))["accepted"] == 0

@@ -1,0 +1,137 @@
+"""What becomes of a dead letter under other routes: identity, receive time and lineage; what cannot be judged is said."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.outcome import Gate, Message
+from gateway.redrive import Letter, judge
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
+from ingest.contract.reading import REDRIVE_GATEWAY, decode_record
+from ingest.contract.topics import DEAD_LETTERS, READINGS
+
+LIMITS = GatewaySettings()
+AT_US = 1_795_830_000_000_000
+NATIVE = b"tidegate/v1/attic/readings"
+
+
+def gate(*routes: str) -> Gate:
+    return Gate(compile_routes(tuple(RouteSettings(filter=text) for text in routes)), LIMITS)
+
+
+def message(topic: bytes, payload: bytes, **more: Any) -> Message:
+    return Message(7, 1_700_000_000_000, AT_US, topic, payload, **more)
+
+
+def letter_of(record: DeadLetterRecord, payload: bytes, offset: int = 17, **more: Any) -> Letter:
+    """As Spark lands it and `dlq` finds it."""
+    values: dict[str, Any] = {
+        "id": f"0-{offset}", "source_topic": DEAD_LETTERS, "partition": 0, "offset": offset, "stage": "gateway",
+        "reason": record.reason.value, "path": record.path, "partial": record.partial, "gateway": record.gateway,
+        "epoch": record.epoch, "number": record.number, "received_us": record.received_us, "topic": record.topic,
+        "payload": payload, "payload_bytes": record.payload_bytes, "device": record.device,
+        "message_id": record.message_id, "retain": record.retain, "trace": record.trace,
+    }  # fmt: skip
+    return Letter(**values | more)
+
+
+def refuse(given: Message, by: Gate | None = None) -> tuple[list[Letter], list[Any]]:
+    """The letters of a message that this gate refuses in whole or in part, and the records of what it stored."""
+    records = (by or gate()).decide(given).records
+    letters = [decode_dead_letter(record.value) for record in records if record.topic == DEAD_LETTERS]
+    stored = [decode_record(record.value) for record in records if record.topic == READINGS]
+    return [letter_of(one, given.payload, 17 + n) for n, one in enumerate(letters)], stored
+
+
+def test_what_no_route_took_is_stored_under_its_receive_time_and_the_name_of_its_message() -> None:
+    letters, _ = refuse(message(b"site/attic/temperature", b"21.5"))
+    verdict = judge(letters, gate("site/#"))
+    (record,) = verdict.records
+    assert (verdict.ending, record.device, record.readings[0].metric) == ("accepted", "site/attic", "temperature")
+    assert (record.gateway, record.received_us, record.topic) == (REDRIVE_GATEWAY, AT_US, "site/attic/temperature")
+    assert record.message_id == "dl:gw-1:1700000000000:7"
+    assert record.readings[0].time_us is None
+    assert set(record.flags or ()) == {"redriven", "no_identity"}
+    assert record.tags == {"dead_letter": "0-17"}
+    assert judge(letters, gate("site/#")).records == [record]
+
+
+@pytest.mark.parametrize(
+    ("payload", "more", "identity"),
+    [
+        (b'{"boot": 3, "seq": 9, "temperature": 1.5}', {"message_id": "abc"}, "mp:abc"),
+        (b"1.5", {"message_id": "x" * 300}, "mp:sha256:"),
+        (b"1.5", {"retain": True}, "rt:"),
+    ],
+)
+def test_a_message_keeps_the_identity_that_it_would_have_had(
+    payload: bytes, more: dict[str, Any], identity: str
+) -> None:
+    given = message(b"site/attic/temperature", payload, **more)
+    (direct,) = [decode_record(r.value) for r in gate("site/#").decide(given).records]
+    letters, _ = refuse(given)
+    (record,) = judge(letters, gate("site/#")).records
+    assert record.message_id == direct.message_id
+    assert str(record.message_id).startswith(identity)
+
+
+def test_of_a_partial_letter_only_what_is_not_stored_is_stored() -> None:
+    strict = GatewaySettings(max_future_seconds=600)
+    payload = json.dumps([{"values": {"a": 1}}, {"ts": AT_US // 1000 + 3_600_000, "values": {"a": 2}}]).encode()
+    letters, stored = refuse(message(NATIVE, payload), Gate(compile_routes(()), strict))
+    assert [letter.partial for letter in letters] == [True]
+    parts = {("attic", reading.metric, reading.index) for record in stored for reading in record.readings}
+    assert parts == {("attic", "a", 0)}
+    loose = Gate(compile_routes(()), GatewaySettings(max_future_seconds=7200))
+    (record,) = judge(letters, loose, parts).records
+    assert [(reading.metric, reading.value, reading.index) for reading in record.readings] == [("a", 2.0, 1)]
+    assert judge(letters, loose, parts | {("attic", "a", 1)}).ending == "stored"
+    # Nothing of it in the table: perhaps it is only not landed yet. Storing all would double it.
+    waiting = judge(letters, loose)
+    assert (waiting.ending, waiting.records) == ("skipped", ())
+    assert "not landed yet" in (waiting.why or "")
+
+
+def test_two_letters_of_one_message_are_judged_once_by_the_one_that_is_whole() -> None:
+    payload = json.dumps({"values": {"a": 1, "b": {"unit": "V"}, "c": {"unit": "V"}}}).encode()
+    letters, stored = refuse(message(NATIVE, payload))
+    assert [letter.path for letter in letters] == ["$.values.b.value", "$.values.c.value"]
+    assert len({letter.message for letter in letters}) == 1
+    cut = [letters[0]._replace(payload=b""), letters[1]]
+    parts = {("attic", "a", 0)} if stored else set()
+    verdict = judge(cut, gate(), parts)
+    assert (verdict.ending, verdict.readings) == ("refused", 0)
+    assert [fault.path for fault in verdict.faults] == ["$.values.b.value", "$.values.c.value"]
+
+
+def test_what_is_refused_again_says_why_and_makes_no_record() -> None:
+    letters, _ = refuse(message(NATIVE, b'{"values": '))
+    verdict = judge(letters, gate("site/#"))
+    assert (verdict.ending, verdict.records, verdict.faults[0].reason) == ("refused", (), "bad_json")
+    letters, _ = refuse(message(b"site/attic/temperature", b"1.5"))
+    assert judge(letters, gate("elsewhere/#")).faults[0].reason == "no_route"
+
+
+def test_what_is_now_ignored_by_rule_is_no_reading() -> None:
+    letters, _ = refuse(message(b"site/attic/state", b"{}"))
+    verdict = judge(letters, gate("site/#"))
+    assert (verdict.ending, verdict.why) == ("ignored", "no_value")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"payload": b"2"}, "only 1 of its 4 bytes"),
+        ({"stage": "stream"}, "never was an MQTT message"),
+        ({"topic": None}, "names no MQTT topic"),
+        ({"reason": "bad_encoding", "path": "topic"}, "topic is no text"),
+    ],
+)
+def test_what_cannot_be_judged_is_skipped_with_the_reason(change: dict[str, Any], why: str) -> None:
+    letters, _ = refuse(message(b"site/attic/temperature", b"21.5"))
+    verdict = judge([letters[0]._replace(**change)], gate("site/#"))
+    assert (verdict.ending, verdict.records) == ("skipped", ())
+    assert why in (verdict.why or "")
