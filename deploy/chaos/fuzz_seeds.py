@@ -1,32 +1,39 @@
-"""Where fuzzing begins: good messages of real devices, and for each decoder a route that leads everything to it."""
+"""Where fuzzing begins: everything that reads payloads, a gate that leads there, and good messages of real devices."""
 
 import base64
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.decoders.registry import decoder_names
 from gateway.outcome import Gate, Message
+from gateway.presets.load import load_presets
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
-__all__ = ["Seed", "each_route", "fitting_seeds", "gate_of", "read_seeds"]
+__all__ = ["Seed", "Target", "fitting_seeds", "read_seeds", "targets"]
 
 _TOPICS: Final = {
-    "native": "tidegate/v1/dev-1/readings",
-    "sparkplug": "spBv1.0/plant/DDATA/node/dev-1",
-    "homie": "homie/5/dev-1/node/temperature",
+    "native": ("tidegate/v1/dev-1/readings",),
+    "sparkplug": ("spBv1.0/plant/DDATA/node/dev-1", "spBv1.0/plant/NBIRTH/node", "spBv1.0/plant/NDATA/node"),
+    "homie": ("homie/5/dev-1/$description", "homie/5/dev-1/node/temperature", "homie/dev-2/node/temperature"),
 }
 """Where a format says something by its topic; all others take any."""
-_ANY_TOPIC: Final = "site/dev-1/metric"
+_ZONE: Final = "Europe/Berlin"
+_ANY_TOPICS: Final = ("site/dev-1/metric",)
 _MADE: Final = {
     "native": (
         b'{"ts":1764331199123,"boot":17,"seq":4,"values":{"t":21.5,"on":true,"m":"eco","p":{"value":3,"unit":"hPa"}}}',
         b'[{"boot":1,"seq":8,"values":{"t":1}},{"ts":"2025-11-28T11:59:59Z","values":{"t":2}}]',
     ),
     "plain": (b"21.5 \xc2\xb0C", b"-3 dBm", b"00123", b"true", b"1.2e3"),
+    "json": (b'{"ts":1764331199,"a":{"b":1.5,"c":[1,2]},"t":{"value":21,"unit":"C"}}', b'[{"a":1},{"b":"x"}]'),
+    "influx": (b'weather,room=a temp=21.5,on=t,n=3i,s="x\\"y" 1764331199000000000\n',),
 }
-"""Good payloads of formats that the shared examples do not show."""
+"""Good payloads of formats that the shared examples do not show, or not enough."""
+_NAMED = re.compile(r"\{[^{}]*\}|\+")
 
 
 class Seed(NamedTuple):
@@ -36,19 +43,42 @@ class Seed(NamedTuple):
     payload: bytes
 
 
-def route_of(decoder: str) -> tuple[RouteSettings, ...]:
-    """Every topic to one decoder; the native topics stay the native format's."""
-    return (RouteSettings(filter="#", decoder=decoder, zone="Europe/Berlin"),)
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One decoder, or the routes of one preset (`preset NAME`), with topics that lead to it."""
+
+    name: str
+    topics: tuple[str, ...]
+    routes: tuple[RouteSettings, ...] = ()
+    presets: tuple[str, ...] = ()
+    zone: str | None = None
+
+    def gate(self, limits: GatewaySettings) -> Gate:
+        """A gate that knows this target only, with a state of its own."""
+        chosen = limits.model_copy(update={"presets": self.presets, "zone": self.zone})
+        return Gate(compile_routes(self.routes, chosen), chosen)
 
 
-def each_route() -> list[tuple[str, str, tuple[RouteSettings, ...]]]:
-    """Every decoder's name, a topic that suits it, and the routes that lead there."""
-    return [(name, _TOPICS.get(name, _ANY_TOPIC), route_of(name)) for name in decoder_names()]
+def targets() -> list[Target]:
+    """Every decoder of the registry and every preset."""
+    decoders = [
+        Target(name, _TOPICS.get(name, _ANY_TOPICS), (RouteSettings(filter="#", decoder=name),), (), _ZONE)
+        for name in decoder_names()
+    ]
+    presets = [
+        Target(f"preset {name}", tuple(map(_topic_of, preset.routes)), (), (name,), _ZONE)
+        for name, preset in load_presets().items()
+    ]
+    return decoders + presets
 
 
-def gate_of(decoder: str, limits: GatewaySettings) -> Gate:
-    """A gate that gives everything to that decoder, with a state of its own."""
-    return Gate(compile_routes(route_of(decoder)), limits)
+def _topic_of(route: RouteSettings) -> str:
+    """A topic that the route's filter matches."""
+    text = route.filter
+    for segment, globs in route.only.items():
+        first = globs if isinstance(globs, str) else globs[0]
+        text = text.replace(f"{{{segment}}}", first.replace("*", "x").replace("?", "x"))
+    return _NAMED.sub("dev-1", text).replace("#", "dev-1")
 
 
 def read_seeds(examples: Path) -> list[Seed]:
@@ -62,14 +92,12 @@ def read_seeds(examples: Path) -> list[Seed]:
     return seeds
 
 
-def fitting_seeds(decoder: str, seeds: list[Seed], limits: GatewaySettings, received_us: int) -> list[Seed]:
-    """Those seeds that the decoder accepts, after the ones made for it; in order, since a birth comes before its data."""
-    gate = gate_of(decoder, limits)
-    topic = _TOPICS.get(decoder, _ANY_TOPIC)
-    made = [Seed(topic, payload) for payload in _MADE.get(decoder, ())]
+def fitting_seeds(target: Target, seeds: list[Seed], limits: GatewaySettings, received_us: int) -> list[Seed]:
+    """Those seeds that the target accepts or learns from, in order (a birth comes before its data), and some made for it."""
+    gate = target.gate(limits)
     fitting = []
     for seed in seeds:
         outcome = gate.decide(Message(0, 0, received_us, seed.topic.encode(), seed.payload))
         if outcome.accepted or outcome.changes:
             fitting.append(seed)
-    return made + fitting
+    return fitting + [Seed(target.topics[0], payload) for payload in _MADE.get(target.name, ())]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import each_route, gate_of
+from deploy.chaos.fuzz_seeds import Target, targets
 from gateway.outcome import Gate, Message, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -103,13 +103,13 @@ def test_inside_a_native_message(path: Path) -> None:
             assert len(outcome.parts) == 1 or set(json.loads(payload)) >= {"value"}
 
 
-@pytest.mark.parametrize("decoder", [name for name, _, _ in each_route()])
-def test_every_decoder_has_a_sound_outcome_for_every_file(decoder: str) -> None:
-    gate = gate_of(decoder, LIMITS)
-    topic = next(topic for name, topic, _ in each_route() if name == decoder)
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+def test_every_decoder_has_a_sound_outcome_for_every_file(target: Target) -> None:
+    gate = target.gate(LIMITS)
     for path in FILES:
-        message = Message(1, 1, NOW_US, topic.encode(), path.read_bytes())
-        assert faults_of(message, gate.decide(message), LIMITS) == [], path.name
+        for topic in target.topics:
+            message = Message(1, 1, NOW_US, topic.encode(), path.read_bytes())
+            assert faults_of(message, gate.decide(message), LIMITS) == [], f"{path.name} on {topic}"
 
 
 def test_the_table_names_files_of_the_suite_only() -> None:

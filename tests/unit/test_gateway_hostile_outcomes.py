@@ -11,16 +11,15 @@ import pytest
 
 from deploy.chaos.fuzz_bombs import make_bomb
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import each_route
-from gateway.outcome import Gate, Message, Outcome
-from gateway.routes import compile_routes
+from deploy.chaos.fuzz_seeds import Target, targets
+from gateway.outcome import Message, Outcome
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
 TABLE = tomllib.loads((Path(__file__).parent / "hostile" / "outcomes.toml").read_text("utf-8"))
-ROUTES = tuple(RouteSettings.model_validate(route) for route in TABLE["routes"])
+OURS = Target("the table's routes", (), tuple(RouteSettings.model_validate(route) for route in TABLE["routes"]))
 ROWS = [row for section in TABLE.values() if isinstance(section, dict) for row in section.get("rows", [])]
 NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()
@@ -33,18 +32,18 @@ def repeat(text: str) -> str:
     return REPEAT.sub(lambda found: found[1] * int(found[2]), text)
 
 
-def topics_of(row: dict[str, Any]) -> list[tuple[str, bytes, tuple[RouteSettings, ...]]]:
-    """Name, topic and routes of each place where this row's payload is sent."""
+def places_of(row: dict[str, Any]) -> list[tuple[str, bytes, Target]]:
+    """Name, topic and gate of each place where this row's payload is sent."""
     if "topic_hex" in row:
-        return [("hex", bytes.fromhex(row["topic_hex"]), ROUTES)]
+        return [("hex", bytes.fromhex(row["topic_hex"]), OURS)]
     if "device" in row:
-        return [("device", f"tidegate/v1/{repeat(row['device'])}/readings".encode(), ROUTES)]
+        return [("device", f"tidegate/v1/{repeat(row['device'])}/readings".encode(), OURS)]
     places = []
     for name in row["on"]:
         if name == "each":
-            places += [(decoder, topic.encode(), routes) for decoder, topic, routes in each_route()]
+            places += [(target.name, target.topics[0].encode(), target) for target in targets()]
         else:
-            places.append((name[:20], repeat(TABLE["topics"].get(name, name)).encode(), ROUTES))
+            places.append((name[:20], repeat(TABLE["topics"].get(name, name)).encode(), OURS))
     return places
 
 
@@ -58,21 +57,19 @@ def payload_of(row: dict[str, Any]) -> bytes:
 
 
 CASES = [
-    pytest.param(row, topic, routes, id=f"{row['b']}-{name}")
+    pytest.param(row, topic, target, id=f"{row['b']}-{name}")
     for row in ROWS
-    for name, topic, routes in topics_of(row)
+    for name, topic, target in places_of(row)
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "topic", "routes"), CASES)
-def test_a_bad_input_has_the_outcome_that_is_declared(
-    row: dict[str, Any], topic: bytes, routes: tuple[RouteSettings, ...]
-) -> None:
+@pytest.mark.parametrize(("row", "topic", "target"), CASES)
+def test_a_bad_input_has_the_outcome_that_is_declared(row: dict[str, Any], topic: bytes, target: Target) -> None:
     envelope = {name: row[name] for name in ("retain", "dup", "trace") if name in row}
     if "message_id" in row:
         envelope["message_id"] = repeat(row["message_id"])
     message = Message(7, 1000, NOW_US, topic, payload_of(row), **envelope)
-    gate = Gate(compile_routes(routes), LIMITS)
+    gate = target.gate(LIMITS)
     for earlier in row.get("before", []):
         at, _, payload = earlier.partition(" ")
         gate.decide(Message(6, 1000, NOW_US, at.encode(), payload.encode()))
