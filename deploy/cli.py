@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from deploy.commands import analyst, bench, config, device, dlq, embedded, hops, preflight, proof
+from deploy.commands import analyst, bench, config, device, dlq, embedded, hops, preflight, profile, proof
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
@@ -33,6 +33,7 @@ analyst.register(app)
 proof.register(app)
 dlq.register(app)
 device.register(app)
+profile.register(app)
 preflight.register(app)
 config.register(app)
 hops.register(app)

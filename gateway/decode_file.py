@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway.outcome import Gate, Message
+from gateway.policy import Policy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -24,9 +25,16 @@ class BadLine(TidegateError):
 
 
 def decode_lines(
-    lines: Iterable[str], routes: tuple[RouteSettings, ...], limits: GatewaySettings, *, received_us: int | None = None
+    lines: Iterable[str],
+    routes: tuple[RouteSettings, ...],
+    limits: GatewaySettings,
+    *,
+    received_us: int | None = None,
+    policy: Policy | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Decode each line as if it came in now, at QoS 1, not retained.
+
+    `policy` is what profiles ask; where it is given, what is refused names its `profile`.
 
     Yields:
         `{id, outcome: reading|dead_letter|ignored, reason, readings: [{device, metric, value, text, unit, time,
@@ -36,7 +44,7 @@ def decode_lines(
         BadLine: a line is no JSON object with `topic` and `payload` or `payload_base64`.
         ConfigError: a route is wrong.
     """
-    gate = Gate(compile_routes(routes, limits), limits)
+    gate = Gate(compile_routes(routes, limits), limits, policy=policy)
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _decode(gate, number, line, received_us or time.time_ns() // 1000)
@@ -52,12 +60,15 @@ def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, A
     elif outcome.rejected is not None:
         found.update(outcome="dead_letter", reason=outcome.rejected.value)
         found.update(path=letters[0].path, got=letters[0].got, wanted=letters[0].wanted)
+        if letters[0].profile is not None:
+            found["profile"] = letters[0].profile
     else:
         record = decode_record(outcome.records[0].value)
         found["outcome"] = "reading"
         found["readings"] = [_show(record.device, record.flags, reading) for reading in record.readings]
         found["rejected"] = [
             {"path": letter.path, "reason": letter.reason.value, "got": letter.got, "wanted": letter.wanted}
+            | ({} if letter.profile is None else {"profile": letter.profile})
             for letter in letters
         ]
     return found

@@ -31,10 +31,12 @@ def show(config: OptionalConfig = None, as_json: Json = False) -> None:
 def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
     """Check a settings file; exit 78 names every wrong key with its line and a suggestion."""
     from deploy.settings import load_settings
+    from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes
 
     settings = load_settings(config)
     compile_routes(settings.routes, settings.gateway)
+    make_policy(settings.gateway, settings.routes)
     if as_json:
         show_json({"valid": True, "file": str(config) if config else None})
     else:

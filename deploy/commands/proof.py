@@ -11,7 +11,7 @@ import typer
 
 from deploy.commands.options import Data, Json, OptionalConfig, parse_span, show_json
 
-__all__ = ["register"]
+__all__ = ["open_lines", "register"]
 
 BALANCE: Final = (
     "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",
@@ -69,23 +69,31 @@ def decode(
     """
     from deploy.settings import load_settings
     from gateway.decode_file import decode_lines
+    from gateway.profiles.policy import make_policy
 
     settings = load_settings(config)
-    with _lines(file) as lines:
-        for found in decode_lines(lines, settings.routes, settings.gateway):
+    policy = make_policy(settings.gateway, settings.routes, live=False)
+    with open_lines(file) as lines:
+        for found in decode_lines(lines, settings.routes, settings.gateway, policy=policy):
             typer.echo(json.dumps(found, ensure_ascii=False))
 
 
 @contextmanager
-def _lines(file: Path) -> Iterator[Iterable[str]]:
+def open_lines(file: Path) -> Iterator[Iterable[str]]:
+    """The lines of a file, or of stdin where it is named `-`.
+
+    Raises:
+        UnavailableError: it cannot be read.
+    """
     from ingest.contract.errors import UnavailableError
 
     if str(file) == "-":
         yield sys.stdin
         return
     try:
-        with file.open(encoding="utf-8") as lines:
-            yield lines
+        lines = file.open(encoding="utf-8")
     except OSError as error:
         msg = f"{file} cannot be read ({error.strerror}). Give a file of JSON lines, or - for stdin."
         raise UnavailableError(msg) from error
+    with lines:
+        yield lines

@@ -14,7 +14,7 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CompiledProfile", "reading_path"]
+__all__ = ["CompiledProfile", "native_batch", "reading_path"]
 
 _MAX_NAMES: Final = 10_000
 """Metric names whose rule by pattern is remembered."""
@@ -74,7 +74,7 @@ class CompiledProfile:
     def _find_missing(self, decoded: Decoded, match: RouteMatch) -> list[tuple[str, str]]:
         """(path, metric) of each required metric that an item lacks. One that its decoder refused is not missing."""
         items: dict[str, set[str]] = {}
-        is_batch = _is_batch(decoded, match)
+        is_batch = native_batch(decoded, match)
         for reading in decoded.readings:
             items.setdefault(_root(match, reading, is_batch), set()).add(reading.metric)
         if not items:
@@ -95,7 +95,7 @@ class _Sieve:
 
     def __init__(self, profile: CompiledProfile, decoded: Decoded, match: RouteMatch) -> None:
         self._profile, self._decoded, self._match = profile, decoded, match
-        self._is_batch = _is_batch(decoded, match)
+        self._is_batch = native_batch(decoded, match)
         self.kept: list[Reading] = []
         self.rejects: list[Reject] = []
 
@@ -173,7 +173,8 @@ def reading_path(match: RouteMatch, reading: Reading, *, is_batch: bool = False)
     return _member(_root(match, reading, is_batch), reading.metric)
 
 
-def _is_batch(decoded: Decoded, match: RouteMatch) -> bool:
+def native_batch(decoded: Decoded, match: RouteMatch) -> bool:
+    """Whether the readings come from an array of native items; an array of one item without counters looks like none."""
     return match.decoder == "native" and any(one.index or one.message_id is not None for one in decoded.readings)
 
 

@@ -32,8 +32,13 @@ class ProfileFolder:
     what it said before; each file counts by itself, so a bad one holds up no other.
     """
 
-    def __init__(self, path: Path, *, needed: Iterable[str] = ()) -> None:
-        """`needed` are names that routes give: a change that takes one away is refused.
+    def __init__(self, path: Path, *, needed: Iterable[str] = (), strict: bool = True) -> None:
+        """Read the folder.
+
+        Args:
+            path: the folder.
+            needed: names that routes give: a change that takes one away is refused.
+            strict: False to look at a folder with bad files in it; they are in `refused`.
 
         Raises:
             ConfigError: the folder cannot be read, a file is no profile, a needed name is missing. Every fault at once.
@@ -54,7 +59,7 @@ class ProfileFolder:
         missing = sorted(self._needed - set(self.current.names()))
         faults = [f"{path / name}: {fault}" for name, fault in self.refused.items()]
         faults += [f"{path}: a route names profile {name!r}, and no file here has it" for name in missing]
-        if faults:
+        if faults and strict:
             raise ConfigError("\n".join(faults))
 
     def files(self) -> list[LoadedFile]:

@@ -7,9 +7,8 @@ from typing import Final, Literal
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
 from gateway.policy import Policy
-from gateway.profiles.check import CompiledProfile
 from gateway.profiles.folder import ProfileFolder
-from gateway.profiles.select import ProfileSet
+from gateway.profiles.select import Choice, ProfileSet
 from gateway.profiles.track import TrackMemory
 from gateway.rate import FLOOD_KEEP_BYTES, DeviceRate
 from gateway.settings import GatewaySettings, RouteSettings
@@ -123,8 +122,8 @@ class ProfilePolicy(Policy):
         known = self._devices.get(decoded.device)
         if known is not None and known.tags:
             decoded.tags = {**known.tags, **(decoded.tags or {})}
-        compiled = self._profile_of(decoded.device, known, match)
-        return None if compiled is None else compiled.check(decoded, match, received_us, number, self._memory)
+        choice = self.choose(decoded.device, match)
+        return None if choice is None else choice.compiled.check(decoded, match, received_us, number, self._memory)
 
     def plain(self, device: str) -> bool:
         """See Policy."""
@@ -136,7 +135,7 @@ class ProfilePolicy(Policy):
                 self._plain.clear()
             known = self._devices.get(device)
             is_welcome = self._unregistered == "accept" or known is not None
-            found = is_welcome and not (known and known.tags) and self._profile_of(device, known, None) is None
+            found = is_welcome and not (known and known.tags) and self.choose(device, None) is None
             self._plain[device] = found
         return found
 
@@ -163,15 +162,18 @@ class ProfilePolicy(Policy):
         if self._rate is not None:
             self._rate.roll_back()
 
-    def _profile_of(
-        self, device: str, known: RegisteredDevice | None, match: RouteMatch | None
-    ) -> CompiledProfile | None:
-        choice = self.profiles.choose(
+    def registered(self, device: str) -> RegisteredDevice | None:
+        """What the registry says of a device."""
+        return self._devices.get(device)
+
+    def choose(self, device: str, match: RouteMatch | None) -> Choice | None:
+        """The profile that holds for a device whose messages come by this route, and why."""
+        known = self._devices.get(device)
+        return self.profiles.choose(
             device,
             registered=None if known is None else known.profile,
             route=None if match is None else match.profile,
         )
-        return None if choice is None else choice.compiled
 
     def _report(self, *, applied: bool) -> None:
         if self._metrics is None:

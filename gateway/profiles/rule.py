@@ -69,7 +69,7 @@ class MetricRule:
         if value is not None and not math.isfinite(value):
             # Never stored, whatever the policy: the table's numbers are finite.
             return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), show_reading(reading), "a finite number")
-        before = reading.value, reading.unit
+        before = reading.value, reading.unit or self._unit
         if self._target is not None or self._unit is not None:
             fault = self._settle_unit(reading)
             if fault is not None:
