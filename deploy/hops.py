@@ -47,6 +47,7 @@ def version() -> str:
 def run_gateway(settings: Settings) -> None:
     """Run hop 1 until a signal asks to stop."""
     from gateway.profiles.policy import make_policy
+    from gateway.receipts import make_receipts
     from gateway.service import build
     from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -61,6 +62,7 @@ def run_gateway(settings: Settings) -> None:
         kafka=settings.kafka,
         metrics=metrics,
         policy=make_policy(settings.gateway, settings.routes, metrics=metrics),
+        receipts=make_receipts(settings.receipts, settings.routes, settings.gateway, metrics),
     )
     monitoring = settings.monitoring
     with serve_metrics(

@@ -18,7 +18,7 @@ from deploy.local.settings import EmbeddedSettings
 from deploy.settings_faults import Origins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
 from lakehouse.settings import LakeSettings
@@ -51,6 +51,7 @@ class Settings(BaseModel):
         default_factory=dict, description="JSON formats written as data, for the routes that name them."
     )
     routes: tuple[RouteSettings, ...] = Field((), description="Which decoder reads which topics, first match wins.")
+    receipts: ReceiptSettings = Field(default_factory=ReceiptSettings)
     stream: StreamSettings = Field(default_factory=StreamSettings)
     lake: LakeSettings = Field(default_factory=LakeSettings)
     monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)

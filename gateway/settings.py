@@ -8,7 +8,7 @@ from gateway.decoders.mapping_settings import MappingSettings, Texts
 from gateway.topics import compile_filter
 from ingest.contract.reasons import IgnoredReason
 
-__all__ = ["GatewaySettings", "MqttSettings", "RouteSettings"]
+__all__ = ["GatewaySettings", "MqttSettings", "ReceiptSettings", "RouteSettings"]
 
 
 class MqttSettings(BaseModel):
@@ -83,6 +83,29 @@ class GatewaySettings(BaseModel):
     presets: tuple[str, ...] = Field(
         ("*",), description="Shipped formats whose topics are routed by themselves, as globs; [] for none."
     )
+
+
+class ReceiptSettings(BaseModel):
+    """Telling devices why on `tidegate/receipts/<device>`, and how much of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True
+    per_device_per_minute: float = Field(60.0, gt=0, le=6000, description="Receipts that one device gets, on average.")
+    per_device_burst: float = Field(5.0, ge=1, le=1000, description="Receipts that it may get at once.")
+    per_second: float = Field(50.0, gt=0, le=10_000, description="Receipts to all devices together.")
+    response_topics: tuple[str, ...] = Field(
+        (),
+        description="Topic filters where devices may ask for receipts by an MQTT 5 response topic, beside "
+        "tidegate/receipts/#; never one where others take commands, for any device could then write there.",
+    )
+
+    @field_validator("response_topics")
+    @classmethod
+    def _check_response_topics(cls, filters: tuple[str, ...]) -> tuple[str, ...]:
+        for text in filters:
+            compile_filter(text)
+        return filters
 
 
 class RouteSettings(BaseModel):

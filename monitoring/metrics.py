@@ -103,8 +103,19 @@ class GatewayMetrics:
             "Files of profiles or devices that are wrong now; what they said before stays.",
             registry=registry,
         )
+        self.receipts_sent = Counter(
+            "tidegate_gateway_receipts_sent_total", "Receipts of refusals handed to the MQTT session.", registry=registry
+        )
+        self.receipts_held_back = Counter(
+            "tidegate_gateway_receipts_held_back_total",
+            "Receipts not sent: over the device's or the total rate, or to an address that devices may not name.",
+            ["why"],
+            registry=registry,
+        )
         for qos in ("0", "1"):
             self.received.labels(qos)
+        for why in ("device", "total", "address"):
+            self.receipts_held_back.labels(why)
         for reason in reasons:
             self.rejected.labels(reason)
             self.rejected_parts.labels(reason)

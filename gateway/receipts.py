@@ -1,0 +1,205 @@
+"""Receipts: a device's refusals as messages on `tidegate/receipts/<device>`, limited per device and in total.
+
+    {"reason": "wrong_type", "path": "$.values.temp", "got": "…", "wanted": "…", "profile": null, "message_id": "bs:1:7",
+     "topic": "tidegate/v1/attic/readings", "received_at": "2026-11-28T06:01:15.131Z", "partial": false, "count": 1}
+
+`count` is how many parts of the message were refused, the first of which is told; `held_back`, where it stands, how many
+receipts of this device before this one were not sent. A message with an MQTT 5 response topic gets the receipt there
+too, with its correlation data. A device must not make us publish where others take commands: a response topic has to
+lie under `tidegate/receipts/`, or match `receipts.response_topics` and be none that a route ingests.
+"""
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Final
+
+from gateway.decoders.shape import Reply
+from gateway.refusal import Receipts, Refusal
+from gateway.routes import OWN, RouteTable, compile_routes
+from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
+from gateway.show import show
+from gateway.topics import compile_filter, topic_device
+from monitoring.metrics import GatewayMetrics
+
+__all__ = ["RECEIPTS", "DeviceReceipts", "make_receipts", "receipt_topic"]
+
+RECEIPTS: Final = "tidegate/receipts/"
+MAX_DEVICES: Final = 5_000
+"""Devices remembered, about a kilobyte each at most; the one not refused for longest is forgotten first."""
+MAX_TOPIC_BYTES: Final = 512
+MAX_CORRELATION_BYTES: Final = 1024
+
+
+def receipt_topic(device: str) -> str:
+    """Where a device hears of its refusals; `+ # / %` of its id are percent-encoded."""
+    return RECEIPTS + topic_device(device)
+
+
+def make_receipts(
+    settings: ReceiptSettings, routes: tuple[RouteSettings, ...], limits: GatewaySettings, metrics: GatewayMetrics
+) -> Receipts:
+    """Who tells devices why, as the settings ask; the one that tells nobody where they are switched off."""
+    if not settings.enabled:
+        return Receipts()
+    table = compile_routes(routes, limits) if settings.response_topics else None
+    return DeviceReceipts(settings, metrics, table)
+
+
+class _Bucket:
+    """How many receipts may go to one address now, and what waits to be told."""
+
+    __slots__ = ("_at", "_tokens", "held_back", "waiting")
+
+    def __init__(self, burst: float, now: float) -> None:
+        self._tokens, self._at = burst, now
+        self.held_back = 0
+        self.waiting: tuple[list[Refusal], int] | None = None
+
+    def fill(self, now: float, per_second: float, burst: float) -> bool:
+        """Whether a token is there at this time."""
+        self._tokens = min(burst, self._tokens + max(0.0, now - self._at) * per_second)
+        self._at = now
+        return self._tokens >= 1.0
+
+    def take(self) -> None:
+        """Use one token."""
+        self._tokens -= 1.0
+
+
+class DeviceReceipts(Receipts):
+    """See Receipts. Memory is bounded, and so is what a flood of refusals makes us send."""
+
+    def __init__(
+        self,
+        settings: ReceiptSettings,
+        metrics: GatewayMetrics,
+        routes: RouteTable | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`routes` tells which response topics would come back as readings; without it only our own topics are used."""
+        self._settings, self._metrics, self._routes, self._clock = settings, metrics, routes, clock
+        self._per_second = settings.per_device_per_minute / 60
+        self._allowed = [compile_filter(text) for text in settings.response_topics]
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._total = _Bucket(2 * settings.per_second, clock())
+        self._holding: set[str] = set()
+
+    def of(self, refusals: list[Refusal], received_us: int) -> list[Reply]:
+        """See Receipts."""
+        now = self._clock()
+        return [
+            reply
+            for parts in _by_message(refusals)
+            for address in self._addresses(parts[0])
+            for reply in self._tell(address, parts, received_us, now)
+        ]
+
+    def tick(self) -> list[Reply]:
+        """See Receipts: one summary for each device that has fallen silent since some were held back."""
+        now, replies = self._clock(), list[Reply]()
+        for address in list(self._holding):
+            bucket = self._buckets[address]
+            if bucket.waiting is not None:
+                parts, received_us = bucket.waiting
+                bucket.held_back -= 1  # the one that is told now
+                replies += self._tell(address, parts, received_us, now, again=True)
+        return replies
+
+    def _addresses(self, refusal: Refusal) -> Iterator[str]:
+        own = None if refusal.device is None else receipt_topic(refusal.device)
+        if own is not None:
+            yield own
+        asked = refusal.response_topic
+        if asked is None or asked == own:
+            return
+        if self._may_publish(asked):
+            yield asked
+        else:
+            self._metrics.receipts_held_back.labels("address").inc()
+
+    def _may_publish(self, topic: str) -> bool:
+        """Whether a device may have its receipts there; MQTT allows no wildcards in a response topic (3.3.2.3.5)."""
+        if not topic.isprintable() or any(char in topic for char in "+#") or topic.startswith("$"):
+            return False
+        if len(topic.encode("utf-8", "replace")) > MAX_TOPIC_BYTES:
+            return False
+        if topic.startswith(RECEIPTS):
+            return len(topic) > len(RECEIPTS)
+        if not any(allowed.match(topic) is not None for allowed in self._allowed):
+            return False
+        return self._routes is not None and self._routes.match(topic) in (None, OWN)
+
+    def _tell(
+        self, address: str, parts: list[Refusal], received_us: int, now: float, *, again: bool = False
+    ) -> list[Reply]:
+        """The receipt, or nothing where it is held back; `again`: it is no new refusal."""
+        bucket, total = self._bucket(address, now), self._total
+        mine = bucket.fill(now, self._per_second, self._settings.per_device_burst)
+        if mine and total.fill(now, self._settings.per_second, 2 * self._settings.per_second):
+            bucket.take()
+            total.take()
+            self._holding.discard(address)
+            held_back, bucket.held_back, bucket.waiting = bucket.held_back, 0, None
+            self._metrics.receipts_sent.inc()
+            return [Reply(address, _payload(parts, received_us, held_back), _correlation(parts[0], address))]
+        bucket.held_back += 1
+        if not again:
+            bucket.waiting = parts[:1], received_us
+            self._holding.add(address)
+            self._metrics.receipts_held_back.labels("total" if mine else "device").inc()
+        return []
+
+    def _bucket(self, address: str, now: float) -> _Bucket:
+        bucket = self._buckets.get(address)
+        if bucket is None:
+            bucket = self._buckets[address] = _Bucket(self._settings.per_device_burst, now)
+            if len(self._buckets) > MAX_DEVICES:
+                forgotten, _ = self._buckets.popitem(last=False)
+                self._holding.discard(forgotten)
+        self._buckets.move_to_end(address)
+        return bucket
+
+
+def _correlation(refusal: Refusal, address: str) -> bytes | None:
+    """The message's correlation data where it asked for the receipt there."""
+    data = refusal.correlation if address == refusal.response_topic else None
+    return data if data is not None and len(data) <= MAX_CORRELATION_BYTES else None
+
+
+def _by_message(refusals: list[Refusal]) -> Iterator[list[Refusal]]:
+    """Refused parts of one message together (they follow each other); each whole message alone."""
+    for is_partial, group in groupby(refusals, key=lambda one: (one.device, one.topic, one.message_id, one.partial)):
+        if is_partial[3]:
+            yield list(group)
+        else:
+            yield from ([one] for one in group)
+
+
+def _payload(parts: list[Refusal], received_us: int, held_back: int) -> bytes:
+    first = parts[0]
+    fault = first.reject
+    at = datetime.fromtimestamp(received_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    told: dict[str, object] = {
+        "reason": fault.reason.value,
+        "path": _shown(fault.path),
+        "got": _shown(fault.got),
+        "wanted": _shown(fault.wanted),
+        "profile": fault.profile,
+        "message_id": _shown(first.message_id),
+        "topic": _shown(first.topic),
+        "received_at": at,
+        "partial": first.partial,
+        "count": len(parts),
+    }
+    if held_back > 0:
+        told["held_back"] = held_back
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else show(text)
