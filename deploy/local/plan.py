@@ -58,6 +58,8 @@ def make_plan(
         window=settings.gateway.window_messages,
     )
     run.ports["mqtt_v5"] = broker.port_v5
+    (data / "profiles").mkdir(exist_ok=True)
+    (data / "devices.jsonl").touch()
     effective = embedded_settings(settings, data, run.ports, username=username, password=password)
     write_private(data / run.config, to_toml(effective))
     run.write(data)
@@ -106,6 +108,11 @@ def _credentials(file: Path) -> tuple[str, str]:
     return found["username"], found["password"]
 
 
+def _place(given: str | None, default: Path) -> Path:
+    """What the person names, seen from where they are, else a place in the run's own folder."""
+    return default if given is None else Path(given).absolute()
+
+
 def embedded_settings(
     settings: Settings, data: Path, ports: dict[str, int], *, username: str, password: str
 ) -> Settings:
@@ -127,6 +134,10 @@ def embedded_settings(
             "partitions": embedded.kafka_partitions,
             "replication": 1,
             "retention_bytes": embedded.kafka_retention_bytes,
+        },
+        "gateway": {
+            "profiles": str(_place(settings.gateway.profiles, data / "profiles")),
+            "device_registry": str(_place(settings.gateway.device_registry, data / "devices.jsonl")),
         },
         "stream": {"checkpoint": str(data / "checkpoints" / "land")},
         "lake": {"root": str(data / "tables")},

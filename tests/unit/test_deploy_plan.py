@@ -33,6 +33,15 @@ def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path)
     assert embedded(tmp_path, **{"mqtt.protocol": "3.1.1"}).mqtt.port == 1
 
 
+def test_profiles_and_devices_have_a_place_in_the_run_unless_the_person_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = embedded(tmp_path).gateway
+    assert (gateway.profiles, gateway.device_registry) == (str(tmp_path / "profiles"), str(tmp_path / "devices.jsonl"))
+    monkeypatch.chdir(tmp_path)
+    assert embedded(tmp_path / "data", **{"gateway.profiles": "mine"}).gateway.profiles == str(tmp_path / "mine")
+
+
 def test_the_embedded_kafka_is_bounded_for_a_laptop(tmp_path: Path) -> None:
     settings = embedded(tmp_path)
     assert settings.kafka.partitions * settings.kafka.retention_bytes <= 2 * 1024**3
