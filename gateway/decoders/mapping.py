@@ -7,6 +7,7 @@ name comes for the first time. Generic JSON is the mapping that says nothing.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gateway.decoders.influx import parse_influx
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_paths import BadPath, Conditions
 from gateway.decoders.mapping_reader import read_case
@@ -36,18 +37,26 @@ class CompiledMapping:
         """
         named = frozenset(segments)
         own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
+        self.format = settings.format
         self.when = Conditions(settings.when)
         self._own = Case(own, named, units or {})
         self._cases = [Case(_inherit(settings, case), named, units or {}) for case in settings.cases]
 
     def __call__(self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
         """Decode one message; where the mapping's `when` does not hold, it is a dead letter `no_route`."""
-        document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+        document = self.parse(payload, limits)
         if isinstance(document, Reject):
             return document
         if not self.when.hold(document.value):
             return Reject(Reason.NO_ROUTE, "$", show_value(document.value), "; ".join(self.when.texts))
         return self.read(document, payload, match, limits, received_us)
+
+    def parse(self, payload: bytes, limits: GatewaySettings) -> Document | Reject:
+        """The message as a document; the same for all mappings of one `format`."""
+        if self.format == "influx":
+            most = limits.max_readings_per_message
+            return parse_influx(payload, max_bytes=limits.max_payload_bytes, max_readings=most)
+        return parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
 
     def read(
         self, document: Document, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int

@@ -23,6 +23,7 @@ __all__ = [
 
 _STEP = re.compile(r'"(?P<quoted>[^"]+)"|(?P<each>\[\])|\[(?P<index>\d{1,6})\]|(?P<name>[^.\[\]"]+)')
 _REFERENCE = re.compile(r"\{([^{}]*)\}")
+_RECEIVED = re.compile(r"received/([1-9]\d{0,5})")
 _MAX_ID: Final = 200
 _SEPARATED = re.compile(r"\.|(?=\[)|$")
 
@@ -130,6 +131,7 @@ class Scope:
     payload: bytes
     root: object
     item: object
+    received_us: int
     keys: tuple[str, ...] = ()
 
 
@@ -164,16 +166,17 @@ class Template:
 
     def _reference(self, name: str) -> _Part:
         if name.startswith((".", "$")):
-            path = parse_path(name if name.startswith("$") else name[1:])
-            self.paths.append(path)
-            self.per_item |= not path.absolute
-            return lambda scope: path.look(scope.item, scope.root)
+            return self._member(name if name.startswith("$") else name[1:])
         if name in ("key", "key2"):
             self.per_item = True
             place = len(name) - 3
             return lambda scope: scope.keys[place] if place < len(scope.keys) else None
         if name == "payload":
             return lambda scope: hashlib.blake2b(scope.payload, digest_size=16).hexdigest()
+        received = _RECEIVED.fullmatch(name)
+        if received is not None:
+            span_us = int(received[1]) * 1_000_000
+            return lambda scope: scope.received_us // span_us
         if name == "device":
             return lambda scope: scope.match.device
         if name == "metric":
@@ -185,6 +188,14 @@ class Template:
             raise BadPath(message)
         self.segments.append(name)
         return lambda scope: scope.match.names.get(name)
+
+    def _member(self, text: str) -> _Part:
+        path = parse_path(text.removesuffix(".*"))
+        self.paths.append(path)
+        self.per_item |= not path.absolute
+        if text.endswith(".*"):
+            return lambda scope: _join_members(path.look(scope.item, scope.root))
+        return lambda scope: path.look(scope.item, scope.root)
 
     def fill_always(self) -> str | None:
         """The text, where it holds no reference."""
@@ -203,6 +214,12 @@ class Template:
                 return None
             filled += value
         return filled
+
+
+def _join_members(value: object) -> str | None:
+    if type(value) is not dict or not all(type(part) in (str, int) for part in value.values()):
+        return None
+    return ",".join(f"{key}={value[key]}" for key in sorted(value))
 
 
 def first_of(templates: Iterable[Template], scope: Scope) -> str | None:

@@ -1,5 +1,6 @@
 """One message through one case of a mapping: items, their devices and times, their readings."""
 
+from dataclasses import replace
 from typing import Any
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, number_twins, trail_path
@@ -23,7 +24,7 @@ def read_case(
     """Decode one parsed message; see `Decoder`."""
     root = document.value
     if case.ignore is not None:
-        return Ignored(case.ignore, first_of(case.device, Scope(match, payload, root, root)))
+        return Ignored(case.ignore, first_of(case.device, Scope(match, payload, root, root, received_us)))
     if case.refuse is not None:
         return Reject(case.refuse, "$", show_value(root), "; ".join(case.when.texts) or None)
     clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
@@ -64,14 +65,14 @@ class _Reader:
         """One item; where it is an array, each object in it is one, and each scalar a reading."""
         root = self._document.value
         if type(value) is not list or self._case.values is not None:
-            self._add(Scope(self._match, self._payload, root, value, keys), trail, None, None)
+            self._add(Scope(self._match, self._payload, root, value, self._clock.received_us, keys), trail, None, None)
             return
         if len(value) > self._left:
             raise TooManyReadings(self._left)
         # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
         name = self._match.metric[: MAX_METRIC_BYTES + 1]
         for place, inner in enumerate(value):
-            scope = Scope(self._match, self._payload, root, inner, keys)
+            scope = Scope(self._match, self._payload, root, inner, self._clock.received_us, keys)
             if type(inner) is dict:
                 self._add(scope, (trail, place), None, place)
             else:
@@ -79,6 +80,10 @@ class _Reader:
 
     def _add(self, scope: Scope, trail: Trail, name: str | None, place: int | None) -> None:
         case = self._case
+        if isinstance(scope.item, Reject):
+            # A part that could not be parsed stands in the document as why.
+            self._lost.append(replace(scope.item, path=trail_path(trail)))
+            return
         device = first_of(case.device, scope) if case.device else self._match.device
         if device is None:
             wanted = "a device id: " + ", else ".join(template.text for template in case.device)

@@ -8,7 +8,8 @@ Paths      `a.b` a member; `"PM2.5"` (in quotes) a name with a dot; `a[0]` an it
 Templates  text with references: `{.path}` of the item, `{$.path}` of the message, `{key}` the member name that a `*` in
            `items` met (`{key2}` that of a second `*`), `{segment}` a named segment of the route's filter, `{device}` and
            `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes. Text and integers fill a
-           reference; where one is absent the whole template gives nothing. Lists of templates: the first that gives.
+           reference; `{.path.*}` is all members of an object of such, as `a=x,b=y` in order of the keys. Where one is
+           absent the whole template gives nothing. Lists of templates: the first that gives.
 Patterns   without wildcards: the metric's final name, or its last key. With `*` and `?` (both meet dots too): where the
            pattern has a dot, the final name; where not, the last key alone (of a renamed metric, the new name). Case
            counts. Where several match: the first that stands in the table.
@@ -131,4 +132,8 @@ class MappingSettings(CaseSettings):
     Where none holds, the mapping itself is the case.
     """
 
+    format: Literal["json", "influx"] = Field(
+        "json",
+        description="How bytes become the document: JSON, or Influx lines (see decoders/influx.py for its shape).",
+    )
     cases: tuple[CaseSettings, ...] = ()

@@ -9,12 +9,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from gateway.decoders.json_object import decode_json
+from gateway.decoders.kura import decode_kura
 from gateway.decoders.native import decode_native
 from gateway.decoders.plain import decode_plain
+from gateway.decoders.ruuvi import decode_ruuvi
 from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
 from gateway.decoders.state import DecoderState
-from gateway.json_text import parse_json
+from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
@@ -60,6 +62,8 @@ _PURE: Final[dict[str, Decoder]] = {
     "plain": decode_plain,
     "auto": decode_auto,
     "senml": decode_senml,
+    "kura": decode_kura,
+    "ruuvi": decode_ruuvi,
 }
 
 _STATEFUL: Final[dict[str, Callable[[DecoderState], Decoder]]] = {}
@@ -101,16 +105,17 @@ def make_decoders(state: DecoderState) -> dict[str, Decoder]:
 def _decode_first_of(
     decoders: dict[str, Decoder], payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
 ) -> Decoding:
-    """By the first candidate whose condition holds; JSON is parsed once for all of them."""
-    document = None
+    """By the first candidate whose condition holds; a payload is parsed once for all mappings of one format."""
+    documents: dict[str, Document | Reject] = {}
     for candidate in match.candidates:
         if candidate.payload is not None and not candidate.payload.fullmatch(payload.strip()):
             continue
         mapping = candidate.mapping if candidate.decoder == MAPPING else None
         if mapping is None:
             return decoders[candidate.decoder](payload, candidate, limits, received_us)
+        document = documents.get(mapping.format)
         if document is None:
-            document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+            document = documents[mapping.format] = mapping.parse(payload, limits)
         if isinstance(document, Reject):
             if candidate is match.candidates[-1] or not mapping.when.texts:
                 return document
