@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from gateway.decoders.json_object import generic_mapping
 from gateway.decoders.mapping import BadPath, CompiledMapping
+from gateway.decoders.mapping_names import Patterns
 from gateway.decoders.mapping_paths import glob, glob_pattern
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.registry import FIRST_OF, IGNORE, MAPPING, decoder_names
@@ -43,6 +44,7 @@ class Route:
     settings: RouteSettings
     filter: TopicFilter
     zone: ZoneInfo | None
+    units: Patterns
     mapping: CompiledMapping | None
     payload: re.Pattern[bytes] | None
 
@@ -57,13 +59,15 @@ class Route:
             if test is None or not test(names[segment]):
                 return None
         head, _, last = topic.rpartition("/")
+        metric = last if given.metric is None else _fill(given.metric, names)
+        bare_unit = None if metric in given.units else self.units.find(metric, metric)
         return RouteMatch(
             IGNORE if given.ignore is not None else MAPPING if given.mapping is not None else given.decoder,
             head if given.device is None else _fill(given.device, names),
-            last if given.metric is None else _fill(given.metric, names),
+            metric,
             given.time,
             self.zone,
-            given.units,
+            given.units if bare_unit is None else {**given.units, metric: bare_unit},
             {key: _fill(text, names) for key, text in given.tags.items()} or None,
             topic,
             names,
@@ -192,6 +196,7 @@ def _compile(where: str, route: RouteSettings, zone: str | None) -> Route:
         route,
         compiled,
         None if zone is None else _zone(where, zone),
+        Patterns(route.units.items()),
         _mapping(where, route, compiled),
         re.compile(patterns.encode(), re.DOTALL) if patterns else None,
     )

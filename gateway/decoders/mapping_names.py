@@ -9,7 +9,7 @@ from gateway.decoders.mapping_paths import Scope, Template, glob, glob_pattern
 from gateway.decoders.mapping_settings import CaseSettings
 from gateway.decoders.values import metric_fault
 
-__all__ = ["Names", "Rule", "Rules"]
+__all__ = ["Names", "Patterns", "Rule", "Rules"]
 
 _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 200
@@ -30,12 +30,13 @@ class Rule:
     errors: tuple[float, ...] = ()
 
 
-class _Patterns:
+class Patterns:
     """Patterns to what they stand for; the first that matches the final name or the last key counts."""
 
     __slots__ = ("_exact", "_globs")
 
     def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        """In the order in which they are tried."""
         self._exact: dict[str, tuple[int, Any]] = {}
         self._globs: list[tuple[int, re.Pattern[str], bool, Any]] = []
         for place, (pattern, value) in enumerate(pairs):
@@ -45,6 +46,7 @@ class _Patterns:
                 self._exact.setdefault(pattern, (place, value))
 
     def find(self, name: str, last: str) -> Any:
+        """What the first pattern that matches stands for, None where none does."""
         found = [hit for hit in (self._exact.get(name), self._exact.get(last)) if hit is not None]
         best = min(found, key=lambda hit: hit[0]) if found else None
         for place, pattern, whole, value in self._globs:
@@ -97,9 +99,9 @@ class Names:
         self._hidden = frozenset(hidden)
         self._skip, self._keep = _AnyOf(settings.skip), _AnyOf(settings.keep)
         self._text, self._numeric = _AnyOf(settings.text), _AnyOf(settings.numeric_text)
-        self._errors = _Patterns(settings.errors.items())
+        self._errors = Patterns(settings.errors.items())
         units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
-        self._units = _Patterns([*route_units.items(), *units])
+        self._units = Patterns([*route_units.items(), *units])
         self._contexts: dict[tuple[str | None, ...], Rules] = {}
 
     def under(self, scope: Scope) -> "Rules":
