@@ -60,7 +60,7 @@ class Target:
 
 
 def targets() -> list[Target]:
-    """Every decoder of the registry and every preset."""
+    """Every decoder of the registry, and every preset that routes topics by itself."""
     decoders = [
         Target(name, _TOPICS.get(name, _ANY_TOPICS), (RouteSettings(filter="#", decoder=name),), (), _ZONE)
         for name in decoder_names()
@@ -68,6 +68,7 @@ def targets() -> list[Target]:
     presets = [
         Target(f"preset {name}", tuple(map(_topic_of, preset.routes)), (), (name,), _ZONE)
         for name, preset in load_presets().items()
+        if preset.routes
     ]
     return decoders + presets
 

@@ -1,0 +1,93 @@
+"""Payloads made to cost far more than their size do not: neither time, beside a good message, nor memory.
+
+No clock decides here but in a ratio of two costs in one run; `make chaos` asserts the milliseconds.
+"""
+
+import time
+import tracemalloc
+from collections.abc import Iterable
+from functools import cache
+
+import pytest
+
+from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
+from deploy.chaos.fuzz_checks import faults_of
+from deploy.chaos.fuzz_seeds import Target, targets
+from gateway.outcome import Message
+from gateway.settings import GatewaySettings
+
+NOW_US = 1_764_331_200_000_000
+LIMITS = GatewaySettings()
+FEWER = LIMITS.model_copy(update={"max_readings_per_message": 1000})
+"""Cheaper to try for every target, and no less sharp: what grows with the square of a size does so before the limit."""
+MAX_RATIO = 20
+MAX_PEAK_BYTES = 48 << 20
+GOOD = "readings 10000"
+SUSPECT = (
+    "depth open", "keys 20k", "keys 9999 NaN", "one name 8192 times", "key over many", "long keys nested", "digits 250k",
+    "tree", "wide bad times", "wide same counters", "hex text", "base64 text", "gzip of 64 MiB", "lines",
+)  # fmt: skip
+"""For presets, whose one engine all bombs try as `json` already: those that a mapping may make worse."""
+TARGETS = targets()
+ENGINES = [target for target in TARGETS if not target.presets]
+
+bomb = cache(make_bomb)
+each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+each_engine = pytest.mark.parametrize("target", ENGINES, ids=lambda target: target.name)
+
+
+def cost_seconds(target: Target, payload: bytes, limits: GatewaySettings) -> float:
+    """CPU time of one message; the outcome must be sound."""
+    gate, message = target.gate(limits), Message(1, 1, NOW_US, target.topics[0].encode(), payload)
+    started = time.thread_time()
+    outcome = gate.decide(message)
+    took = time.thread_time() - started
+    assert faults_of(message, outcome, limits) == []
+    return took
+
+
+@cache
+def good_seconds() -> float:
+    """What a good message of as many readings as are allowed costs: the dearest of three looks."""
+    native = next(target for target in ENGINES if target.name == "native")
+    return max(cost_seconds(native, bomb(GOOD), LIMITS) for _ in range(3))
+
+
+def dear_ones(target: Target, names: Iterable[str], limits: GatewaySettings) -> list[str]:
+    """A sentence for each bomb that costs many times what a good message does."""
+    told = []
+    for name in names:
+        took = cost_seconds(target, bomb(name), limits)
+        if took > MAX_RATIO * good_seconds():
+            # Another look, for a machine that was busy with something else.
+            took = min(cost_seconds(target, bomb(name), limits) for _ in range(2))
+        if took > MAX_RATIO * good_seconds():
+            told.append(f"{name}: {took * 1000:.0f} ms, where a good message costs {good_seconds() * 1000:.0f} ms")
+    return told
+
+
+@each_target
+def test_no_bomb_costs_many_times_a_good_message(target: Target) -> None:
+    assert dear_ones(target, SUSPECT if target.presets else BOMBS, FEWER) == []
+
+
+@pytest.mark.parametrize("name", ["native", "json"])
+def test_nor_with_all_the_readings_that_a_message_may_hold(name: str) -> None:
+    target = next(target for target in ENGINES if target.name == name)
+    assert dear_ones(target, [name for name in BOMBS if name.startswith(("keys", "wide", "tree", "one"))], LIMITS) == []
+
+
+@each_engine
+def test_no_bomb_takes_much_memory(target: Target) -> None:
+    gate = target.gate(FEWER)
+    tracemalloc.start()
+    try:
+        for name in BOMBS:
+            message = Message(1, 1, NOW_US, target.topics[0].encode(), bomb(name))
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            gate.decide(message)
+            peak_bytes = tracemalloc.get_traced_memory()[1] - before
+            assert peak_bytes < MAX_PEAK_BYTES, f"{name}: {peak_bytes >> 20} MiB"
+    finally:
+        tracemalloc.stop()
