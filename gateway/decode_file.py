@@ -15,7 +15,7 @@ from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import TidegateError
 from ingest.contract.reading import Reading, decode_record
-from ingest.contract.topics import READINGS
+from ingest.contract.topics import DEAD_LETTERS, READINGS
 
 __all__ = ["BadLine", "decode_lines"]
 
@@ -53,7 +53,7 @@ def decode_lines(
 def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, Any]:
     identity, topic, payload = _read_line(number, line)
     outcome = gate.decide(Message(number, 0, received_us, topic, payload))
-    letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic != READINGS]
+    letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
     found: dict[str, Any] = {"id": identity, "outcome": "ignored", "reason": None, "readings": [], "rejected": []}
     if outcome.ignored is not None:
         found["reason"] = outcome.ignored.value
@@ -63,9 +63,9 @@ def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, A
         if letters[0].profile is not None:
             found["profile"] = letters[0].profile
     else:
-        record = decode_record(outcome.records[0].value)
+        records = [decode_record(record.value) for record in outcome.records if record.topic == READINGS]
         found["outcome"] = "reading"
-        found["readings"] = [_show(record.device, record.flags, reading) for reading in record.readings]
+        found["readings"] = [_show(one.device, one.flags, reading) for one in records for reading in one.readings]
         found["rejected"] = [
             {"path": letter.path, "reason": letter.reason.value, "got": letter.got, "wanted": letter.wanted}
             | ({} if letter.profile is None else {"profile": letter.profile})

@@ -136,6 +136,13 @@ class Scope:
 
 
 _Part = Callable[[Scope], Any]
+_KNOWN: Final[dict[str, _Part]] = {
+    "key": lambda scope: scope.keys[0] if scope.keys else None,
+    "key2": lambda scope: scope.keys[1] if len(scope.keys) > 1 else None,
+    "payload": lambda scope: hashlib.blake2b(scope.payload, digest_size=16).hexdigest(),
+    "device": lambda scope: scope.match.device,
+    "metric": lambda scope: scope.match.metric,
+}
 
 
 class Template:
@@ -167,20 +174,13 @@ class Template:
     def _reference(self, name: str) -> _Part:
         if name.startswith((".", "$")):
             return self._member(name if name.startswith("$") else name[1:])
-        if name in ("key", "key2"):
-            self.per_item = True
-            place = len(name) - 3
-            return lambda scope: scope.keys[place] if place < len(scope.keys) else None
-        if name == "payload":
-            return lambda scope: hashlib.blake2b(scope.payload, digest_size=16).hexdigest()
+        if name in _KNOWN:
+            self.per_item |= name.startswith("key")
+            return _KNOWN[name]
         received = _RECEIVED.fullmatch(name)
         if received is not None:
             span_us = int(received[1]) * 1_000_000
             return lambda scope: scope.received_us // span_us
-        if name == "device":
-            return lambda scope: scope.match.device
-        if name == "metric":
-            return lambda scope: scope.match.metric
         if not name.isidentifier():
             message = (
                 f"{{{name}}} in {self.text!r} is no reference; wanted {{.path}}, {{$.path}}, {{key}} or {{segment}}"

@@ -7,9 +7,10 @@ Paths      `a.b` a member; `"PM2.5"` (in quotes) a name with a dot; `a[0]` an it
            They begin at the item; `$.a` begins at the whole message. JSON null counts as absent.
 Templates  text with references: `{.path}` of the item, `{$.path}` of the message, `{key}` the member name that a `*` in
            `items` met (`{key2}` that of a second `*`), `{segment}` a named segment of the route's filter, `{device}` and
-           `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes. Text and integers fill a
-           reference; `{.path.*}` is all members of an object of such, as `a=x,b=y` in order of the keys. Where one is
-           absent the whole template gives nothing. Lists of templates: the first that gives.
+           `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes, `{received/600}` the receive
+           time in whole ten minutes. Text and integers fill a reference; `{.path.*}` is all members of an object of
+           such, as `a=x,b=y` in order of the keys. Where one is absent the whole template gives nothing. Lists of
+           templates: the first that gives.
 Patterns   without wildcards: the metric's final name, or its last key. With `*` and `?` (both meet dots too): where the
            pattern has a dot, the final name; where not, the last key alone (of a renamed metric, the new name). Case
            counts. Where several match: the first that stands in the table.

@@ -19,7 +19,7 @@ RECEIVED = datetime(2026, 11, 28, 12, tzinfo=UTC)
 PENDING = {
     "aws-iot", "azure-iot", "dragino", "esphome", "ha-statestream", "homie", "influx-line-protocol", "kura",
     "milesight", "opcua-pubsub", "owntracks", "ruuvi-gateway", "senml", "senml-cbor",
-    "sparkplug-b", "telegraf-json", "thingsboard",
+    "sparkplug-b", "thingsboard",
     "victron-venus", "wmbusmeters",
 }  # fmt: skip
 # Lines without a reading: what becomes of them instead.
