@@ -68,7 +68,8 @@ def _known(loc: tuple[int | str, ...]) -> list[str]:
 
 
 def _near(text: str, known: Any) -> str:
-    found = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
+    found = [one for one in known if one.lower() == text.lower()]
+    found = found or difflib.get_close_matches(text, known, n=1, cutoff=0.5)
     if found:
         return f"; did you mean {found[0]}?"
     return f" (known: {', '.join(known)})" if len(known) <= 24 and known else ""

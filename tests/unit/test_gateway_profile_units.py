@@ -26,7 +26,7 @@ PAIRS = [(a, b) for units in DIMENSIONS.values() for a in units for b in units]
         (1.01325, "bar", "hPa", 1013.25),
         (1.0, "atm", "mbar", 1013.25),
         (0.07, "m", "cm", 7.0),
-        (29.92, "inHg", "hPa", 1013.2074890300272),
+        (29.92, "inHg", "hPa", 1013.2074811900272),
         (1.0, "psi", "kPa", 6.894757293168361),
         (36.0, "km/h", "m/s", 10.0),
         (1.0, "kn", "km/h", 1.852),
