@@ -43,7 +43,7 @@ class Seed(NamedTuple):
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """One decoder, or the routes of one preset (`preset NAME`), with topics that lead to it."""
 

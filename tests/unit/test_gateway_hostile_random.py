@@ -1,0 +1,62 @@
+"""Random bytes and good payloads bent, for every decoder and preset: one outcome, and a sound one."""
+
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deploy.chaos.fuzz_checks import faults_of
+from deploy.chaos.fuzz_mutate import bend
+from deploy.chaos.fuzz_seeds import Seed, Target, fitting_seeds, read_seeds, targets
+from gateway.outcome import Message
+from gateway.settings import GatewaySettings
+
+EXAMPLES = Path(__file__).parents[2].parent / "shared" / "data" / "payloads.jsonl"
+NOW_US = 1_796_000_000_000_000
+"""After every time in the examples."""
+LIMITS = GatewaySettings(max_payload_bytes=32 * 1024, max_readings_per_message=200)
+each_target = pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+
+
+@cache
+def seeds_of(target: Target) -> list[Seed]:
+    """What the target accepts, else all: foreign messages come to the wrong decoder too."""
+    every = read_seeds(EXAMPLES) if EXAMPLES.exists() else []
+    return fitting_seeds(target, every, LIMITS, NOW_US) or every or [Seed(target.topics[0], b'{"a":1}')]
+
+
+def check(target: Target, messages: list[Seed]) -> None:
+    """Each message of a session has a sound outcome; decoders may remember the earlier ones."""
+    gate = target.gate(LIMITS)
+    for number, (topic, payload) in enumerate(messages):
+        message = Message(number, 1, NOW_US, topic.encode(), payload)
+        assert faults_of(message, gate.decide(message), LIMITS) == [], (topic, payload)
+
+
+@each_target
+@settings(max_examples=40)
+@given(st.data())
+def test_random_bytes(target: Target, data: st.DataObject) -> None:
+    topic = data.draw(st.sampled_from(target.topics))
+    check(target, [Seed(topic, data.draw(st.binary(max_size=120)))])
+
+
+@each_target
+@settings(max_examples=80)
+@given(st.randoms(use_true_random=False), st.integers(0, 10_000))
+def test_good_payloads_bent(target: Target, random: Random, place: int) -> None:
+    seeds = seeds_of(target)
+    place %= len(seeds)
+    topic, payload = seeds[place]
+    check(target, [*seeds[max(0, place - 8) : place], Seed(topic, bend(random, payload, random.choice(seeds).payload))])
+
+
+@each_target
+def test_each_example_as_it_is_and_of_every_other_format(target: Target) -> None:
+    if EXAMPLES.exists():
+        check(target, read_seeds(EXAMPLES))
+    for topic in target.topics:
+        check(target, [Seed(topic, seed.payload) for seed in seeds_of(target)])
