@@ -1,12 +1,16 @@
 """Which settings a command works with: those of --config, else those of the embedded run it finds by --data."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deploy.local.runfile import require_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["locate_settings"]
+if TYPE_CHECKING:
+    from deploy.snippets import Target
+
+__all__ = ["locate_settings", "locate_target"]
 
 
 def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) -> Settings:
@@ -31,3 +35,22 @@ def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) 
         raise UnavailableError(msg)
     # The run's own file holds everything, ports included; the environment of this shell must not bend it.
     return load_settings(file, environ={})
+
+
+def locate_target(config: Path | None, data: Path | None, *, with_password: bool) -> "Target":
+    """Where devices publish: the broker of --config, else the run's port for MQTT 3.1.1, which most devices speak.
+
+    Raises:
+        UnavailableError: there is no such run.
+    """
+    from deploy.snippets import Target
+
+    mqtt = locate_settings(config, data, needs_run=config is None).mqtt
+    port, where = mqtt.port, "The password of this broker: export MQTT_PASSWORD=..."
+    if config is None:
+        folder = data_dir(data)
+        run = require_run(folder)
+        port = run.ports["mqtt"]
+        where = f"MQTT_PASSWORD is in {folder / run.credentials}; --with-password writes it here."
+    password = mqtt.password.get_secret_value() if mqtt.password is not None and with_password else None
+    return Target(mqtt.host, port, mqtt.username, password, mqtt.tls, mqtt.ca_file, where)

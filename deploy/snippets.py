@@ -1,0 +1,190 @@
+"""Publishers to paste: for one broker and one device, ready to run. Pure."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from string import Template
+from typing import Final, NamedTuple
+
+from gateway.receipts import receipt_topic
+from gateway.topics import id_fault
+from ingest.contract.errors import ConfigError
+
+__all__ = ["LANGUAGES", "Target", "render_snippet"]
+
+
+class Target(NamedTuple):
+    """Where a device publishes. `password` None: the snippet reads MQTT_PASSWORD; `where` says where that is found."""
+
+    host: str
+    port: int
+    username: str | None
+    password: str | None
+    tls: bool = False
+    ca_file: str | None = None
+    where: str = ""
+
+
+def render_snippet(language: str, device: str, target: Target) -> str:
+    """The text of a publisher in this language.
+
+    Raises:
+        ConfigError: the device id fits into no native topic.
+    """
+    fault = id_fault(device, 256)
+    if fault is not None or any(char in device for char in "/+#"):
+        wanted = fault or "one segment of a topic, without / + #"
+        message = f"{device!r} cannot be the device of a native topic: wanted {wanted}."
+        raise ConfigError(message)
+    return LANGUAGES[language](device, target)
+
+
+def _python(device: str, target: Target) -> str:
+    secret = 'os.environ["MQTT_PASSWORD"]' if target.password is None else _quoted(target.password)
+    login = f"client.username_pw_set({_quoted(target.username)}, {secret})\n" if target.username else ""
+    tls = f"client.tls_set({_quoted(target.ca_file) if target.ca_file else ''})\n" if target.tls else ""
+    return _fill(_PYTHON, target, _topics(device), login=login, tls=tls, device=_quoted(device))
+
+
+def _mosquitto(device: str, target: Target) -> str:
+    options = f"-h {shlex.quote(target.host)} -p {target.port}"
+    if target.username:
+        secret = '"$MQTT_PASSWORD"' if target.password is None else shlex.quote(target.password)
+        options += f" -u {shlex.quote(target.username)} -P {secret}"
+    if target.tls:
+        options += f" --cafile {shlex.quote(target.ca_file)}" if target.ca_file else " --capath /etc/ssl/certs"
+    topics = {name: shlex.quote(topic) for name, topic in _topics(device).items()}
+    return Template(_MOSQUITTO).substitute(options=options, where=_where(target), **topics)
+
+
+def _arduino(device: str, target: Target) -> str:
+    login = f", {_quoted(target.username)}, MQTT_PASSWORD" if target.username else ""
+    secret = _quoted(target.password or "put it here")
+    local = "// This broker listens on this machine only: give a board one that it can reach.\n"
+    return _fill(
+        _ARDUINO,
+        target,
+        _topics(device),
+        login=login,
+        secret=secret,
+        device=_quoted(device),
+        local=local if target.host in ("127.0.0.1", "localhost", "::1") else "",
+        net="WiFiClientSecure" if target.tls else "WiFiClient",
+    )
+
+
+def _fill(text: str, target: Target, topics: Mapping[str, str], **more: str) -> str:
+    quoted = {name: _quoted(topic) for name, topic in topics.items()}
+    return Template(text).substitute(
+        host=_quoted(target.host), port=target.port, where=_where(target), **quoted, **more
+    )
+
+
+def _topics(device: str) -> Mapping[str, str]:
+    return {"topic": f"tidegate/v1/{device}/readings", "receipts": receipt_topic(device)}
+
+
+def _where(target: Target) -> str:
+    return "" if target.password is not None else target.where
+
+
+def _quoted(text: str | None) -> str:
+    """A string literal of Python and of C; `$` needs no care, since values are not filled in again."""
+    return json.dumps(text or "", ensure_ascii=False)
+
+
+_PYTHON: Final = """\
+# Sends three readings and prints what is refused. Needs: pip install "paho-mqtt>=2"
+# $where
+import json
+import os
+import time
+
+import paho.mqtt.client as mqtt
+
+DEVICE = $device
+BOOT = int(time.time())  # grows with each start: with seq it names a message, so that none is stored twice
+
+
+def connected(client, userdata, flags, reason, properties):
+    print("connected:", reason)
+    client.subscribe($receipts, qos=1)
+
+
+def refused(client, userdata, message):
+    print("refused:", message.payload.decode())
+
+
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=DEVICE)
+${login}${tls}client.on_connect, client.on_message = connected, refused
+client.connect($host, $port)
+client.loop_start()
+for seq in range(1, 4):
+    reading = {
+        "ts": int(time.time() * 1000),  # epoch milliseconds; leave it out while the clock is not set
+        "boot": BOOT,
+        "seq": seq,
+        "values": {"temperature": {"value": 20.0 + seq, "unit": "°C"}, "door": False},
+    }
+    client.publish($topic, json.dumps(reading), qos=1).wait_for_publish(10)
+    print("published:", json.dumps(reading))
+    time.sleep(1)
+client.disconnect()
+client.loop_stop()
+"""
+
+_MOSQUITTO: Final = """\
+# $where
+mosquitto_pub $options -q 1 \\
+  -t $topic \\
+  -m '{"boot": '"$$(date +%s)"', "seq": 1, "values": {"temperature": {"value": 21.5, "unit": "°C"}, "door": false}}'
+# What is refused, in another terminal:
+# mosquitto_sub $options -v -t $receipts
+"""
+
+_ARDUINO: Final = """\
+// ESP32; library "MQTT" by Joel Gaehwiler (it publishes at QoS 1).
+// $where
+${local}#include <MQTT.h>
+#include <Preferences.h>
+#include <WiFi.h>
+#include <WiFiClientSecure.h>
+
+#define MQTT_PASSWORD $secret
+$net net;
+MQTTClient client(512);
+Preferences store;
+unsigned long boot = 0, seq = 0;
+
+void refused(String &topic, String &payload) { Serial.println("refused: " + payload); }
+
+void connect() {
+  while (!client.connect($device$login)) delay(1000);
+  client.subscribe($receipts, 1);
+}
+
+void setup() {
+  Serial.begin(115200);
+  store.begin("tidegate");
+  boot = store.getULong("boot") + 1;  // grows with each start: with seq it names a message
+  store.putULong("boot", boot);
+  WiFi.begin("your network", "its password");
+  while (WiFi.status() != WL_CONNECTED) delay(500);
+  client.begin($host, $port, net);
+  client.onMessage(refused);
+  connect();
+}
+
+void loop() {
+  client.loop();
+  if (!client.connected()) connect();
+  char payload[256];
+  snprintf(payload, sizeof payload,
+           "{\\"boot\\": %lu, \\"seq\\": %lu, \\"values\\": {\\"temperature\\": {\\"value\\": %.2f, \\"unit\\": \\"°C\\"}}}",
+           boot, ++seq, temperatureRead());
+  client.publish($topic, payload, false, 1);
+  delay(5000);
+}
+"""
+
+LANGUAGES: Final = {"python": _python, "arduino": _arduino, "mosquitto": _mosquitto}
