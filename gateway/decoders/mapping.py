@@ -21,6 +21,8 @@ from ingest.contract.reasons import Reason
 
 __all__ = ["BadPath", "CompiledMapping"]
 
+_OWN: Final = frozenset({"when", "ignore", "refuse"})
+"""What a case says for itself: a mapping that ignores what no case takes may have cases that do not."""
 _JOINED: Final = ("units", "unit_names", "errors", "rename", "tags", "flags")
 
 
@@ -74,5 +76,5 @@ def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:
         if name in given:
             base = getattr(mapping, name)
             given[name] = given[name] | {key: value for key, value in base.items() if key not in given[name]}
-    base = {name: getattr(mapping, name) for name in CaseSettings.model_fields if name != "when"}
+    base = {name: getattr(mapping, name) for name in CaseSettings.model_fields if name not in _OWN}
     return CaseSettings(**(base | given))

@@ -129,8 +129,8 @@ class CaseSettings(BaseModel):
 class MappingSettings(CaseSettings):
     """A whole format. Where its `when` does not hold, the message is left to the next route that matches the topic.
 
-    Of `cases` the first whose `when` holds is used: what it names wins over what the mapping names (tables are joined).
-    Where none holds, the mapping itself is the case.
+    Of `cases` the first whose `when` holds is used: what it names wins over what the mapping names (tables are joined);
+    `when`, `ignore` and `refuse` it has only of its own. Where none holds, the mapping itself is the case.
     """
 
     format: Literal["json", "influx"] = Field(
