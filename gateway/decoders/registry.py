@@ -8,6 +8,7 @@ from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from gateway.decoders.homie import HomieDecoder
 from gateway.decoders.json_object import decode_json
 from gateway.decoders.kura import decode_kura
 from gateway.decoders.native import decode_native
@@ -15,6 +16,7 @@ from gateway.decoders.plain import decode_plain
 from gateway.decoders.ruuvi import decode_ruuvi
 from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
+from gateway.decoders.sparkplug import SparkplugDecoder
 from gateway.decoders.state import DecoderState
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
@@ -66,7 +68,10 @@ _PURE: Final[dict[str, Decoder]] = {
     "ruuvi": decode_ruuvi,
 }
 
-_STATEFUL: Final[dict[str, Callable[[DecoderState], Decoder]]] = {}
+_STATEFUL: Final[dict[str, Callable[[DecoderState], Decoder]]] = {
+    "homie": HomieDecoder,
+    "sparkplug": SparkplugDecoder,
+}
 """Made anew for each gate, with the state that they share."""
 
 

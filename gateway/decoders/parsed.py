@@ -1,0 +1,33 @@
+"""What was parsed from bytes, kept while it is of use: devices that tell the same share it. Bounded by the bytes."""
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+__all__ = ["Parsed"]
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""Of what is parsed; the result takes about ten times that."""
+T = TypeVar("T")
+
+
+class Parsed(Generic[T]):
+    """A cache of one pure function of bytes."""
+
+    def __init__(self, parse: Callable[[bytes], T], *, max_bytes: int = MAX_BYTES) -> None:
+        self._parse, self._max_bytes = parse, max_bytes
+        self._known: dict[bytes, T] = {}
+        self._held_bytes = 0
+
+    def read(self, content: bytes) -> T:
+        """What `parse` makes of it."""
+        found = self._known.get(content)
+        return self._add(content) if found is None else found
+
+    def _add(self, content: bytes) -> T:
+        result = self._known[content] = self._parse(content)
+        self._held_bytes += len(content)
+        while self._held_bytes > self._max_bytes and len(self._known) > 1:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._held_bytes -= len(oldest)
+        return result

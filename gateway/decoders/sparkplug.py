@@ -1,0 +1,229 @@
+"""Sparkplug B: births define names, aliases, datatypes and units; data is read by them, over restarts too.
+
+Topics `spBv1.0/<group>/<type>/<node>[/<device>]`; the device is `<group>/<node>` or `<group>/<node>/<device>`, or what the
+route says. Values of births and of data are readings; deaths, STATE and commands are not, nor are bdSeq and what stands
+under Node Control. Arrays become `name[0]`, `name[1]`, templates `template/member`; a dataset, bytes or a file is a
+refused part.
+
+Aliases are remembered in the gateway's state, by the rules of gateway/decoders/told.py. A name is never guessed: where
+no birth is known, or it is undecided which one a message belongs to, the metric is refused (`alias_unknown`, its bytes
+kept to be redriven) and the node is asked for a rebirth; see gateway/decoders/sparkplug_nodes.py for that and for doubt.
+
+Identity: the payload's bytes (as a hash). They hold the node's clock in milliseconds and its sequence number, so two
+messages are equal only where they are one, sent twice; the sequence number alone wraps every 256 messages. Where the
+node has no clock (no timestamp, or one before 2000) two messages a reboot apart may be equal, so it has no identity.
+"""
+
+import hashlib
+from collections import Counter
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from gateway.decoders.parsed import Parsed
+from gateway.decoders.protobuf import BadProtobuf
+from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
+from gateway.decoders.sparkplug_births import (
+    Definition,
+    Definitions,
+    flatten,
+    is_protocol,
+    pack,
+    properties_of,
+    unpack,
+)
+from gateway.decoders.sparkplug_nodes import Node, Nodes
+from gateway.decoders.sparkplug_payload import Metric, Payload, TooMany, read_payload, rebirth_request
+from gateway.decoders.sparkplug_readings import YEAR_2000_MS, Reader, look_up
+from gateway.decoders.state import DecoderState
+from gateway.decoders.told import MAX_VALUE_BYTES, Memory
+from gateway.decoders.values import metric_fault
+from gateway.settings import GatewaySettings
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import IgnoredReason, Reason
+
+__all__ = ["SparkplugDecoder"]
+
+SEQ_GAP: Final = "seq_gap"
+BIRTH_UNCONFIRMED: Final = "birth_unconfirmed"
+_NAMESPACE: Final = "spBv1.0"
+_NODE_KINDS: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
+_DEVICE_KINDS: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
+
+
+class _Address(NamedTuple):
+    """A topic of the namespace, taken apart. `node` is `<group>/<node>`, `head` what stands before the namespace."""
+
+    kind: str
+    node: str
+    device: str | None
+    name: str
+    head: str
+
+    @property
+    def rebirth_topic(self) -> str:
+        group, node = self.node.split("/")
+        return f"{self.head}{_NAMESPACE}/{group}/NCMD/{node}"
+
+
+@lru_cache(maxsize=20_000)
+def _read_topic(topic: str) -> _Address | None:
+    head, found, rest = topic.partition(f"{_NAMESPACE}/")
+    if not found or (head and not head.endswith("/")):
+        return _Address("STATE", "", None, topic, "") if topic.startswith("STATE/") else None
+    parts = rest.split("/")
+    if parts[0] == "STATE" and len(parts) == 2:
+        return _Address("STATE", "", None, rest, head)
+    if len(parts) not in (3, 4) or not all(parts):
+        return None
+    group, kind, node, *device = parts
+    if kind not in (_DEVICE_KINDS if device else _NODE_KINDS):
+        return None
+    return _Address(kind, f"{group}/{node}", device[0] if device else None, "/".join((group, node, *device)), head)
+
+
+class SparkplugDecoder:
+    """One gateway's Sparkplug decoder; see `Decoder`. Called in receive order."""
+
+    def __init__(self, state: DecoderState) -> None:
+        self._state = state
+        self._memory = Memory(state)
+        self._definitions = Parsed(unpack)
+        self._nodes = Nodes()
+
+    def __call__(
+        self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
+    ) -> Decoded | Reject | Ignored:
+        """Decode one message."""
+        where = _read_topic(match.topic)
+        if where is None:
+            wanted = (
+                "spBv1.0/<group>/<type>/<node>[/<device>] with a type such as NDATA or DDATA, or spBv1.0/STATE/<host>"
+            )
+            return Reject(Reason.UNDECODED, "topic", show(match.topic), wanted)
+        # A route without a device of its own gives all of the topic but its last segment, which tells nobody apart.
+        device = where.name if match.device == match.topic.rpartition("/")[0] else match.device
+        if where.kind == "STATE":
+            return Ignored(IgnoredReason.STATUS, device)
+        if where.kind.endswith("CMD"):
+            return Ignored(IgnoredReason.COMMAND, device)
+        decoded = Decoded(device, [], [], None, match.tags)
+        try:
+            return self._decode(payload, where, decoded, match, limits, received_us)
+        except BadProtobuf as error:
+            fault = Reject(Reason.UNDECODED, got=show(str(error)), wanted="a Sparkplug B payload in protobuf")
+        except TooMany:
+            wanted = f"at most {limits.max_readings_per_message} metrics in a message"
+            fault = Reject(Reason.TOO_LARGE, "$.metrics", "more metrics", wanted)
+        decoded.readings, decoded.rejects = [], [fault]
+        return decoded
+
+    def _decode(
+        self,
+        payload: bytes,
+        where: _Address,
+        decoded: Decoded,
+        match: RouteMatch,
+        limits: GatewaySettings,
+        received_us: int,
+    ) -> Decoded | Ignored:
+        if len(payload) > limits.max_payload_bytes:
+            wanted = f"at most {limits.max_payload_bytes} bytes"
+            decoded.rejects.append(Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=wanted))
+            return decoded
+        most = limits.max_readings_per_message
+        message = read_payload(payload, max_metrics=most, max_bytes=limits.max_payload_bytes)
+        node = self._nodes.node(where.node, self._state.generation)
+        if where.kind == "NDEATH":
+            node.gone(_bd_seq(message))
+            return Ignored(IgnoredReason.STATUS, decoded.device)
+        missed = self._follow(node, where, message)
+        if where.kind == "DDEATH":
+            replies = self._ask(node, where, received_us) if missed else []
+            return Ignored(IgnoredReason.STATUS, decoded.device, tuple(replies))
+        decoded.message_id = _identity(payload, message)
+        reader = Reader(decoded, match, limits, received_us)
+        if where.kind.endswith("BIRTH"):
+            self._read_birth(message, where, decoded, reader, most)
+            if where.device is not None and self._state.get(_key(where)) is not None:
+                node.device_born(where.device)
+            doubt = missed
+        else:
+            self._read_data(message, where, decoded, reader, most)
+            doubt = not node.is_certain(where.device)
+            decoded.flags = [BIRTH_UNCONFIRMED] if doubt else None
+        if missed:
+            decoded.flags = [*(decoded.flags or ()), SEQ_GAP]
+        if doubt or reader.stale:
+            decoded.replies = self._ask(node, where, received_us)
+        return decoded
+
+    def _follow(self, node: Node, where: _Address, message: Payload) -> bool:
+        """Keep the node's book; True where a message before this one was missed."""
+        generation = self._state.generation
+        if where.kind == "NBIRTH":
+            node.born(message.seq, message.time_ms, _bd_seq(message), generation)
+            return False
+        missed = node.follow(message.seq, message.time_ms, generation)
+        # Only of devices whose birth is remembered: their number is bounded, that of names is not.
+        if where.kind == "DDEATH" and where.device is not None and self._state.get(_key(where)) is not None:
+            node.device_gone(where.device)
+        return missed
+
+    def _read_birth(self, message: Payload, where: _Address, decoded: Decoded, reader: Reader, most: int) -> None:
+        metrics = flatten(message.metrics, lambda metric: metric.name, most)
+        definitions = _define(metrics, decoded)
+        if not self._memory.told(_key(where)).learn(pack(definitions), message.time_ms):
+            wanted = f"a birth of at most {MAX_VALUE_BYTES} bytes, and room among what all devices told"
+            fault = Reject(Reason.TOO_LARGE, "$.metrics", f"{len(definitions)} definitions", wanted)
+            decoded.rejects.append(fault)
+        reader.read(metrics, message.time_ms, look_up([Definitions(definitions)]))
+
+    def _read_data(self, message: Payload, where: _Address, decoded: Decoded, reader: Reader, most: int) -> None:
+        contents = self._memory.told(_key(where)).contents(message.time_ms)
+        find = look_up([self._definitions.read(content) for content in contents])
+
+        def name_of(metric: Metric) -> str | None:
+            definition = find(metric)
+            return metric.name if definition is None else definition.name
+
+        reader.read(flatten(message.metrics, name_of, most), message.time_ms, find)
+
+    def _ask(self, node: Node, where: _Address, received_us: int) -> list[Reply]:
+        if not self._nodes.may_ask(node, received_us):
+            return []
+        return [Reply(where.rebirth_topic, rebirth_request(received_us // 1000))]
+
+
+def _key(where: _Address) -> str:
+    return f"sparkplug/{where.node}" if where.device is None else f"sparkplug/{where.node}/{where.device}"
+
+
+def _bd_seq(message: Payload) -> int | None:
+    raw = next((metric.raw for metric in message.metrics if metric.name == "bdSeq"), None)
+    return raw if isinstance(raw, int) else None
+
+
+def _identity(payload: bytes, message: Payload) -> str | None:
+    sent_ms = message.time_ms
+    if sent_ms is None and message.metrics:
+        sent_ms = message.metrics[0].time_ms
+    if sent_ms is None or sent_ms < YEAR_2000_MS:
+        return None
+    return f"sp:{hashlib.sha256(payload).hexdigest()[:32]}"
+
+
+def _define(metrics: list[Metric], decoded: Decoded) -> list[Definition]:
+    """What a birth defines. An alias that stands twice means nothing: both metrics go by name only."""
+    counts = Counter(metric.alias for metric in metrics)
+    definitions: list[Definition] = []
+    for place, metric in enumerate(metrics):
+        alias = metric.alias
+        if alias is not None and counts[alias] > 1:
+            wanted = "one metric for each alias"
+            decoded.rejects.append(Reject(Reason.DUPLICATE_KEY, f"$.metrics[{place}].alias", str(alias), wanted))
+            alias = None
+        if metric.name is not None and metric_fault(metric.name) is None:
+            unit, _flags = properties_of(metric)
+            definitions.append(Definition(metric.name, alias, metric.datatype, unit, is_protocol(metric.name)))
+    return definitions

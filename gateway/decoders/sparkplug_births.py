@@ -1,0 +1,123 @@
+"""What a birth defines: each metric's name, alias, datatype and unit; as bytes to remember, and to look up in.
+
+A template's members are metrics of their own here, named `template/member`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gateway.decoders.protobuf import BadProtobuf
+from gateway.decoders.sparkplug_payload import Metric, TooMany, read_properties, read_template
+from gateway.decoders.sparkplug_values import TEMPLATE
+
+__all__ = ["Definition", "Definitions", "flatten", "is_protocol", "pack", "properties_of", "unpack"]
+
+UNIT_PROPERTIES: Final = ("engUnit", "Engineering Units")
+_WANTED_PROPERTIES: Final = (*UNIT_PROPERTIES, "Quality")
+_QUALITIES: Final[dict[object, str]] = {0: "quality_bad", 500: "quality_stale"}
+"""The codes of Sparkplug's Quality property; 192 is good."""
+MAX_TEMPLATE_DEPTH: Final = 8
+_TEMPLATE_FIELD: Final = 18
+_PROTOCOL: Final = frozenset({"bdSeq", "Node Control", "Device Control"})
+
+
+class Definition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One metric as its birth told it. `steers`: it steers the protocol and is no reading."""
+
+    name: str
+    alias: int | None
+    datatype: int | None
+    unit: str | None
+    steers: bool = False
+
+
+class Definitions:
+    """The metrics of one edge node or device."""
+
+    __slots__ = ("by_alias", "by_name")
+
+    def __init__(self, definitions: list[Definition]) -> None:
+        self.by_name = {one.name: one for one in definitions}
+        self.by_alias = {one.alias: one for one in definitions if one.alias is not None}
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Definition]).decode
+
+
+def pack(definitions: list[Definition]) -> bytes:
+    """The definitions as bytes."""
+    return _encode(definitions)
+
+
+def unpack(packed: bytes) -> Definitions:
+    """The definitions; none where the bytes are none of ours."""
+    try:
+        return Definitions(_decode(packed))
+    except msgspec.MsgspecError:
+        return Definitions([])
+
+
+def is_protocol(name: str) -> bool:
+    """Whether this metric steers the protocol: bdSeq, and what stands under Node Control and Device Control."""
+    return name.partition("/")[0] in _PROTOCOL
+
+
+def properties_of(metric: Metric) -> tuple[str | None, list[str]]:
+    """The engineering unit that the metric's properties name, and flags for a quality that is not good.
+
+    Raises:
+        BadProtobuf: these are no properties.
+    """
+    if metric.properties is None:
+        return None, []
+    found = read_properties(metric.properties, _WANTED_PROPERTIES)
+    unit = next((unit for key in UNIT_PROPERTIES if isinstance(unit := found.get(key), str) and unit), None)
+    flag = _QUALITIES.get(found.get("Quality", 192))
+    return unit, [] if flag is None else [flag]
+
+
+def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_metrics: int) -> list[Metric]:
+    """The metrics with each template instance followed by its members, named `template/member`.
+
+    The instance itself stays, as a metric without a value; a member's time is the instance's where it has none of its
+    own. Definitions of templates, and instances whose name is not known, have no members here.
+
+    Raises:
+        TooMany: more than `max_metrics` come out.
+        BadProtobuf: a template's bytes are none, or templates are nested deeper than `MAX_TEMPLATE_DEPTH`.
+    """
+    if not any(metric.field == _TEMPLATE_FIELD for metric in metrics):
+        return metrics
+    flat: list[Metric] = []
+    waiting = [(metric, 0) for metric in reversed(metrics)]
+    while waiting:
+        metric, depth = waiting.pop()
+        if len(flat) + len(waiting) >= max_metrics:
+            raise TooMany(max_metrics)
+        flat.append(metric)
+        if metric.field == _TEMPLATE_FIELD:
+            if depth >= MAX_TEMPLATE_DEPTH:
+                message = f"templates nested deeper than {MAX_TEMPLATE_DEPTH}"
+                raise BadProtobuf(message)
+            members = _open_template(metric, name_of(metric), max_metrics)
+            waiting += [(member, depth + 1) for member in reversed(members)]
+    return flat
+
+
+def _open_template(template: Metric, name: str | None, max_metrics: int) -> list[Metric]:
+    """Its members; the template is left without a value."""
+    members = [] if template.null else read_template(template.raw, max_metrics=max_metrics)  # type: ignore[arg-type]
+    template.field, template.null, template.datatype = 0, True, TEMPLATE
+    if name is None or members is None:
+        return []
+    for member in members:
+        if member.name is not None:
+            member.name = f"{name}/{member.name}"
+        if member.time_ms is None:
+            member.time_ms = template.time_ms
+        member.historical = member.historical or template.historical
+        member.transient = member.transient or template.transient
+    return members

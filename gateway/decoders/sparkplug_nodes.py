@@ -1,0 +1,109 @@
+"""Whether what was born is still what sends: sequence numbers, births and deaths per edge node; when to ask anew.
+
+A node's messages are numbered 0 to 255 and around. A gap means that something was missed, maybe a birth, so what is
+known of its aliases is in doubt until the node tells them again. The same holds after a restart: nobody knows what a
+node told meanwhile (its births travel at QoS 0 and no broker need keep them). In doubt, readings are still decoded by
+what is known, flagged, and the node is asked for a rebirth: once a minute at most, and all nodes together at most
+`MAX_ASKED` times a minute, so that a restart does not have a whole fleet answer at once.
+Source: Sparkplug 3.0.0, tck-id-operational-behavior-host-reordering-*, -edge-node-intentional-disconnect-*.
+"""
+
+from typing import Final
+
+__all__ = ["MAX_ASKED", "Node", "Nodes"]
+
+MAX_ASKED: Final = 300
+_MINUTE_US: Final = 60_000_000
+_MAX_NODES: Final = 20_000
+
+
+class Node:
+    """One edge node as this process has seen it; nothing of it outlives the process."""
+
+    __slots__ = ("_born", "_certain", "_generation", "_gone", "_last_ms", "_last_seq", "asked_us", "bd_seq")
+
+    def __init__(self, generation: int) -> None:
+        self.asked_us: int | None = None
+        self.bd_seq: int | None = None
+        self._certain = False
+        self._born: set[str] = set()
+        self._gone: set[str] = set()
+        self._generation = generation
+        self._last_seq: int | None = None
+        self._last_ms = -1
+
+    def is_certain(self, device: str | None) -> bool:
+        """Whether the newest known birth of the node or of this device is surely its newest one."""
+        return device not in self._gone and (self._certain or device in self._born)
+
+    def follow(self, seq: int | None, time_ms: int | None, generation: int) -> bool:
+        """A numbered message other than NBIRTH; True where something before it was missed."""
+        last, expected = self._last_seq, None if self._last_seq is None else (self._last_seq + 1) % 256
+        at = self._last_ms if time_ms is None else time_ms
+        again = generation != self._generation and at <= self._last_ms
+        same = seq == last and at == self._last_ms
+        self._generation = generation
+        if seq is None:
+            return False
+        self._last_seq, self._last_ms = seq, at
+        # A redelivery on a new connection goes back in the sequence; a message that comes twice stands still in it.
+        if expected is None or seq == expected or again or same:
+            return False
+        self._certain = False
+        self._born.clear()
+        return True
+
+    def born(self, seq: int | None, time_ms: int | None, bd_seq: int | None, generation: int) -> None:
+        """NBIRTH: the sequence begins anew, and all that follows is known."""
+        self._last_seq, self._last_ms, self._generation = seq, -1 if time_ms is None else time_ms, generation
+        self.bd_seq = bd_seq
+        self._certain = True
+        self._born.clear()
+        self._gone.clear()
+
+    def device_born(self, device: str) -> None:
+        """DBIRTH, after `follow`."""
+        self._gone.discard(device)
+        if not self._certain:
+            self._born.add(device)
+
+    def device_gone(self, device: str) -> None:
+        """DDEATH of a device that was born, after `follow`."""
+        self._born.discard(device)
+        self._gone.add(device)
+
+    def gone(self, bd_seq: int | None) -> None:
+        """NDEATH; one that belongs to an earlier session (another bdSeq) came late and says nothing about this one."""
+        if bd_seq is None or self.bd_seq is None or bd_seq == self.bd_seq:
+            self._certain = False
+            self._born.clear()
+
+
+class Nodes:
+    """All edge nodes, and the right to ask them."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._minute, self._asked = -1, 0
+
+    def node(self, name: str, generation: int) -> Node:
+        """The node of this name (group/node)."""
+        node = self._nodes.get(name)
+        if node is None:
+            if len(self._nodes) >= _MAX_NODES:
+                del self._nodes[next(iter(self._nodes))]
+            node = self._nodes[name] = Node(generation)
+        return node
+
+    def may_ask(self, node: Node, received_us: int) -> bool:
+        """Whether the node is to be asked for a rebirth now; counts as asked."""
+        if node.asked_us is not None and 0 <= received_us - node.asked_us < _MINUTE_US:
+            return False
+        minute = received_us // _MINUTE_US
+        if minute != self._minute:
+            self._minute, self._asked = minute, 0
+        if self._asked >= MAX_ASKED:
+            return False
+        self._asked += 1
+        node.asked_us = received_us
+        return True
