@@ -2,21 +2,42 @@
 
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from deploy.dlq.journal import Journal
 from deploy.dlq.letters import find_letters
 from deploy.dlq.redrive import Redrive, Report
 from deploy.settings import Settings
+from gateway.decoders.state import DecoderState
 from gateway.outcome import Gate
+from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
+from ingest.contract.errors import TidegateError
 
 __all__ = ["make_gate", "run_redrive"]
 
 
-def make_gate(settings: Settings) -> Gate:
-    """The gateway's own judgement by these settings."""
-    return Gate(compile_routes(settings.routes), settings.gateway)
+def make_gate(settings: Settings, state: Iterable[tuple[str, bytes]] = ()) -> Gate:
+    """The gateway's own judgement by these settings, but for the rate: what a person redrives is no flood.
+
+    `state` is what gateways remember of births and aliases. Steps and standing values are judged within the redrive
+    alone: what the live gateway saw last is of another time.
+    """
+    policy = make_policy(settings.gateway, settings.routes, live=False)
+    routes = compile_routes(settings.routes, settings.gateway)
+    return Gate(routes, settings.gateway, state=DecoderState(state), policy=policy)
+
+
+def _state(settings: Settings, *, needed: bool) -> list[tuple[str, bytes]]:
+    from ingest.state import read_state
+
+    try:
+        return read_state(settings.kafka)
+    except TidegateError:
+        if needed:
+            raise
+        return []  # a dry run works without Kafka; what needs a birth is then refused
 
 
 def run_redrive(
@@ -38,7 +59,7 @@ def run_redrive(
     from ingest.producer import open_writer
 
     root, run = settings.lake.root, time.time_ns() // 1_000_000
-    gate = make_gate(settings)
+    gate = make_gate(settings, _state(settings, needed=not dry_run))
     with ExitStack() as cleanup:
         journal = writer = None
         if not dry_run:
