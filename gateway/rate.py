@@ -63,10 +63,8 @@ class DeviceRate:
             while len(self._buckets) >= self._max_devices:
                 self._buckets.popitem(last=False)
         else:
-            # What a delivery that comes again was charged may lift the bucket above its limit for a while.
-            most = max(limit, bucket[0]) if in_grace else limit
-            tokens = min(most, bucket[0] + (self._clock_us - bucket[1]) * self.per_second / 1e6)
-        is_within = tokens >= 1
+            tokens = min(limit, bucket[0] + (self._clock_us - bucket[1]) * self.per_second / 1e6)
+        is_within = tokens >= 1 - 1e-9  # what adds up of fractions may miss a whole by a rounding
         if is_within:
             tokens -= 1
             self._undo.append((number, device, received_us))

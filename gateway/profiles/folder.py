@@ -76,8 +76,9 @@ class ProfileFolder:
         try:
             stamps = self._watch.changed()
         except OSError as error:
-            self._tell_refused({"": f"the folder cannot be read ({error.strerror})"})
+            self._tell_refused({**self.refused, "": f"the folder cannot be read ({error.strerror})"})
             return False
+        self.refused.pop("", None)
         return stamps is not None and self._load(stamps, self._needed | set(needed))
 
     def _stamps(self) -> dict[str, Stamp]:

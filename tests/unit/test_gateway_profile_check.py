@@ -38,9 +38,7 @@ class Device:
         """What became of each: `ok`, a flag, or `-reason`; `!reason` where the whole message was refused."""
         self.number += 1
         self.decoded = Decoded("dev-1", list(readings))
-        self.refused = self.profile.check(
-            self.decoded, self.match, T0 + self.number * SECOND, self.number, self.memory
-        )
+        self.refused = self.profile.check(self.decoded, self.match, T0 + self.number * SECOND, self.number, self.memory)
         if self.refused is not None:
             return [f"!{self.refused.reason}"]
         kept = [(reading.flags or ["ok"])[-1] for reading in self.decoded.readings]
@@ -143,7 +141,9 @@ def test_required_metrics_of_a_message() -> None:
     assert refused.send(Reading("t", 2.0)) == ["-out_of_range"], "refused is not missing"
 
 
-@pytest.mark.parametrize(("path", "is_there"), [("$.values.t", True), ("$.values.t.value", True), ("$.values.temp", False)])
+@pytest.mark.parametrize(
+    ("path", "is_there"), [("$.values.t", True), ("$.values.t.value", True), ("$.values.temp", False)]
+)
 def test_what_the_decoder_refused_is_not_missing_too(path: str, is_there: bool) -> None:
     decoded = Decoded("dev-1", [Reading("u", 1.0)], [Reject(Reason.BAD_NUMBER, path)])
     compiled(t={"required": True}).check(decoded, NATIVE, T0, 1, TrackMemory())
@@ -176,7 +176,12 @@ def test_paths_of_other_formats_are_the_metric_s_name(metric: str, path: str) ->
 
 def test_a_spike_costs_itself_and_a_new_level_costs_one() -> None:
     assert Device(compiled(t={"max_step": 5})).values(20, 24, 85, 24, 25) == ["ok", "ok", "-step_exceeded", "ok", "ok"]
-    assert Device(compiled(t={"max_step": 5})).values(20, 50, 51, 20) == ["ok", "-step_exceeded", "ok", "-step_exceeded"]
+    assert Device(compiled(t={"max_step": 5})).values(20, 50, 51, 20) == [
+        "ok",
+        "-step_exceeded",
+        "ok",
+        "-step_exceeded",
+    ]
 
 
 def test_a_step_may_be_limited_per_second() -> None:

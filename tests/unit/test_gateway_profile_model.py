@@ -30,7 +30,12 @@ max_step = 5
 def test_a_whole_profile() -> None:
     profile = parse_profile(GOOD.replace("\n", "\r\n").encode("utf-8-sig"))
     temperature = profile.metrics["temperature"]
-    assert (profile.label, profile.devices, temperature.kind, temperature.max) == ("soil@3", ("soil-*",), "number", 60.5)
+    assert (profile.label, profile.devices, temperature.kind, temperature.max) == (
+        "soil@3",
+        ("soil-*",),
+        "number",
+        60.5,
+    )
     assert profile.action(temperature, "out_of_range") == "flag", "the metric's own"
     assert profile.action(temperature, "stuck") == "flag", "the profile's for this failure"
     assert profile.action(temperature, "wrong_type") == "reject", "the profile's for all"

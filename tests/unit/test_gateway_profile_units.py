@@ -47,7 +47,17 @@ def test_documented_conversions_are_exact(value: float, given_unit: str, wanted_
 
 @pytest.mark.parametrize(
     ("given_unit", "wanted_unit"),
-    [("°C", "hPa"), ("C", "°C"), ("F", "°C"), ("m", "min"), ("W", "Wh"), ("", "V"), ("nope", "nope"), ("v", "V"), ("MV", "")],
+    [
+        ("°C", "hPa"),
+        ("C", "°C"),
+        ("F", "°C"),
+        ("m", "min"),
+        ("W", "Wh"),
+        ("", "V"),
+        ("nope", "nope"),
+        ("v", "V"),
+        ("MV", ""),
+    ],
 )
 def test_what_is_no_conversion_is_none(given_unit: str, wanted_unit: str) -> None:
     assert conversion(given_unit, wanted_unit) is None
@@ -55,7 +65,15 @@ def test_what_is_no_conversion_is_none(given_unit: str, wanted_unit: str) -> Non
 
 @pytest.mark.parametrize(
     ("spelled", "unit"),
-    [("Cel", "°C"), (" degC ", "°C"), ("℃", "°C"), ("ug/m3", "µg/m³"), ("μg/m³", "µg/m³"), ("%RH", "%"), ("m3/h", "m³/h")],
+    [
+        ("Cel", "°C"),
+        (" degC ", "°C"),
+        ("℃", "°C"),
+        ("ug/m3", "µg/m³"),
+        ("μg/m³", "µg/m³"),
+        ("%RH", "%"),
+        ("m3/h", "m³/h"),
+    ],
 )
 def test_spellings_mean_one_unit(spelled: str, unit: str) -> None:
     assert canonical_spelling(spelled) == unit
