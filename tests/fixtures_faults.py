@@ -134,7 +134,8 @@ def start_all(wait_until: Any) -> Callable[..., None]:
         for gateway in rig.gateways:
             gateway.start(*runner)
         for gateway in rig.gateways:
-            wait_until(gateway.healthy, what=f"{gateway.name} being up; it said: {gateway.log()[-500:]}")
+            wait_until(lambda one=gateway: one.ended is not None or one.healthy(), what=f"{gateway.name} being up")
+            assert gateway.ended is None, gateway.log()[-1000:]
 
     return start
 

@@ -12,6 +12,7 @@ from gateway.settings import MqttSettings
 
 __all__ = ["Load"]
 
+TOPIC: Final = "tidegate/v1/{device}/readings"
 _STEP_SECONDS: Final = 0.01
 
 
@@ -23,12 +24,14 @@ class Load:
         acknowledged: messages with a PUBACK.
     """
 
-    def __init__(self, mqtt: MqttSettings, *, name: str, devices: int = 20, boot: int = 1, window: int = 500) -> None:
+    def __init__(
+        self, mqtt: MqttSettings, *, name: str, devices: int = 20, boot: int = 1, window: int = 500, topic: str = TOPIC
+    ) -> None:
         self.sent: dict[Key, bytes] = {}
         self.acknowledged: set[Key] = set()
         self._devices = [f"{name}-{number:03d}" for number in range(devices)]
         self._seq = dict.fromkeys(self._devices, 0)
-        self._boot, self._turn = boot, 0
+        self._boot, self._turn, self._topic = boot, 0, topic
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._publisher = Publisher(
@@ -37,7 +40,8 @@ class Load:
         self._publisher.connect()
 
     def send(self, count: int) -> None:
-        """The next `count` messages, as fast as PUBACKs come."""
+        """The next `count` messages, as fast as PUBACKs come; a background load ends first, for the numbers ascend."""
+        self.pause()
         for _ in range(count):
             self._send_one()
 
@@ -92,7 +96,7 @@ class Load:
         body = {"ts": time.time_ns() // 1_000_000, "boot": key.boot, "seq": key.seq, "values": values}
         payload = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
         self.sent[key] = payload
-        if self._publisher.publish(f"tidegate/v1/{device}/readings", payload, tag=key):
+        if self._publisher.publish(self._topic.format(device=device), payload, tag=key):
             return True
         del self.sent[key]
         self._seq[device] -= 1

@@ -83,6 +83,32 @@ def test_kill_9_at_each_step_of_a_message_loses_nothing(
         assert verdict.repeated > 0, "no life ended after Kafka had something that was not acknowledged yet"
 
 
+def test_a_message_without_identity_is_there_and_says_that_it_has_none(
+    fault_rig: Callable[..., Any], start_all: Callable[..., None], wait_until: Any
+) -> None:
+    """It was in Kafka before the gateway died, and is redelivered: at least once, and each copy flagged."""
+    rig = fault_rig()
+    gateways = [rig.add("5"), rig.add("3.1.1")]
+    start_all(rig)
+    for gateway in gateways:
+        gateway.kill()
+        gateway.start(DYING.format(topic="telemetry.outcomes", step="before report"))
+    for number in range(20):
+        payload = b'{"values":{"count":%d}}' % number
+        assert rig.load._publisher.publish(f"tidegate/v1/{rig.name}-nameless/readings", payload)
+    for gateway in gateways:
+        assert gateway.wait(30) == -signal.SIGKILL, gateway.log()[-1000:]
+        gateway.start()
+    for gateway in gateways:
+        wait_until(lambda one=gateway: len(numbers(rig, one)) == 20, what="all stored")
+        for _, reading in rig.landed(gateway).readings:
+            assert reading.message_id is not None or "no_identity" in (reading.flags or ())
+
+
+def numbers(rig: Any, gateway: Any) -> set[float]:
+    return {value.value for _, reading in rig.landed(gateway).readings for value in reading.readings}
+
+
 def test_a_stop_amid_the_load_leaves_nothing_twice(
     fault_rig: Callable[..., Any], start_all: Callable[..., None], assert_whole: Callable[..., Any], wait_until: Any
 ) -> None:
