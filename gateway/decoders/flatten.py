@@ -59,6 +59,13 @@ class Quantity:
     time: Path | None = None
     time_format: TimeFormat = "auto"
     exact: bool = False
+    status: tuple[Path, ...] = ()
+    bad_from: int = 1
+
+    def bad_status(self, body: dict[str, Any]) -> int | None:
+        """The status, where it says that the value is none."""
+        found = next((code for path in self.status if type(code := path.look(body, body)) is int), 0)
+        return found if found >= self.bad_from else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +180,14 @@ class Flattener:
         quantity = self._shape.quantity
         value = body.get(quantity.value)
         unit = None if quantity.unit is None else body.get(quantity.unit)
-        if quantity.value not in body or type(value) is dict or type(value) is list:
+        if quantity.value not in body:
+            return False
+        bad = quantity.bad_status(body) if quantity.status else None
+        if bad is not None:
+            wanted = "a measurement: the status says that this is none"
+            self.rejects.append(Reject(Reason.BAD_NUMBER, trail_path(trail), f"status {bad}", wanted))
+            return True
+        if type(value) is dict or type(value) is list:
             return False
         if quantity.exact and (len(body) != 2 or type(unit) is not str):
             return False

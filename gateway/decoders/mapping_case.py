@@ -23,6 +23,7 @@ class Case:
         """
         self.when = Conditions(settings.when)
         self.ignore, self.refuse, self.unset_clock = settings.ignore, settings.refuse, settings.unset_clock
+        self.hint = settings.hint or "; ".join(self.when.texts) or None
         self.items = [parse_path(text, wild=True) for text in settings.items]
         self.numbered = any(EACH_ITEM in path.steps for path in self.items)
         self.values = None if settings.values is None else parse_path(settings.values)
@@ -68,7 +69,14 @@ def _shape(settings: CaseSettings) -> Shape:
     if settings.quantity is not None:
         given = settings.quantity
         time = given.time or TimeSource(path=given.value)
-        quantity = Quantity(given.value, given.unit, parse_path(time.path) if given.time else None, time.format)
+        quantity = Quantity(
+            given.value,
+            given.unit,
+            parse_path(time.path) if given.time else None,
+            time.format,
+            status=tuple(parse_path(text) for text in given.status),
+            bad_from=given.bad_from,
+        )
     return Shape(
         quantity,
         NO_VALUE | {text.strip().lower() for text in settings.no_values},

@@ -26,7 +26,7 @@ def read_case(
     if case.ignore is not None:
         return Ignored(case.ignore, first_of(case.device, Scope(match, payload, root, root, received_us)))
     if case.refuse is not None:
-        return Reject(case.refuse, "$", show_value(root), "; ".join(case.when.texts) or None)
+        return Reject(case.refuse, "$", show_value(root), case.hint)
     clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
     try:
         return _Reader(case, document, payload, match, clock, limits.max_readings_per_message).read()

@@ -61,6 +61,8 @@ class QuantitySettings(BaseModel):
     value: str = Field(min_length=1, description="Key of the value; an object without it is flattened as usual.")
     unit: str | None = Field(None, description="Key of the unit.")
     time: TimeSource | None = Field(None, description="Key (a path inside the object) of the value's own time.")
+    status: Texts = Field((), description="Paths inside the object to a number that says how good the value is.")
+    bad_from: int = Field(1, description="A status of at least this says that the value is none: it is refused.")
 
 
 class ValueTimes(BaseModel):
@@ -83,6 +85,7 @@ class CaseSettings(BaseModel):
     )
     ignore: IgnoredReason | None = Field(None, description="Such a message is no reading: status, metadata, command …")
     refuse: Reason | None = Field(None, description="Such a message is a dead letter, such as undecoded.")
+    hint: str | None = Field(None, description="What was wanted instead of a refused message: the way out.")
 
     items: Texts = Field(
         ("$",),

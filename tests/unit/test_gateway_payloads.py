@@ -15,13 +15,6 @@ from gateway.settings import GatewaySettings
 TESTS = Path(__file__).parents[1]
 PAYLOADS = TESTS.parent.parent / "shared" / "data" / "payloads.jsonl"
 RECEIVED = datetime(2026, 11, 28, 12, tzinfo=UTC)
-# Formats that have no decoder or preset yet. A line of theirs that gives what is expected fails the test: take it out.
-PENDING = {
-    "aws-iot", "azure-iot", "dragino", "esphome", "ha-statestream", "influx-line-protocol", "kura",
-    "milesight", "opcua-pubsub", "owntracks", "ruuvi-gateway", "senml", "senml-cbor",
-    "thingsboard",
-    "victron-venus", "wmbusmeters",
-}  # fmt: skip
 # Lines without a reading: what becomes of them instead.
 NO_READING = {
     "tasmota-lwt": ("ignored", "status"),
@@ -119,16 +112,7 @@ def test_a_line_gives_its_readings_or_its_non_reading(
     line: dict[str, Any], outcomes: dict[str, dict[str, Any]]
 ) -> None:
     found = faults(line, outcomes[line["id"]])
-    if line["format"] in PENDING:
-        assert outcomes[line["id"]]["reason"] != "internal_error"
-        return
     assert not found, (found, outcomes[line["id"]])
-
-
-@pytest.mark.parametrize("pending", sorted(PENDING))
-def test_no_format_is_pending_that_is_done(pending: str, outcomes: dict[str, dict[str, Any]]) -> None:
-    lines = [line for line in LINES if line["format"] == pending]
-    assert any(faults(line, outcomes[line["id"]]) for line in lines), f"take {pending} out of PENDING"
 
 
 def test_each_reading_of_a_message_has_a_place_of_its_own(outcomes: dict[str, dict[str, Any]]) -> None:
