@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from deploy.commands import analyst, bench, config, device, dlq, embedded, hops, preflight, profile, proof
+from deploy.commands import analyst, bench, config, device, dlq, embedded, hops, preflight, profile, proof, route
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
@@ -34,6 +34,7 @@ proof.register(app)
 dlq.register(app)
 device.register(app)
 profile.register(app)
+route.register(app)
 preflight.register(app)
 config.register(app)
 hops.register(app)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.outcome import Gate, Message
+from gateway.outcome import Gate, Message, Outcome
 from gateway.policy import Policy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -17,7 +17,7 @@ from ingest.contract.errors import TidegateError
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["BadLine", "decode_lines"]
+__all__ = ["BadLine", "decode_lines", "describe"]
 
 
 class BadLine(TidegateError):
@@ -52,9 +52,13 @@ def decode_lines(
 
 def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, Any]:
     identity, topic, payload = _read_line(number, line)
-    outcome = gate.decide(Message(number, 0, received_us, topic, payload))
+    return {"id": identity, **describe(gate.decide(Message(number, 0, received_us, topic, payload)))}
+
+
+def describe(outcome: Outcome) -> dict[str, Any]:
+    """An outcome in words: what `decode_lines` yields, without the line's id."""
     letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
-    found: dict[str, Any] = {"id": identity, "outcome": "ignored", "reason": None, "readings": [], "rejected": []}
+    found: dict[str, Any] = {"outcome": "ignored", "reason": None, "readings": [], "rejected": []}
     if outcome.ignored is not None:
         found["reason"] = outcome.ignored.value
     elif outcome.rejected is not None:

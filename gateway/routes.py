@@ -38,9 +38,10 @@ _NAME = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One compiled `[[routes]]` entry; `label` says in words which."""
+    """One compiled `[[routes]]` entry. `name` says in words which, `own` that it stands in the settings."""
 
-    label: str
+    name: str
+    own: bool
     settings: RouteSettings
     filter: TopicFilter
     zone: ZoneInfo | None
@@ -78,6 +79,21 @@ class Route:
             (),
             self.label,
         )
+
+    @property
+    def label(self) -> str:
+        """Name and filter: no two routes share them, unless they are alike."""
+        return f"{self.name} ({self.settings.filter})"
+
+    @property
+    def reader(self) -> str:
+        """What reads its messages, in words."""
+        given = self.settings
+        if given.ignore is not None:
+            return f"ignore {given.ignore.value}"
+        if given.mapping is not None:
+            return f"mapping {given.mapping}" if isinstance(given.mapping, str) else "mapping of its own"
+        return given.decoder
 
     @property
     def conditional(self) -> bool:
@@ -144,8 +160,7 @@ def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings 
     if zone is not None:
         _zone("[gateway]", zone)
     own = tuple(
-        _compile(f"[[routes]] number {number} ({route.filter})", route, zone)
-        for number, route in enumerate(settings, start=1)
+        _compile(f"[[routes]] number {number}", route, zone, own=True) for number, route in enumerate(settings, start=1)
     )
     return RouteTable(own + _preset_routes(() if limits is None else limits.presets, zone))
 
@@ -163,14 +178,15 @@ def _preset_routes(wanted: tuple[str, ...], zone: str | None) -> tuple[Route, ..
             raise ConfigError(message)
     test = glob(wanted)
     return tuple(
-        _compile(f"preset {name} ({route.filter})", route, zone)
+        _compile(f"preset {name} number {number}", route, zone, own=False)
         for name, preset in presets.items()
         if test is not None and test(name)
-        for route in preset.routes
+        for number, route in enumerate(preset.routes, start=1)
     )
 
 
-def _compile(where: str, route: RouteSettings, zone: str | None) -> Route:
+def _compile(name: str, route: RouteSettings, zone: str | None, *, own: bool) -> Route:
+    where = f"{name} ({route.filter})"
     known = decoder_names()
     if route.decoder not in known:
         near = _suggest(route.decoder, known)
@@ -185,14 +201,15 @@ def _compile(where: str, route: RouteSettings, zone: str | None) -> Route:
         raise ConfigError(message) from error
     templates = {"device": route.device or "", "metric": route.metric or ""}
     for key, text in (*templates.items(), *((f"tags.{tag}", text) for tag, text in route.tags.items())):
-        for name in _NAME.findall(text):
-            _check_segment(where, f"{key} names {{{name}}}", name, compiled)
-    for name in route.only:
-        _check_segment(where, f"only names {name}", name, compiled)
+        for segment in _NAME.findall(text):
+            _check_segment(where, f"{key} names {{{segment}}}", segment, compiled)
+    for segment in route.only:
+        _check_segment(where, f"only names {segment}", segment, compiled)
     zone = route.zone if route.zone is not None else zone
     patterns = "|".join(map(glob_pattern, route.payload))
     return Route(
-        where,
+        name,
+        own,
         route,
         compiled,
         None if zone is None else _zone(where, zone),

@@ -21,7 +21,7 @@ from ingest.contract.reasons import Reason
 
 __all__ = ["BadPath", "CompiledMapping"]
 
-_OWN: Final = frozenset({"when", "ignore", "refuse"})
+_OWN: Final = frozenset({"when", "ignore", "refuse", "wanted"})
 """What a case says for itself: a mapping that ignores what no case takes may have cases that do not."""
 _JOINED: Final = ("units", "unit_names", "errors", "rename", "tags", "flags")
 

@@ -22,11 +22,12 @@ class Case:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
         """
         self.when = Conditions(settings.when)
-        self.ignore, self.refuse, self.unset_clock = settings.ignore, settings.refuse, settings.unset_clock
+        self.ignore, self.refuse, self.wanted = settings.ignore, settings.refuse, settings.wanted
+        self.unset_clock = settings.unset_clock
         self.hint = settings.hint or "; ".join(self.when.texts) or None
         self.items = [parse_path(text, wild=True) for text in settings.items]
         self.numbered = any(EACH_ITEM in path.steps for path in self.items)
-        self.values = None if settings.values is None else parse_path(settings.values)
+        self.values = [parse_path(text) for text in settings.values]
         self.device = _usable(settings.device, segments, "device")
         self.message_id = _usable(settings.message_id, segments, "message_id")
         several = len(self.items) > 1 or bool(self.items[0].steps)
@@ -46,9 +47,9 @@ class Case:
         paths = [path for template in templates for path in template.paths]
         paths += [path for path, _how in self.time or ()]
         whole = len(self.items) == 1 and not self.items[0].steps
-        base = () if self.values is None else self.values.steps
-        inside = (path for path in paths if whole or not path.absolute)
-        return [_flat(path.steps[len(base) :]) for path in inside if path.steps[: len(base)] == base]
+        inside = [path for path in paths if whole or not path.absolute]
+        bases = [path.steps for path in self.values] or [()]
+        return [_flat(path.steps[len(base) :]) for base in bases for path in inside if path.steps[: len(base)] == base]
 
 
 def _flat(steps: Iterable[Any]) -> str:

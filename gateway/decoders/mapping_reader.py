@@ -23,10 +23,13 @@ def read_case(
 ) -> Decoding:
     """Decode one parsed message; see `Decoder`."""
     root = document.value
-    if case.ignore is not None:
-        return Ignored(case.ignore, first_of(case.device, Scope(match, payload, root, root, received_us)))
-    if case.refuse is not None:
-        return Reject(case.refuse, "$", show_value(root), case.hint)
+    if case.ignore is not None or case.refuse is not None:
+        device = first_of(case.device, Scope(match, payload, root, root, received_us))
+        if case.ignore is not None:
+            return Ignored(case.ignore, device)
+        wanted = case.wanted or "; ".join(case.when.texts) or None
+        refused = Reject(case.refuse or Reason.UNDECODED, "$", show_value(root), wanted)
+        return Decoded(match.device if device is None else device, [], [refused])
     clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
     try:
         return _Reader(case, document, payload, match, clock, limits.max_readings_per_message).read()
@@ -64,7 +67,7 @@ class _Reader:
     def _read_item(self, value: Any, trail: Trail, keys: tuple[str, ...]) -> None:
         """One item; where it is an array, each object in it is one, and each scalar a reading."""
         root = self._document.value
-        if type(value) is not list or self._case.values is not None:
+        if type(value) is not list or self._case.values:
             self._add(Scope(self._match, self._payload, root, value, self._clock.received_us, keys), trail, None, None)
             return
         if len(value) > self._left:
@@ -101,9 +104,10 @@ class _Reader:
             decoded.rejects.append(at)
             return
         body = scope.item
-        if case.values is not None:
-            body = case.values.look(body, scope.root)
-            for step in case.values.steps:
+        if case.values:
+            path = next((path for path in case.values if path.look(body, scope.root) is not None), case.values[0])
+            body = path.look(body, scope.root)
+            for step in path.steps:
                 trail = (trail, step)
         flattener = Flattener(
             case.names.under(scope), case.shape, scope, self._clock, at, trail, index=place or 0, limit=self._left
@@ -135,7 +139,7 @@ class _Reader:
 
     def _time_key(self, item: Any) -> str | None:
         """Of generic JSON: the key that the route names as time."""
-        if self._case.time is not None or self._case.values is not None or type(item) is not dict:
+        if self._case.time is not None or self._case.values or type(item) is not dict:
             return None
         return next((key for key in self._match.time if item.get(key) is not None), None)
 

@@ -85,13 +85,17 @@ class CaseSettings(BaseModel):
     )
     ignore: IgnoredReason | None = Field(None, description="Such a message is no reading: status, metadata, command …")
     refuse: Reason | None = Field(None, description="Such a message is a dead letter, such as undecoded.")
+    wanted: str | None = Field(None, description="What to do about it, for who reads the dead letter.")
     hint: str | None = Field(None, description="What was wanted instead of a refused message: the way out.")
 
     items: Texts = Field(
         ("$",),
         description="Where items stand, each with device and time of its own; all paths that are there are read.",
     )
-    values: str | None = Field(None, description="Path inside an item to what holds the readings; default: the item.")
+    values: Texts = Field(
+        (),
+        description="Paths inside an item to what holds the readings, the first that is there; '' is the item, as by default.",
+    )
     device: Texts = Field((), description="Templates; default: the route's device. None gives: the item is refused.")
     prefix: str = Field("", description="Template in front of every metric name of an item.")
     rename: dict[str, str] = Field(
@@ -133,7 +137,7 @@ class MappingSettings(CaseSettings):
     """A whole format. Where its `when` does not hold, the message is left to the next route that matches the topic.
 
     Of `cases` the first whose `when` holds is used: what it names wins over what the mapping names (tables are joined);
-    `when`, `ignore` and `refuse` it has only of its own. Where none holds, the mapping itself is the case.
+    `when`, `ignore`, `refuse` and `wanted` it has only of its own. Where none holds, the mapping itself is the case.
     """
 
     format: Literal["json", "influx"] = Field(

@@ -8,6 +8,7 @@ from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from gateway.decoders.candidates import choose
 from gateway.decoders.homie import HomieDecoder
 from gateway.decoders.json_object import decode_json
 from gateway.decoders.kura import decode_kura
@@ -18,12 +19,10 @@ from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
 from gateway.decoders.sparkplug import SparkplugDecoder
 from gateway.decoders.state import DecoderState
-from gateway.json_text import Document
 from gateway.settings import GatewaySettings
-from gateway.show import show
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
-from ingest.contract.reasons import IgnoredReason, Reason
+from ingest.contract.reasons import IgnoredReason
 
 __all__ = ["ENTRY_POINTS", "FIRST_OF", "IGNORE", "MAPPING", "decoder_names", "make_decoders"]
 
@@ -110,21 +109,11 @@ def make_decoders(state: DecoderState) -> dict[str, Decoder]:
 def _decode_first_of(
     decoders: dict[str, Decoder], payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
 ) -> Decoding:
-    """By the first candidate whose condition holds; a payload is parsed once for all mappings of one format."""
-    documents: dict[str, Document | Reject] = {}
-    for candidate in match.candidates:
-        if candidate.payload is not None and not candidate.payload.fullmatch(payload.strip()):
-            continue
-        mapping = candidate.mapping if candidate.decoder == MAPPING else None
-        if mapping is None:
-            return decoders[candidate.decoder](payload, candidate, limits, received_us)
-        document = documents.get(mapping.format)
-        if document is None:
-            document = documents[mapping.format] = mapping.parse(payload, limits)
-        if isinstance(document, Reject):
-            if candidate is match.candidates[-1] or not mapping.when.texts:
-                return document
-        elif mapping.when.hold(document.value):
-            return mapping.read(document, payload, candidate, limits, received_us)
-    wanted = "a payload that one of these takes: " + ", ".join(candidate.route for candidate in match.candidates)
-    return Reject(Reason.NO_ROUTE, "$", f"{len(payload)} bytes", show(wanted))
+    """By the first candidate whose condition holds."""
+    chosen = choose(match, payload, limits)
+    if isinstance(chosen, Reject):
+        return chosen
+    candidate, document = chosen
+    if document is not None and candidate.mapping is not None:
+        return candidate.mapping.read(document, payload, candidate, limits, received_us)
+    return decoders[candidate.decoder](payload, candidate, limits, received_us)

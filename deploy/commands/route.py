@@ -1,0 +1,122 @@
+"""`tidegate route test | ls`: which route takes a message, and what comes out of it."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deploy.commands.options import Json, OptionalConfig, show_json
+
+__all__ = ["register"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Which decoder reads which topic: list, explain.")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(app, name="route")
+
+
+@app.command()
+def test(
+    topic: Annotated[str, typer.Argument(help="The topic as the device publishes it.")],
+    payload: Annotated[str, typer.Argument(help="The payload; @FILE takes its bytes, - those of stdin.")],
+    config: OptionalConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Explain which route takes a message and what comes out of it; needs no server.
+
+    Exit 1 where the message would be a dead letter.
+    """
+    import time
+
+    from deploy.settings import load_settings
+    from gateway.explain_route import explain_message
+    from gateway.profiles.policy import make_policy
+
+    settings = load_settings(config)
+    policy = make_policy(settings.gateway, settings.routes, live=False)
+    found = explain_message(
+        topic, _bytes(payload), settings.routes, settings.gateway, policy=policy, received_us=time.time_ns() // 1000
+    )
+    if as_json:
+        show_json(found)
+    else:
+        _print(found)
+    raise typer.Exit(1 if found["outcome"] == "dead_letter" else 0)
+
+
+@app.command()
+def ls(config: OptionalConfig = None, as_json: Json = False) -> None:
+    """List the routes in the order in which they are tried: the settings' own, then the shipped presets'."""
+    from deploy.settings import load_settings
+    from gateway.explain_route import list_routes
+
+    settings = load_settings(config)
+    rows = list_routes(settings.routes, settings.gateway)
+    if as_json:
+        show_json(rows)
+        return
+    width = max(len(row["filter"]) for row in rows)
+    for row in rows:
+        conditions = f"  where {' and '.join(row['conditions'])}" if row["conditions"] else ""
+        typer.echo(f"{row['filter']:<{width}}  {row['decoder']:<26}  {row['name']}{conditions}")
+
+
+def _bytes(payload: str) -> bytes:
+    """The payload of an argument.
+
+    Raises:
+        UnavailableError: the file cannot be read.
+    """
+    from ingest.contract.errors import UnavailableError
+
+    if payload == "-":
+        return sys.stdin.buffer.read()
+    if not payload.startswith("@"):
+        return payload.encode("utf-8", "surrogateescape")
+    try:
+        return Path(payload[1:]).read_bytes()
+    except OSError as error:
+        msg = f"{payload[1:]} cannot be read ({error.strerror}). Give @FILE, - for stdin, or the payload itself."
+        raise UnavailableError(msg) from error
+
+
+def _print(found: dict[str, Any]) -> None:
+    route = found["route"]
+    others = [tried for tried in found["tried"] if not tried["topic"]]
+    # Of routes for other topics one is enough to see why; all of them are in --json.
+    for tried in others[:1] + [tried for tried in found["tried"] if tried["topic"]]:
+        typer.echo(f"tried     {tried['name']} ({tried['filter']}): {tried['why']}")
+    if len(others) > 1:
+        typer.echo(f"          and {len(others) - 1} more routes of the settings, which are for other topics")
+    if route is not None:
+        typer.echo(f"route     {route['name']} ({route['filter']})")
+        typer.echo(f"decoder   {route['decoder']}")
+    if found["device"] is not None:
+        typer.echo(f"device    {found['device']}")
+    count = len(found["readings"])
+    outcome = {"reading": f"{count} reading{'s' if count != 1 else ''}", "dead_letter": "dead letter"}
+    reason = f", {found['reason']}" if found["reason"] else ""
+    typer.echo(f"outcome   {outcome.get(found['outcome'], found['outcome'])}{reason}")
+    if found["readings"]:
+        _print_readings(found["readings"])
+    if found.get("wanted") or found.get("got"):
+        typer.echo(f"          at {found['path'] or 'the whole payload'}: got {found['got']}; wanted {found['wanted']}")
+    for part in found["rejected"]:
+        typer.echo(f"refused   {part['path']}: {part['reason']}: got {part['got']}; wanted {part['wanted']}")
+    if found["suggestion"] is not None:
+        typer.echo(f"next      {found['suggestion']}")
+
+
+def _print_readings(readings: list[dict[str, Any]]) -> None:
+    rows = [("device", "metric", "value", "unit", "time", "flags")]
+    for reading in readings:
+        value = reading["value"] if reading["text"] is None else reading["text"]
+        time = reading["time"] or "receive time"
+        flags = ", ".join(reading.get("flags", ()))
+        rows.append((reading["device"], reading["metric"], str(value), reading["unit"] or "", time, flags))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        typer.echo("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

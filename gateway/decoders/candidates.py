@@ -1,0 +1,36 @@
+"""Several routes match a topic and the payload decides: the first whose condition holds."""
+
+from gateway.decoders.shape import RouteMatch
+from gateway.json_text import Document
+from gateway.settings import GatewaySettings
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["choose"]
+
+
+def choose(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> tuple[RouteMatch, Document | None] | Reject:
+    """The candidate that takes this payload, and the payload's document where its mapping asked for it.
+
+    A payload is parsed once for all mappings of one format. What no candidate takes is refused: as broken, where it
+    cannot be parsed, else as `no_route`.
+    """
+    documents: dict[str, Document | Reject] = {}
+    broken: Reject | None = None
+    text = payload.strip() if any(candidate.payload is not None for candidate in match.candidates) else payload
+    for candidate in match.candidates:
+        if candidate.payload is not None and not candidate.payload.fullmatch(text):
+            continue
+        mapping = candidate.mapping
+        if mapping is None or not mapping.when.texts:
+            return candidate, None
+        document = documents.get(mapping.format)
+        if document is None:
+            document = documents[mapping.format] = mapping.parse(payload, limits)
+        if isinstance(document, Reject):
+            broken = document
+        elif mapping.when.hold(document.value):
+            return candidate, document
+    wanted = "a payload that one of these takes: " + ", ".join(candidate.route for candidate in match.candidates)
+    return broken or Reject(Reason.NO_ROUTE, "$", f"{len(payload)} bytes", show(wanted))
