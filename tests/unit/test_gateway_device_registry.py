@@ -81,7 +81,7 @@ def test_what_is_no_device_is_told_and_not_written(
 def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "devices.jsonl"
     file.write_bytes(b'{"device": "a"}\r\n\n' + line.encode("latin-1"))
-    with pytest.raises(ConfigError, match="devices.jsonl:3: "):
+    with pytest.raises(ConfigError, match=r"devices\.jsonl:3: "):
         DeviceRegistry(file)
 
 

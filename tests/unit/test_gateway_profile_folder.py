@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.profiles.folder import ProfileFolder
@@ -224,6 +224,7 @@ STEPS = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(STEPS)
 def test_whatever_happens_on_disk_each_file_keeps_its_last_good_content(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]
