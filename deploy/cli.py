@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from deploy.commands import analyst, bench, config, device, dlq, embedded, hops, preflight, profile, proof, route
+from deploy.commands import analyst, bench, chaos, config, device, dlq, embedded, hops, preflight, profile, proof, route
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
@@ -39,6 +39,7 @@ preflight.register(app)
 config.register(app)
 hops.register(app)
 bench.register(app)
+chaos.register(app)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ class Load:
     Attributes:
         sent: payload per message, in the order handed over.
         acknowledged: messages with a PUBACK.
+        acknowledged_at: when it came, in epoch seconds.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Load:
     ) -> None:
         self.sent: dict[Key, bytes] = {}
         self.acknowledged: set[Key] = set()
+        self.acknowledged_at: dict[Key, float] = {}
         self._devices = [f"{name}-{number:03d}" for number in range(devices)]
         self._seq = dict.fromkeys(self._devices, 0)
         self._boot, self._turn, self._topic = boot, 0, topic
@@ -73,7 +75,9 @@ class Load:
         return set(self.acknowledged).difference(there)
 
     def _note(self, tag: object) -> None:
-        self.acknowledged.add(tag)  # type: ignore[arg-type]
+        if isinstance(tag, Key):
+            self.acknowledged.add(tag)
+            self.acknowledged_at[tag] = time.time()
 
     def _pace(self, rate: float) -> None:
         """Send what is due, several at once: waking for each message costs more than the message."""

@@ -22,7 +22,7 @@ from deploy.settings import Settings, child_environment
 from deploy.settings_file import to_toml, write_private
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["GatewayProcess", "Process", "Server", "Stage", "open_stage"]
+__all__ = ["GatewayProcess", "Process", "Server", "Stage", "new_broker", "open_kafka"]
 
 ROOT: Final = Path(__file__).parents[2]
 USER: Final = "chaos"
@@ -172,9 +172,9 @@ class Stage:
             base[section] = {**base.get(section, {}), **values} if isinstance(values, Mapping) else values
         return Settings.model_validate(base)
 
-    def gateway(self, settings: Settings) -> GatewayProcess:
-        """A gateway, not started yet; the stage ends it at last."""
-        made = GatewayProcess(self.folder / settings.gateway.gateway_id, settings)
+    def gateway(self, settings: Settings, *, folder: str | None = None) -> GatewayProcess:
+        """A gateway, not started yet, in a folder of its name; the stage ends it at last."""
+        made = GatewayProcess(self.folder / (folder or settings.gateway.gateway_id), settings)
         self._gateways.append(made)
         return made
 
@@ -185,8 +185,22 @@ class Stage:
 
 
 @contextlib.contextmanager
-def open_stage(folder: Path, *, window: int = 1000, max_queued_messages: int = 1_000_000) -> Iterator[Stage]:
-    """A broker and a Kafka in `folder`, ended at last.
+def open_kafka(folder: Path) -> Iterator[Server]:
+    """A Kafka in `folder`, ended at last."""
+    artifacts.ensure("kafka", lambda text: None)
+    folder.mkdir(parents=True, exist_ok=True)
+    kafka = Server(
+        EmbeddedKafka(folder / "kafka", find_java(), choose_port(0)[0], choose_port(0)[0]), folder / "kafka.log"
+    )
+    try:
+        yield kafka
+    finally:
+        kafka.kill()
+
+
+@contextlib.contextmanager
+def new_broker(folder: Path) -> Iterator[tuple[Server, dict[str, str]]]:
+    """A broker in `folder`, ended at last, and its login as keywords of `Stage`.
 
     Raises:
         UnavailableError: mosquitto is not here. The other broker keeps no queue over a kill, and serves no fault.
@@ -194,19 +208,11 @@ def open_stage(folder: Path, *, window: int = 1000, max_queued_messages: int = 1
     if find_mosquitto() is None:
         message = "chaos needs mosquitto on this machine (apt-get install mosquitto): its queue outlives the faults."
         raise UnavailableError(message)
-    artifacts.ensure("kafka", lambda text: None)
     folder.mkdir(parents=True, exist_ok=True)
-    ports = [choose_port(0)[0] for _ in range(3)]
-    password = secrets.token_urlsafe(12)
-    broker = Mosquitto(
-        folder / "broker", ports[0], users={USER: password}, window=window, max_queued_messages=max_queued_messages
-    )
-    kafka = EmbeddedKafka(folder / "kafka", find_java(), ports[1], ports[2])
-    with contextlib.ExitStack() as started:
-        servers = []
-        for part, name in ((broker, "broker"), (kafka, "kafka")):
-            servers.append(Server(part, folder / f"{name}.log"))
-            started.callback(servers[-1].kill)
-        stage = Stage(folder, *servers, username=USER, password=password)
-        started.callback(stage.close)
-        yield stage
+    login = {"username": USER, "password": secrets.token_urlsafe(12)}
+    part = Mosquitto(folder / "broker", choose_port(0)[0], users={USER: login["password"]})
+    broker = Server(part, folder / "broker.log")
+    try:
+        yield broker, login
+    finally:
+        broker.kill()

@@ -51,9 +51,9 @@ class Landed:
         found = (decode_outcome(record.value or b"") for record in batch)
         self.outcomes += [outcome for outcome in found if outcome.gateway in gateways]
 
-    def keys(self) -> set[Key]:
-        """The numbered messages that have a reading."""
-        return {key for _, reading in self.readings if (key := _key(reading)) is not None}
+    def keys(self, start: int = 0) -> set[Key]:
+        """The numbered messages that have a reading, from the `start`-th one on."""
+        return {key for _, reading in self.readings[start:] if (key := _key(reading)) is not None}
 
 
 @dataclass

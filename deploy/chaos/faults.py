@@ -1,0 +1,227 @@
+"""The faults that `tidegate chaos` knows, by their numbers; each breaks one thing in a scene and mends it again."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from deploy.chaos.scene import Scene
+
+__all__ = ["FAULTS", "SKIPPED", "Fault"]
+
+SAVED_SECONDS: Final = 2.5
+"""What mosquitto acknowledged this long before it is killed is on its disk: it saves every second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way in which something breaks.
+
+    Attributes:
+        id: its number; `tests/integration` has a short instance of each.
+        title: what happens, in a line.
+        inject: breaks and mends; returns when mended.
+        long_seconds: how long it lasts with --long.
+        restarts: whether the gateways themselves are ended, so that their connections say nothing.
+    """
+
+    id: str
+    title: str
+    inject: Callable[[Scene], None]
+    long_seconds: float = 60.0
+    restarts: bool = False
+
+
+def kill_at_random(scene: Scene) -> None:
+    """Each gateway by turns, at random moments of its life: while it starts, catches up, or keeps up."""
+    until, kills = scene.until(), 0
+    while time.monotonic() < until:
+        gateway = scene.gateways[kills % len(scene.gateways)]
+        time.sleep(scene.rng.uniform(0.0, 6.0))
+        gateway.kill()
+        kills += 1
+        gateway.start()
+    scene.figures["kills"] = kills
+    for gateway in scene.gateways:
+        scene.wait(gateway.healthy, 120.0, f"{gateway.name} being up")
+
+
+def stop_and_start(scene: Scene) -> None:
+    """SIGTERM, and start again, as an update does; nothing may be there twice."""
+    until, stops = scene.until(), 0
+    while time.monotonic() < until:
+        gateway = scene.gateways[stops % len(scene.gateways)]
+        gateway.terminate()
+        stops += 1
+        scene.start([gateway])
+        time.sleep(scene.rng.uniform(0.5, 2.0))
+    scene.figures["stops"] = stops
+
+
+def hold_gateways(scene: Scene) -> None:
+    """They stand still until the broker has dropped them, and longer."""
+    for gateway in scene.gateways:
+        gateway.hold()
+    time.sleep(scene.seconds)
+    for gateway in scene.gateways:
+        gateway.let_go()
+
+
+def pulse_gateways(scene: Scene) -> None:
+    """They get a little time now and then, as on an overloaded machine."""
+    until = scene.until()
+    while time.monotonic() < until:
+        for gateway in scene.gateways:
+            gateway.hold()
+        time.sleep(scene.rng.uniform(0.3, 0.9))
+        for gateway in scene.gateways:
+            gateway.let_go()
+        time.sleep(0.1)
+
+
+def kill_broker(scene: Scene) -> None:
+    """SIGKILL every ten seconds. What it acknowledged in the last moments and had not saved is its own loss."""
+    _kill_broker(scene, forget=False)
+
+
+def broker_forgets(scene: Scene) -> None:
+    """SIGKILL, and its database is gone: sessions, queues, packet identifiers."""
+    _kill_broker(scene, forget=True)
+
+
+def _kill_broker(scene: Scene, *, forget: bool) -> None:
+    scene.by_device = False
+    until, kills = scene.until(), 0
+    while time.monotonic() < until:
+        began = time.time()
+        scene.broker.kill()
+        if forget:
+            scene.broker.part.database.unlink(missing_ok=True)
+        scene.broker.start()
+        kills += 1
+        for gateway in scene.gateways:
+            scene.wait(gateway.healthy, 120.0, f"{gateway.name} being connected")
+        # A publisher that is back before the gateways publishes for nobody, where no session is left.
+        scene.forgotten.append((began - SAVED_SECONDS, time.time() if forget else began + 0.5))
+        time.sleep(min(10.0, max(0.0, until - time.monotonic())))
+    scene.figures["broker_kills"] = kills
+
+
+def hold_broker(scene: Scene) -> None:
+    """It hangs: connections stay open and nothing answers."""
+    scene.by_device = False
+    scene.broker.hold()
+    time.sleep(scene.seconds)
+    scene.broker.let_go()
+
+
+def silence_links(scene: Scene) -> None:
+    """Nothing passes between broker and gateways, and nobody is told."""
+    for proxy in scene.proxies:
+        proxy.silence()
+    time.sleep(scene.seconds)
+    for proxy in scene.proxies:
+        proxy.restore()
+
+
+def reset_links(scene: Scene) -> None:
+    """RST to both ends every two seconds or so."""
+    until, resets = scene.until(), 0
+    while time.monotonic() < until:
+        time.sleep(scene.rng.uniform(1.0, 3.0))
+        resets += sum(proxy.reset() for proxy in scene.proxies)
+    scene.figures["resets"] = resets
+
+
+@contextmanager
+def _links(scene: Scene, *, bytes_per_second: int = 0, delay: tuple[float, float] = (0.0, 0.0)) -> Iterator[None]:
+    for proxy in scene.proxies:
+        proxy.bytes_per_second, proxy.delay_seconds = bytes_per_second, delay
+    yield
+    for proxy in scene.proxies:
+        proxy.bytes_per_second, proxy.delay_seconds = 0, (0.0, 0.0)
+
+
+def slow_links(scene: Scene) -> None:
+    """64 kbit/s, far less than what comes."""
+    with _links(scene, bytes_per_second=8_000):
+        time.sleep(scene.seconds)
+
+
+def late_links(scene: Scene) -> None:
+    """Each piece 100 to 300 ms late."""
+    with _links(scene, delay=(0.1, 0.3)):
+        time.sleep(scene.seconds)
+
+
+def one_client_id(scene: Scene) -> None:
+    """Another client takes the first gateway's session over, again and again."""
+    first = scene.gateways[0].settings
+    other = scene.stage.gateway(
+        first.model_copy(
+            update={
+                "mqtt": first.mqtt.model_copy(update={"session_file": None}),
+                "monitoring": first.monitoring.model_copy(update={"gateway_port": 0}),
+            }
+        ),
+        folder="other",
+    )
+    other.start()
+    time.sleep(scene.seconds)
+    other.kill()
+    if scene.gateways[0].ended is not None:
+        scene.start(scene.gateways[:1])
+
+
+def kill_kafka(scene: Scene) -> None:
+    """SIGKILL every fifteen seconds."""
+    until, kills = scene.until(), 0
+    while time.monotonic() < until:
+        scene.kafka.kill()
+        time.sleep(scene.rng.uniform(0.0, 3.0))
+        scene.kafka.start()
+        kills += 1
+        time.sleep(min(15.0, max(0.0, until - time.monotonic())))
+    scene.figures["kafka_kills"] = kills
+
+
+def hold_kafka(scene: Scene) -> None:
+    """It hangs: connections stay open and nothing answers."""
+    scene.kafka.hold()
+    time.sleep(scene.seconds)
+    scene.kafka.let_go()
+
+
+FAULTS: Final = tuple(
+    Fault(*fields)
+    for fields in (
+        ("F1", "gateways killed at random moments", kill_at_random, 180.0, True),
+        ("F4", "gateways stopped and started", stop_and_start, 60.0, True),
+        ("F5", "gateways held until the broker drops them", hold_gateways, 90.0),
+        ("F7", "broker killed and started again", kill_broker, 60.0),
+        ("F8", "broker killed, and its database gone", broker_forgets, 60.0),
+        ("F9", "broker hangs", hold_broker, 300.0),
+        ("F10", "link to the broker silent", silence_links, 90.0),
+        ("F11", "connections to the broker reset every two seconds", reset_links, 300.0),
+        ("F12", "link to the broker at 64 kbit/s", slow_links, 60.0),
+        ("F13", "link to the broker 100 to 300 ms late", late_links, 60.0),
+        ("F14", "another gateway with the same client id", one_client_id, 60.0, True),
+        ("F16", "Kafka killed and started again", kill_kafka, 120.0),
+        ("F17", "Kafka hangs", hold_kafka, 300.0),
+        ("F47", "gateways starved of processor time", pulse_gateways, 60.0),
+    )
+)
+
+_NEEDS = {
+    "a moment that only a test can choose": ("F2", "F3", "F6"),
+    "settings or a file system of its own": ("F15", "F18", "F19", "F20", "F23", "F24", "F42", "F43", "F46", "F48"),
+    "clients of its own": ("F50", "F51"),
+    "Spark": ("F22", "F26", "F27", "F28", "F29", "F30", "F31", "F32", "F33", "F34", "F35", "F36", "F38", "F40", "F41"),
+}
+SKIPPED: Final = {
+    fault: f"needs {what}: see tests/{'spark' if what == 'Spark' else 'integration'}"
+    for what, ids in _NEEDS.items()
+    for fault in ids
+}
+"""Faults that are tried elsewhere, and why not here."""

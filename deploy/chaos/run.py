@@ -1,0 +1,202 @@
+"""Runs faults one after another: load on, break, mend, wait until all has arrived, judge."""
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.chaos.faults import Fault
+from deploy.chaos.load import Load
+from deploy.chaos.proxy import LinkProxy
+from deploy.chaos.reader import KafkaReader
+from deploy.chaos.scene import PROTOCOLS, Scene
+from deploy.chaos.stage import GatewayProcess, Server, Stage, new_broker, open_kafka
+from deploy.chaos.verdict import Key, Verdict, judge
+from ingest.admin import ensure_topics, wait_for_kafka
+from ingest.contract.errors import FatalError, RetryableError
+
+__all__ = ["failed", "pick", "run_faults"]
+
+CALM_SECONDS: Final = 3.0
+"""Load before and after the fault."""
+RECOVERY_SECONDS: Final = 300.0
+LOOK_SECONDS: Final = 0.25
+KEEPALIVE_SECONDS: Final = 10
+
+
+def run_faults(
+    faults: Sequence[Fault],
+    folder: Path,
+    *,
+    seconds: Callable[[Fault], float],
+    seed: int,
+    rate: float,
+    tell: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """One result per fault and MQTT version, as `chaos run --json` prints them.
+
+    Args:
+        faults: in this order; they share a Kafka, and each has a broker and gateways of its own.
+        folder: for the servers' files and everybody's logs.
+        seconds: how long a fault lasts.
+        seed: of all chance.
+        rate: messages per second.
+        tell: takes a sentence about what is being done.
+    """
+    results: list[dict[str, Any]] = []
+    with open_kafka(folder) as kafka:
+        for fault in faults:
+            lasts = seconds(fault)
+            tell(f"{fault.id}: {fault.title}, {lasts:g} s at {rate:g} messages/s")
+            results += _run_fault(fault, folder / fault.id, kafka, seconds=lasts, seed=seed, rate=rate)
+    return results
+
+
+def _run_fault(
+    fault: Fault, folder: Path, kafka: Server, *, seconds: float, seed: int, rate: float
+) -> list[dict[str, Any]]:
+    with _scene(folder, kafka, seconds=seconds, seed=seed) as scene:
+        readers = {one.name: KafkaReader(one.settings.kafka, one.name) for one in scene.gateways}
+        scene.start()
+        with _peak_memory(scene.gateways) as peaks:
+            scene.load.start(rate)
+            time.sleep(CALM_SECONDS)
+            fault.inject(scene)
+            ended_at, before = time.monotonic(), set(scene.load.sent)
+            recovered = {name: _recover(reader, before, ended_at) for name, reader in readers.items()}
+            time.sleep(CALM_SECONDS)
+            acknowledged = scene.load.finish(seconds=60.0)
+            for reader in readers.values():
+                _recover(reader, set(scene.load.acknowledged), time.monotonic())
+        common = {"fault": fault.id, "seed": seed, "seconds": seconds, "rate": rate, **scene.figures}
+        results = []
+        for protocol, gateway in zip(PROTOCOLS, scene.gateways, strict=True):
+            verdict = _settle(scene, readers[gateway.name])
+            results.append(
+                {
+                    **common,
+                    "protocol": protocol,
+                    **_figures(verdict, scene),
+                    "unacknowledged": 0 if acknowledged else len(scene.load.sent) - len(scene.load.acknowledged),
+                    "recovery_s": recovered[gateway.name],
+                    "peak_rss_mb": round(peaks[gateway.name], 1),
+                    "connections": None
+                    if fault.restarts
+                    else int(gateway.metric("tidegate_gateway_connections_total")),
+                    "examples": verdict.examples,
+                }
+            )
+        return results
+
+
+@contextlib.contextmanager
+def _scene(folder: Path, kafka: Server, *, seconds: float, seed: int) -> Iterator[Scene]:
+    with contextlib.ExitStack() as opened:
+        broker, login = opened.enter_context(new_broker(folder))
+        stage = Stage(folder, broker, kafka, **login)
+        opened.callback(stage.close)
+        proxies = [LinkProxy((broker.part.host, broker.part.port), seed=seed) for _ in PROTOCOLS]
+        for proxy in proxies:
+            opened.callback(proxy.close)
+        gateways: list[GatewayProcess] = []
+        for protocol, proxy in zip(PROTOCOLS, proxies, strict=True):
+            name = f"{folder.name.lower()}-{seed}-mqtt-{protocol}"
+            mqtt = {"protocol": protocol, "port": proxy.port, "keepalive_seconds": KEEPALIVE_SECONDS}
+            gateways.append(stage.gateway(stage.settings(name, mqtt=mqtt)))
+        settings = stage.settings("load")
+        _prepare(gateways[0])
+        load = Load(settings.mqtt, name=f"{folder.name.lower()}-{seed}", devices=50, boot=int(time.time()))
+        opened.callback(load.close)
+        yield Scene(stage, load, gateways, proxies, seconds, random.Random(seed))  # noqa: S311 - must repeat
+
+
+def _prepare(gateway: GatewayProcess) -> None:
+    kafka = gateway.settings.kafka
+    wait_for_kafka(kafka, threading.Event(), lambda text: None)
+    ensure_topics(kafka)
+
+
+@contextlib.contextmanager
+def _peak_memory(gateways: Sequence[GatewayProcess]) -> Iterator[dict[str, float]]:
+    """The most memory that each gateway had while the block ran."""
+    peaks = dict.fromkeys([gateway.name for gateway in gateways], 0.0)
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            for gateway in gateways:
+                peaks[gateway.name] = max(peaks[gateway.name], gateway.rss_mb())
+
+    thread = threading.Thread(target=watch, name="memory", daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        done.set()
+        thread.join()
+
+
+def _recover(reader: KafkaReader, wanted: set[Key], since: float) -> float | None:
+    """Seconds until all that was wanted is in Kafka; None where that did not come true."""
+    missing, seen = set(wanted), 0
+    while time.monotonic() - since < RECOVERY_SECONDS:
+        with contextlib.suppress(RetryableError):
+            reader.look()
+        missing -= reader.landed.keys(seen)
+        seen = len(reader.landed.readings)
+        if not missing:
+            return round(time.monotonic() - since, 1)
+        time.sleep(LOOK_SECONDS)
+    return None
+
+
+def _settle(scene: Scene, reader: KafkaReader) -> Verdict:
+    """Judge; the last outcomes may come a moment after the readings that they count."""
+    for _ in range(20):
+        verdict = judge(scene.load.sent, _binding(scene), reader.look(), by_device=scene.by_device)
+        if not verdict.unexplained:
+            break
+        time.sleep(LOOK_SECONDS)
+    return verdict
+
+
+def _binding(scene: Scene) -> set[Key]:
+    """The acknowledged messages that must be there: not those that the broker itself may have forgotten."""
+    return {
+        key
+        for key, at in scene.load.acknowledged_at.items()
+        if not any(begin <= at <= end for begin, end in scene.forgotten)
+    }
+
+
+def _figures(verdict: Verdict, scene: Scene) -> dict[str, Any]:
+    names = ("sent", "stored", "lost", "duplicate", "repeated", "reordered", "unexplained")
+    figures = {name: getattr(verdict, name) for name in names}
+    if scene.forgotten:
+        figures["forgotten_by_broker"] = len(set(scene.load.acknowledged)) - verdict.acknowledged
+    return figures
+
+
+def failed(results: Sequence[dict[str, Any]]) -> bool:
+    """Whether any run broke a promise."""
+    names = ("lost", "duplicate", "reordered", "unexplained")
+    return any(result[name] for result in results for name in names) or any(
+        result["recovery_s"] is None for result in results
+    )
+
+
+def pick(faults: Sequence[Fault], wanted: Sequence[str]) -> list[Fault]:
+    """The faults of these numbers, all where none is named.
+
+    Raises:
+        FatalError: a number that none has.
+    """
+    known = {fault.id: fault for fault in faults}
+    unknown = [name for name in wanted if name.upper() not in known]
+    if unknown:
+        message = f"no fault {', '.join(unknown)} to run; `tidegate chaos ls` lists them"
+        raise FatalError(message)
+    return [known[name.upper()] for name in wanted] or list(faults)

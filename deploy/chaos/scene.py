@@ -1,0 +1,75 @@
+"""One fault's scene: two gateways, one of each MQTT version, behind links that can be made bad, under load."""
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from deploy.chaos.load import Load
+from deploy.chaos.proxy import LinkProxy
+from deploy.chaos.stage import GatewayProcess, Server, Stage
+from ingest.contract.errors import FatalError
+
+__all__ = ["PROTOCOLS", "Scene"]
+
+PROTOCOLS: Final = ("5", "3.1.1")
+LOOK_SECONDS: Final = 0.1
+
+
+@dataclass
+class Scene:
+    """What a fault gets to break.
+
+    Attributes:
+        seconds: how long the fault is to last.
+        rng: all chance of the fault comes from here.
+        by_device: False where the fault disturbs the publisher's own link, too.
+        forgotten: spans of time (epoch seconds) whose messages the broker had acknowledged and may have forgotten.
+        figures: what a fault wants to tell beside the verdict, such as how many kills.
+    """
+
+    stage: Stage
+    load: Load
+    gateways: list[GatewayProcess]
+    proxies: list[LinkProxy]
+    seconds: float
+    rng: random.Random
+    by_device: bool = True
+    forgotten: list[tuple[float, float]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def broker(self) -> Server:
+        """The MQTT broker."""
+        return self.stage.broker
+
+    @property
+    def kafka(self) -> Server:
+        """The Kafka."""
+        return self.stage.kafka
+
+    def start(self, gateways: Iterable[GatewayProcess] | None = None) -> None:
+        """Start the gateways, and wait until messages flow."""
+        started = list(self.gateways if gateways is None else gateways)
+        for gateway in started:
+            gateway.start()
+        for gateway in started:
+            self.wait(gateway.healthy, 120.0, f"{gateway.name} being up ({gateway.log_file})")
+
+    def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
+        """Wait until it is true.
+
+        Raises:
+            FatalError: it did not become true in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                message = f"{what} did not come true within {seconds:g} s"
+                raise FatalError(message)
+            time.sleep(LOOK_SECONDS)
+
+    def until(self) -> float:
+        """The monotonic time at which the fault is to end, counted from now."""
+        return time.monotonic() + self.seconds

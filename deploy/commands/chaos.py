@@ -1,0 +1,90 @@
+"""`tidegate chaos run | ls`: break things under load, and account for every message."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.commands.options import Json, show_json
+
+__all__ = ["register"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Faults on purpose, with a broker, a Kafka and gateways of their own; nothing that runs here is touched.",
+)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(app, name="chaos")
+
+
+@app.command("ls")
+def list_faults(as_json: Json = False) -> None:
+    """List the faults, and those that are tried elsewhere."""
+    from deploy.chaos.faults import FAULTS, SKIPPED
+
+    if as_json:
+        faults = [{"fault": one.id, "title": one.title, "long_seconds": one.long_seconds} for one in FAULTS]
+        show_json({"faults": faults, "skipped": [{"fault": fault, "why": why} for fault, why in SKIPPED.items()]})
+        return
+    for one in FAULTS:
+        typer.echo(f"{one.id:<4} {one.title}")
+    for fault, why in SKIPPED.items():
+        typer.echo(f"{fault:<4} not here: {why}")
+
+
+@app.command()
+def run(
+    fault: Annotated[list[str] | None, typer.Option("--fault", help="Its number; may be given again. All.")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each fault lasts.")] = 20.0,
+    long: Annotated[bool, typer.Option("--long", help="Each as long as it needs to be a proof, up to 5 min.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of all chance.")] = 1,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Messages per second.")] = 500.0,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Folder for all files and logs; kept.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Break one thing after the other while messages flow, in MQTT 5 and 3.1.1, and account for each message.
+
+    Exit 1 where one was lost, doubled, out of order or unexplained.
+    """
+    from deploy.chaos.faults import FAULTS, SKIPPED
+    from deploy.chaos.run import failed, pick, run_faults
+
+    wanted = [one for one in fault or [] if one.upper() not in SKIPPED]
+    skipped = [
+        {"fault": one.upper(), "why": SKIPPED[one.upper()]} for one in fault or SKIPPED if one.upper() in SKIPPED
+    ]
+    chosen = pick(FAULTS, wanted) if wanted or not fault else []
+    folder = keep or Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))
+    try:
+        results = run_faults(
+            chosen,
+            folder.absolute(),
+            seconds=lambda one: one.long_seconds if long else seconds,
+            seed=seed,
+            rate=rate,
+            tell=lambda text: typer.echo(text, err=True),
+        )
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if as_json:
+        show_json({"runs": results, "skipped": skipped})
+    else:
+        _render(results)
+    raise typer.Exit(1 if failed(results) else 0)
+
+
+def _render(results: list[dict[str, object]]) -> None:
+    names = ("sent", "lost", "duplicate", "repeated", "reordered", "unexplained", "recovery_s", "peak_rss_mb")
+    typer.echo("fault  mqtt   " + "".join(f"{name:>13}" for name in names))
+    for result in results:
+        figures = "".join(f"{result[name] if result[name] is not None else 'never':>13}" for name in names)
+        typer.echo(f"{result['fault']:<6} {result['protocol']:<6} {figures}")
