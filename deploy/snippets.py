@@ -65,6 +65,7 @@ def _arduino(device: str, target: Target) -> str:
         _ARDUINO,
         target,
         _topics(device),
+        comment="//",
         login=login,
         secret=secret,
         device=_quoted(device),
@@ -73,10 +74,10 @@ def _arduino(device: str, target: Target) -> str:
     )
 
 
-def _fill(text: str, target: Target, topics: Mapping[str, str], **more: str) -> str:
+def _fill(text: str, target: Target, topics: Mapping[str, str], *, comment: str = "#", **more: str) -> str:
     quoted = {name: _quoted(topic) for name, topic in topics.items()}
     return Template(text).substitute(
-        host=_quoted(target.host), port=target.port, where=_where(target), **quoted, **more
+        host=_quoted(target.host), port=target.port, where=_where(target, comment), **quoted, **more
     )
 
 
@@ -84,8 +85,8 @@ def _topics(device: str) -> Mapping[str, str]:
     return {"topic": f"tidegate/v1/{device}/readings", "receipts": receipt_topic(device)}
 
 
-def _where(target: Target) -> str:
-    return "" if target.password is not None else target.where
+def _where(target: Target, comment: str = "#") -> str:
+    return "" if target.password is not None or not target.where else f"{comment} {target.where}\n"
 
 
 def _quoted(text: str | None) -> str:
@@ -95,8 +96,7 @@ def _quoted(text: str | None) -> str:
 
 _PYTHON: Final = """\
 # Sends three readings and prints what is refused. Needs: pip install "paho-mqtt>=2"
-# $where
-import json
+${where}import json
 import os
 import time
 
@@ -134,8 +134,7 @@ client.loop_stop()
 """
 
 _MOSQUITTO: Final = """\
-# $where
-mosquitto_pub $options -q 1 \\
+${where}mosquitto_pub $options -q 1 \\
   -t $topic \\
   -m '{"boot": '"$$(date +%s)"', "seq": 1, "values": {"temperature": {"value": 21.5, "unit": "°C"}, "door": false}}'
 # What is refused, in another terminal:
@@ -144,8 +143,7 @@ mosquitto_pub $options -q 1 \\
 
 _ARDUINO: Final = """\
 // ESP32; library "MQTT" by Joel Gaehwiler (it publishes at QoS 1).
-// $where
-${local}#include <MQTT.h>
+${where}${local}#include <MQTT.h>
 #include <Preferences.h>
 #include <WiFi.h>
 #include <WiFiClientSecure.h>
