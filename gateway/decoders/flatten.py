@@ -279,11 +279,11 @@ class Flattener:
 
 def number_twins(readings: list[Reading]) -> None:
     """Give readings of one name different indexes, so that both are kept; the later ones are flagged."""
-    if len(readings) == len({(reading.metric, reading.index) for reading in readings}):
+    if len(readings) == len({(reading.metric, reading.index, reading.message_id) for reading in readings}):
         return
-    seen: dict[tuple[str, int], int] = {}
+    seen: dict[tuple[str, int, str | None], int] = {}
     for reading in readings:
-        key = (reading.metric, reading.index)
+        key = (reading.metric, reading.index, reading.message_id)
         count = seen.get(key, 0)
         seen[key] = count + 1
         if count:

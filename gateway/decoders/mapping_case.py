@@ -22,9 +22,12 @@ class Case:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
         """
         self.when = Conditions(settings.when)
-        self.ignore, self.refuse, self.wanted = settings.ignore, settings.refuse, settings.wanted
+        self.ignore, self.refuse, self.wanted = (
+            settings.ignore,
+            settings.refuse,
+            settings.wanted or "; ".join(self.when.texts) or None,
+        )
         self.unset_clock = settings.unset_clock
-        self.hint = settings.hint or "; ".join(self.when.texts) or None
         self.items = [parse_path(text, wild=True) for text in settings.items]
         self.numbered = any(EACH_ITEM in path.steps for path in self.items)
         self.values = [parse_path(text) for text in settings.values]

@@ -27,8 +27,7 @@ def read_case(
         device = first_of(case.device, Scope(match, payload, root, root, received_us))
         if case.ignore is not None:
             return Ignored(case.ignore, device)
-        wanted = case.wanted or "; ".join(case.when.texts) or None
-        refused = Reject(case.refuse or Reason.UNDECODED, "$", show_value(root), wanted)
+        refused = Reject(case.refuse or Reason.UNDECODED, "$", show_value(root), case.wanted)
         return Decoded(match.device if device is None else device, [], [refused])
     clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
     try:
@@ -48,7 +47,7 @@ class _Reader:
         self._case, self._document, self._payload, self._match = case, document, payload, match
         self._clock, self._left = clock, limit
         self._found: dict[str, Decoded] = {}
-        self._items: dict[str, int] = {}
+        self._items: dict[tuple[str, str | None], int] = {}
         self._lost: list[Reject] = []
 
     def read(self) -> Decoding:
@@ -95,9 +94,11 @@ class _Reader:
         decoded = self._found.get(device)
         if decoded is None:
             decoded = self._found[device] = self._begin(device, scope)
-        if place is None and case.numbered:
-            place = self._items.get(device, 0)
-            self._items[device] = place + 1
+        own = identity(case.message_id, scope) if case.id_per_item else None
+        if own is not None or (place is None and case.numbered):
+            # An item with an identity of its own is the same wherever it stands; two of one identity are told apart.
+            place = self._items.get((device, own), 0)
+            self._items[device, own] = place + 1
         time_key = self._time_key(scope.item)
         at = self._time_of(scope, trail, time_key)
         if isinstance(at, Reject):
@@ -116,14 +117,9 @@ class _Reader:
             flattener.members(body, "", trail, time_key)
         else:
             flattener.walk(body, name or self._match.metric, self._match.metric, trail)
-        self._take(decoded, flattener, scope)
-
-    def _take(self, decoded: Decoded, flattener: Flattener, scope: Scope) -> None:
         self._left -= len(flattener.readings) + len(flattener.rejects)
-        if self._case.id_per_item:
-            own = identity(self._case.message_id, scope)
-            for reading in flattener.readings if own is not None else ():
-                reading.message_id = f"fm:{own}"
+        for reading in flattener.readings if own is not None else ():
+            reading.message_id = f"fm:{own}"
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
 

@@ -86,7 +86,6 @@ class CaseSettings(BaseModel):
     ignore: IgnoredReason | None = Field(None, description="Such a message is no reading: status, metadata, command …")
     refuse: Reason | None = Field(None, description="Such a message is a dead letter, such as undecoded.")
     wanted: str | None = Field(None, description="What to do about it, for who reads the dead letter.")
-    hint: str | None = Field(None, description="What was wanted instead of a refused message: the way out.")
 
     items: Texts = Field(
         ("$",),
