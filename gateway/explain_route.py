@@ -29,9 +29,10 @@ def explain_message(
     """What the gateway would do with one message that comes in now.
 
     Returns:
-        `{topic, route: {name, filter, decoder, device, segments} | None, tried: [{name, filter, why, topic}], suggestion,
-        device, outcome, reason, readings, rejected}`: the last four as `decode_lines` gives them. `tried` are the settings' routes and those of
-        presets that match the topic, as far as they come before the one that took the message; its `topic` tells whether at least the topic matches.
+        `{topic, route: {name, filter, decoder, device, segments} | None, tried: [{name, filter, why, topic}],
+        suggestion, device, outcome, reason, readings, rejected}`: the last four as `decode_lines` gives them. `tried` are
+        the settings' routes, and those of presets that match the topic, as far as they come before the one that took the
+        message; its `topic` tells whether at least the topic matches.
 
     Raises:
         ConfigError: a route is wrong.
@@ -71,9 +72,9 @@ def list_routes(routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> l
 
 
 def _conditions(route: Route) -> list[str]:
-    given = [f"{{{name}}} is {' or '.join(globs)}" for name, globs in route.settings.only.items()]
+    given = [f"{{{name}}} = {' or '.join(globs)}" for name, globs in route.settings.only.items()]
     if route.settings.payload:
-        given.append(f"the payload is {' or '.join(route.settings.payload)}")
+        given.append(f"payload = {' or '.join(route.settings.payload)}")
     if route.settings.mapping is not None and route.mapping is not None:
         given += route.mapping.when.texts
     return given
