@@ -101,6 +101,7 @@ class Gate:
     ) -> None:
         self._routes, self._limits = routes, limits
         self._state, self._policy = state or DecoderState(), policy or Policy()
+        self._state.window_messages = limits.window_messages
         self._decoders = make_decoders(self._state)
         self._known_devices: set[str] = set()
 
@@ -181,12 +182,12 @@ class Gate:
             outcome = self._join(message, [self._settle(message, topic, match, one) for one in decoded])
         else:
             outcome = self._settle(message, topic, match, decoded)
-        changes = self._state.take_changes()
+        changes = self._state.take_changes(repeatable=message.qos > 0)
         if changes:
             outcome.changes = changes
             outcome.records += [Record(GATEWAY_STATE, key.encode(), value) for key, value in changes]
             if message.qos == 0:
-                # It will not come again, so a new connection must not forget what it told.
+                # It does not come again, so a new connection must not forget what it told.
                 self._state.acknowledged(changes)
         return outcome
 

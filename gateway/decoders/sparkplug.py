@@ -162,9 +162,9 @@ class SparkplugDecoder:
         """Keep the node's book; True where a message before this one was missed."""
         generation = self._state.generation
         if where.kind == "NBIRTH":
-            node.born(message.seq, message.time_ms, _bd_seq(message), generation)
+            node.born(message.seq, _ordering_ms(message), _bd_seq(message), generation)
             return False
-        missed = node.follow(message.seq, message.time_ms, generation)
+        missed = node.follow(message.seq, _ordering_ms(message), generation)
         # Only of devices whose birth is remembered: their number is bounded, that of names is not.
         if where.kind == "DDEATH" and where.device is not None and self._state.get(_key(where)) is not None:
             node.device_gone(where.device)
@@ -173,14 +173,14 @@ class SparkplugDecoder:
     def _read_birth(self, message: Payload, where: _Address, decoded: Decoded, reader: Reader, most: int) -> None:
         metrics = flatten(message.metrics, lambda metric: metric.name, most)
         definitions = _define(metrics, decoded)
-        if not self._memory.told(_key(where)).learn(pack(definitions), message.time_ms):
+        if not self._memory.told(_key(where)).learn(pack(definitions), _ordering_ms(message)):
             wanted = f"a birth of at most {MAX_VALUE_BYTES} bytes, and room among what all devices told"
             fault = Reject(Reason.TOO_LARGE, "$.metrics", f"{len(definitions)} definitions", wanted)
             decoded.rejects.append(fault)
         reader.read(metrics, message.time_ms, look_up([Definitions(definitions)]))
 
     def _read_data(self, message: Payload, where: _Address, decoded: Decoded, reader: Reader, most: int) -> None:
-        contents = self._memory.told(_key(where)).contents(message.time_ms)
+        contents = self._memory.told(_key(where)).contents(_ordering_ms(message))
         find = look_up([self._definitions.read(content) for content in contents])
 
         def name_of(metric: Metric) -> str | None:
@@ -197,6 +197,11 @@ class SparkplugDecoder:
 
 def _key(where: _Address) -> str:
     return f"sparkplug/{where.node}" if where.device is None else f"sparkplug/{where.node}/{where.device}"
+
+
+def _ordering_ms(message: Payload) -> int | None:
+    """When it was sent; None where its sender's clock was never set, since that orders nothing."""
+    return message.time_ms if message.time_ms is not None and message.time_ms >= YEAR_2000_MS else None
 
 
 def _bd_seq(message: Payload) -> int | None:

@@ -2,8 +2,10 @@
 
 A change is produced to `telemetry.gateway-state` (compacted) beside the readings of the message that made it, before
 its PUBACK. On a new connection the broker sends again what was not acknowledged, in order: so everything that came
-from unacknowledged messages is forgotten then, and learned again from their redelivery. What a gateway finds in the
-log at its start may come from messages that will come again, and nothing there tells: see `settled`.
+from unacknowledged messages is forgotten then, and learned again from their redelivery.
+
+A PUBACK that was sent may not have reached the broker, and what a gateway finds in the log at its start may be of
+messages that were never acknowledged: both come again, and nothing tells so. `settled` says when that is over.
 """
 
 from collections.abc import Iterable
@@ -13,6 +15,7 @@ __all__ = ["MAX_STATE_BYTES", "DecoderState"]
 
 MAX_STATE_BYTES: Final = 64 * 1024 * 1024
 """What devices can make a gateway remember, all together; a name that is invented costs as much as one that is real."""
+DEFAULT_WINDOW: Final = 1000
 _ENTRY_BYTES: Final = 200
 
 
@@ -23,6 +26,7 @@ class DecoderState:
 
     Attributes:
         generation: counts connections; raised where messages begin to come again.
+        window_messages: how many a broker may have sent without having their PUBACK.
     """
 
     def __init__(self, found: Iterable[tuple[str, bytes]] = (), *, max_bytes: int = MAX_STATE_BYTES) -> None:
@@ -30,7 +34,9 @@ class DecoderState:
         self._safe: dict[str, bytes] = dict(found)
         self._recent: dict[str, bytes] = {}
         self._changes: dict[str, bytes] = {}
-        self._settled: set[str] = set()
+        self._acknowledged_at: dict[str, int] = {}
+        self._received = 0
+        self.window_messages = DEFAULT_WINDOW
         self._max_bytes = max_bytes
         self._held_bytes = self._measure()
         self.generation = 0
@@ -61,25 +67,28 @@ class DecoderState:
         return True
 
     def settled(self, key: str) -> bool:
-        """Whether the message that told the newest value is acknowledged, so that all to come are younger than it.
+        """Whether no message from before the one that told the newest value will come again.
 
-        False for what was found in the log: its message may have been acknowledged or not.
+        The broker sends again, first and in order, what it has no PUBACK for: at most a window. So after a window of
+        messages on this connection, since the PUBACK or since its beginning, that is over.
         """
-        return key in self._settled and key not in self._recent
+        past = self._received - self._acknowledged_at.get(key, 0)
+        return past > self.window_messages and key not in self._recent
 
-    def take_changes(self) -> list[tuple[str, bytes]]:
-        """What changed since the last call: by the message that was just decoded."""
+    def take_changes(self, *, repeatable: bool = True) -> list[tuple[str, bytes]]:
+        """What changed since the last call: by the message that was just decoded; `repeatable`: at QoS 1 or 2."""
+        self._received += repeatable
         if not self._changes:
             return []
         changes, self._changes = list(self._changes.items()), {}
         return changes
 
     def acknowledged(self, changes: Iterable[tuple[str, bytes]]) -> None:
-        """These changes' messages will not come again: they outlive the connection."""
+        """These changes' messages are acknowledged: they outlive the connection."""
         for key, value in changes:
             before = self.get(key)
             self._safe[key] = value
-            self._settled.add(key)
+            self._acknowledged_at[key] = self._received
             if self._recent.get(key) is value:
                 del self._recent[key]
             after = self.get(key)
@@ -90,6 +99,8 @@ class DecoderState:
         """A new connection begins: forget what came from messages that will come again."""
         self._recent.clear()
         self._changes.clear()
+        self._acknowledged_at.clear()
+        self._received = 0
         self._held_bytes = self._measure()
         self.generation += 1
 

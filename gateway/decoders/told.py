@@ -1,18 +1,18 @@
 """What a device told about itself once and for later: versions of it, so that old messages are read by their own.
 
-The log knows the newest telling, but not whether the message that told it was acknowledged. After a restart both may
-follow: messages from before it, which the broker sends again, and messages from after it. So the version that a
-telling replaced is kept beside it until its message is acknowledged; then the next message writes the state without.
+On a new connection, and after a restart, messages come again, and nothing tells how far back: from before the newest
+telling or not. So the version that a telling replaced is kept beside it until that cannot be any more
+(`DecoderState.settled`); then the next message writes the state without.
 
 Which version a message belongs to:
-- By order, wherever the telling was seen on this connection, or is known to be acknowledged. No clock is asked.
-- Else, after a restart only, by the device's clock: `after` is the newest time that a message from before the telling
-  had, so a later time is from after it; and a time before both `after` and the telling itself is from before it.
+- By order, wherever the telling was seen on this connection, or is settled. No clock is asked.
+- Else by the device's clock: `after` is the newest time that a message from before the telling had, so a later time is
+  from after it; and a time before both `after` and the telling itself is from before it.
 - A time that fits both (the clock ran back, or there is none) is told as such: all versions that it may belong to.
 
 Guarantee: right while the device's clock does not run back right after a telling; where it ran back at the telling
 itself, never wrong but possibly undecided. At most `MAX_VERSIONS` tellings that change something may be unacknowledged
-at once; messages from before the oldest that is kept are undecided too.
+at once; messages from before the oldest that is kept are undecided too, or have none.
 """
 
 from typing import Final
@@ -63,9 +63,7 @@ class Told:
         if value is not self._value or state.generation != self._generation:
             self._value, self._generation = value, state.generation
             self._versions = _read(value)
-            self._place = len(self._versions) - 1 if state.settled(self._key) else -1
-            if self._place < 0 and self._versions and self._versions[0].after < 0:
-                self._place = 0
+            self._place = 0 if self._versions and self._versions[0].after < 0 else -1
         versions = self._versions
         if versions and (len(versions) > 1 or versions[0].after >= 0) and state.settled(self._key):
             self._write([msgspec.structs.replace(versions[-1], after=-1)])

@@ -21,18 +21,24 @@ class TestState:
         state.roll_back()
         assert state.get("a") == b"1"
 
-    def test_settled_is_only_what_this_process_saw_acknowledged(self) -> None:
-        state = DecoderState([("a", b"1")])
-        assert not state.settled("a"), "nobody knows whether its message will come again"
-        state.put("a", b"2")
-        first = state.take_changes()
-        assert not state.settled("a")
-        state.acknowledged(first)
-        assert state.settled("a")
-        state.put("a", b"3")
-        assert not state.settled("a"), "the newest is not acknowledged"
+    def test_settled_is_what_a_window_of_messages_came_after(self) -> None:
+        state = DecoderState([("found", b"1")])
+        state.window_messages = 3
+        state.put("told", b"1")
+        state.acknowledged(state.take_changes())
+        for _ in range(2):
+            state.take_changes()
+        state.take_changes(repeatable=False)
+        assert not state.settled("found"), "its message may be one of the window that comes again"
+        state.take_changes()
+        assert state.settled("found")
+        assert not state.settled("told"), "its PUBACK may not have reached the broker"
+        state.take_changes()
+        assert state.settled("told")
+        state.put("told", b"2")
+        assert not state.settled("told"), "the newest is not acknowledged"
         state.roll_back()
-        assert state.settled("a")
+        assert not state.settled("found"), "on a new connection a window comes again"
 
     def test_a_newer_change_survives_the_acknowledgement_of_an_older_one(self) -> None:
         state = DecoderState()
@@ -109,15 +115,20 @@ class TestTold:
         assert again.contents(100) == []
         assert again.contents(201) == [b"A"]
 
-    def test_once_acknowledged_the_older_one_is_dropped_from_the_log(self) -> None:
+    def test_once_settled_the_older_one_is_dropped_from_the_log(self) -> None:
         state = DecoderState()
+        state.window_messages = 3
         memory = Memory(state)
         for content, time_ms in ((b"A", 100), (b"B", 200)):
             memory.told("k").learn(content, time_ms)
             changes = state.take_changes()
+            state.acknowledged(changes)
         assert len(msgspec.msgpack.decode(changes[0][1])) == 2
-        state.acknowledged(changes)
-        assert memory.told("k").contents(1) == [b"B"], "by order"
+        state.roll_back()
+        assert memory.told("k").contents(50) == [b"A"], "the PUBACKs were lost on their way"
+        for _ in range(4):
+            assert state.take_changes() == []
+        assert memory.told("k").contents(60) == [b"B"], "by order"
         [(_key, value)] = state.take_changes()
         assert len(msgspec.msgpack.decode(value)) == 1
         assert Memory(DecoderState([("k", value)])).told("k").contents(1) == [b"B"]
