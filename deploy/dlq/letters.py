@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.dlq.journal import read_journal
-from gateway.redrive import Letter, Part
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import DEAD_LETTERS
 from lakehouse.query import run_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gateway.redrive import Letter, Part
 
 __all__ = ["find_letters", "list_letters", "show_letter", "stored_parts", "summarize"]
 
@@ -77,8 +78,10 @@ def show_letter(root: str, letter_id: str) -> dict[str, Any]:
     return dict(found[0])
 
 
-def find_letters(root: str, where: str | None, limit: int | None, *, again: bool = False) -> list[Letter]:
+def find_letters(root: str, where: str | None, limit: int | None, *, again: bool = False) -> "list[Letter]":
     """The letters to redrive, in the order received; with `again` also those that were redriven already."""
+    from gateway.redrive import Letter
+
     query = _FOUND.format(
         where=where or "true", open="true" if again else "redriven_at IS NULL", limit=limit if limit else "ALL"
     )
@@ -86,7 +89,7 @@ def find_letters(root: str, where: str | None, limit: int | None, *, again: bool
     return [Letter(*values) for values in zip(*columns, strict=True)]
 
 
-def stored_parts(root: str, letters: Iterable[Letter]) -> dict[str, set[Part]]:
+def stored_parts(root: str, letters: "Iterable[Letter]") -> "dict[str, set[Part]]":
     """Of these letters' messages the parts that are in `readings`, by `Letter.message`."""
     import pyarrow as pa
 
