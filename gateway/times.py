@@ -5,6 +5,7 @@ Time is never made up: what is ambiguous is refused, what is far off is refused,
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -124,10 +125,10 @@ def parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
     found = _TEXT.fullmatch(text)
     if found is None:
         return Reject(Reason.BAD_TIMESTAMP, path, show_value(text), _WANTED_TEXT)
-    micros = int((found[7] or "")[:6].ljust(6, "0"))
+    year, month, day, hour, minute, second, fraction = found.group(1, 2, 3, 4, 5, 6, 7)
+    micros = int(fraction[:6].ljust(6, "0")) if fraction else 0
     try:
-        year, month, day, hour, minute, second = (int(found[part] or 0) for part in range(1, 7))
-        local = datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001 - its zone is found out below
+        local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), micros)  # noqa: DTZ001 - its zone is found out below
     except ValueError as error:
         return Reject(Reason.BAD_TIMESTAMP, path, show_value(text), show(f"a time that exists ({error})"))
     since_epoch_us = (local - _EPOCH) // _MICROSECOND
@@ -150,10 +151,20 @@ def _with_offset(since_epoch_us: int, found: re.Match[str], path: str) -> Instan
 
 
 def _local_time(local: datetime, since_epoch_us: int, zone: ZoneInfo) -> Instant:
-    # Offsets are asked from the zone, not from an aware datetime's arithmetic: that fails at the ends of the calendar.
-    first = zone.utcoffset(local.replace(tzinfo=zone, fold=0)) or timedelta()
-    second = zone.utcoffset(local.replace(tzinfo=zone, fold=1)) or timedelta()
+    first, second = _offsets_us(zone, local.replace(second=0, microsecond=0))
     flag = None
     if first != second:
         flag = AMBIGUOUS_LOCAL if first > second else NONEXISTENT_LOCAL
-    return Instant(since_epoch_us - first // _MICROSECOND, flag)
+    return Instant(since_epoch_us - first, flag)
+
+
+@lru_cache(maxsize=4096)
+def _offsets_us(zone: ZoneInfo, minute: datetime) -> tuple[int, int]:
+    """The zone's offset in a local minute, in its first and its second pass: they differ around a change.
+
+    Changes fall on whole minutes since 1972; devices tell times of the same few minutes.
+    """
+    # Offsets are asked from the zone, not from an aware datetime's arithmetic: that fails at the ends of the calendar.
+    first = zone.utcoffset(minute.replace(tzinfo=zone, fold=0)) or timedelta()
+    second = zone.utcoffset(minute.replace(tzinfo=zone, fold=1)) or timedelta()
+    return first // _MICROSECOND, second // _MICROSECOND

@@ -124,21 +124,27 @@ class Flattener:
         """
         if len(body) > self._limit:
             raise TooManyReadings(self._limit)
+        if without is not None:
+            body = {key: value for key, value in body.items() if key != without}
         head = f"{name}." if name else ""
-        known, readings, plain = self._rules.known, self.readings, self._times is None
+        rules, known, readings, index = self._rules, self._rules.known, self.readings, self._index
         time_us, claimed_us, flag = self._at
-        plain = plain and flag is None
+        usual = flag is None and self._times is None
         for key, value in body.items():
+            kind = type(value)
             flat = head + key
-            if plain and (type(value) is float or (type(value) is int and -EXACT <= value <= EXACT)):
-                rule = known.get(flat)
-                if rule is not None and rule.plain:
-                    if not rule.skip:
-                        reading = Reading(rule.name, float(value), None, rule.unit, time_us, claimed_us, self._index)
-                        readings.append(reading)
-                    continue
-            if key != without:
+            if kind is dict or kind is list:
                 self.walk(value, flat, key, (trail, key))
+                continue
+            rule = known.get(flat) or rules.of(flat, key)
+            if rule.skip:
+                continue
+            # The usual reading costs no call of ours.
+            if usual and rule.plain and (kind is float or (kind is int and -EXACT <= value <= EXACT)):
+                unit = rule.unit if rule.unit_template is None else self._unit(rule, None)
+                readings.append(Reading(rule.name, float(value), None, unit, time_us, claimed_us, index))
+            elif value is not None:
+                self._add(value, rule, (trail, key))
         if len(readings) + len(self.rejects) > self._limit:
             raise TooManyReadings(self._limit)
 
@@ -149,7 +155,7 @@ class Flattener:
             TooManyReadings: the limit is passed.
         """
         if not isinstance(value, dict | list):
-            self._add(value, flat, last, trail)
+            self._add(value, self._rules.of(flat, last), trail)
             return
         if not value or self._rules.skips(flat, last):
             return
@@ -200,20 +206,15 @@ class Flattener:
                     self.rejects.append(read)
                     return True
                 at = read
-        self._add(value, flat, last, trail, unit if type(unit) is str else None, at)
+        self._add(value, self._rules.of(flat, last), trail, unit if type(unit) is str else None, at)
         return True
 
-    def _add(
-        self, value: Any, flat: str, last: str, trail: Trail, unit: str | None = None, at: At | None = None
-    ) -> None:
-        if value is None or value == "":
-            return
-        rule = self._rules.of(flat, last)
-        if rule.skip or (type(value) is str and not rule.text and not rule.numeric_text):
-            return
+    def _add(self, value: Any, rule: Rule, trail: Trail, unit: str | None = None, at: At | None = None) -> None:
         if type(value) is str:
+            if rule.skip or not value or not (rule.text or rule.numeric_text):
+                return
             value, unit = self._read_text(value, rule, unit)
-        if value is None:
+        if value is None or rule.skip:
             return
         reading = self._read(value, rule, trail, unit, at or self._own_time(trail))
         if isinstance(reading, Reject):

@@ -17,7 +17,7 @@ _MAX_CONTEXTS: Final = 200
 
 @dataclass(slots=True)
 class Rule:
-    """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and `unit`."""
+    """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and the unit."""
 
     name: str
     fault: str | None = None
@@ -106,7 +106,7 @@ class Names:
 
     def under(self, scope: Scope) -> "Rules":
         """The rules at one item: prefix and renames may depend on it."""
-        key = tuple(template.fill(scope) for template in self._changing) if self._changing else ()
+        key = tuple([template.fill(scope) for template in self._changing]) if self._changing else ()
         rules = self._contexts.get(key)
         if rules is None:
             if len(self._contexts) >= _MAX_CONTEXTS:
@@ -129,7 +129,7 @@ class Names:
         return Rule(
             name,
             fault,
-            plain=fault is None and template is None and not errors,
+            plain=fault is None and not errors,
             text=self._text(name, last),
             numeric_text=self._numeric(name, last),
             unit=None if template is not None else unit,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
+
 from gateway.decoders.shape import RouteMatch
 
 __all__ = [
@@ -123,8 +125,7 @@ def _spread(
         yield value, trail, keys
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, gc=False):
     """What templates may refer to, at one item of one message."""
 
     match: RouteMatch

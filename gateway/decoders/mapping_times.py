@@ -1,8 +1,9 @@
 """When a mapped value was measured: which of several times counts, how it is written, and clocks that were never set."""
 
-from dataclasses import dataclass
 from typing import Final
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from gateway.decoders.mapping_settings import TimeFormat
 from gateway.times import YEAR_2000_S, Instant, plausible, read_time, read_time_as
@@ -18,8 +19,7 @@ RECEIVED: Final[At] = (None, None, None)
 _UTC: Final = ZoneInfo("UTC")
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True, gc=False):
     """What times of one message are judged by."""
 
     zone: ZoneInfo | None
@@ -30,7 +30,7 @@ class Clock:
     def read(self, value: object, how: TimeFormat, path: str) -> At | Reject:
         """The time, or why it is none to use."""
         read = read_time(value, path, self.zone) if how == "auto" else read_time_as(value, how, path, self.zone)
-        if self.unset_clock:
+        if self.unset_clock and not (isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000):
             claimed = _before_2000(value, how, read, path)
             if claimed is not None:
                 return None, claimed, CLOCK_UNSET
