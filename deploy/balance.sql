@@ -68,7 +68,8 @@ create or replace temp table states as
 -- One class per message. Partial dead letters alone are no message: its record was not delivered, so it was not acked.
 create or replace temp table messages as
     select s.gateway, s.epoch, s.number, min(s.received_us) as received_us, min(s.device) as device,
-        bool_or(s.state = 'part') as has_part,
+        -- Refused in part: by the gateway, or by Spark, which refuses one device's record of a message of several.
+        bool_or(s.state = 'part') or (bool_or(s.state = 'stored') and bool_or(s.state = 'dead')) as has_part,
         bool_or(s.state = 'lost' and s."offset" >= coalesce(l."end", 0)) as is_pending,
         s.number <= coalesce(any_value(u.upto), -1) as is_counted,
         arg_max(s.topic || '[' || s.partition || ']@' || s."offset", (s.state = 'lost')::int) as origin,

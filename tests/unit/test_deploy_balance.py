@@ -87,6 +87,13 @@ class World:
             if land
         ]
 
+    def store_devices(self, devices: dict[str, bool], message_id: str | None = None) -> None:
+        """One message with a reading of each of these devices, a record each: (device, is its row in the table)."""
+        for device, land in devices.items():
+            self.store(device, message_id, land=land)
+            self.number -= 1
+        self.number += 1
+
     def refuse(self, device: str | None, *, partial: bool = False, land: bool = True) -> None:
         """A dead letter: of the whole next message, or (`partial`) of a part of the last one."""
         self.number += not partial
@@ -270,6 +277,47 @@ def test_the_same_identity_of_another_device_is_no_duplicate(world: World) -> No
 def test_a_repetition_without_identity_is_never_taken_for_a_duplicate(world: World) -> None:
     world.store("b", None, land=False)
     assert_faults(world.balance(), unaccounted=1)
+
+
+def test_a_message_of_two_devices_counts_once(world: World) -> None:
+    world.store_devices({"a": True, "b": True})
+    world.count(accepted=1)
+    figures = world.balance()
+    assert_faults(figures)
+    assert (figures.received, figures.stored, figures.partial) == (7, 4, 1)
+
+
+def test_a_message_of_two_devices_that_lost_one_is_unaccounted(world: World) -> None:
+    world.store_devices({"a": True, "b": False})
+    assert_faults(world.balance(), unaccounted=1)
+
+
+def test_a_message_of_two_devices_of_which_the_gateway_refused_one_is_stored_in_part(world: World) -> None:
+    world.store_devices({"a": True})
+    world.refuse("b", partial=True)
+    world.count(accepted=1)
+    figures = world.balance()
+    assert_faults(figures)
+    assert (figures.received, figures.stored, figures.partial, figures.dead_lettered) == (7, 4, 2, 1)
+
+
+def test_a_message_of_two_devices_of_which_spark_refused_one_is_stored_in_part(world: World) -> None:
+    world.store_devices({"a": True, "b": False})
+    world.letter_rows.append(world._origin(len(world.records) - 1, "b") | {"source_topic": READINGS, "stage": "stream"})
+    figures = world.balance()
+    assert_faults(figures)
+    assert (figures.received, figures.stored, figures.partial, figures.dead_lettered) == (7, 4, 2, 1)
+
+
+@pytest.mark.parametrize(("new", "stored", "duplicate"), [(False, 4, 1), (True, 5, 0)])
+def test_a_message_of_two_devices_that_came_again_is_a_duplicate_unless_one_is_new(
+    world: World, new: bool, stored: int, duplicate: int
+) -> None:
+    world.store_devices({"a": True} if new else {"a": True, "b": True}, "fm:1")
+    world.store_devices({"a": False, "b": new}, "fm:1")
+    figures = world.balance()
+    assert_faults(figures)
+    assert (figures.received, figures.stored, figures.duplicate) == (8, stored, duplicate)
 
 
 def test_swapped_records_of_one_device_are_a_violation(world: World) -> None:
