@@ -46,6 +46,7 @@ def version() -> str:
 
 def run_gateway(settings: Settings) -> None:
     """Run hop 1 until a signal asks to stop."""
+    from deploy.stored import tell_stored
     from gateway.profiles.policy import make_policy
     from gateway.receipts import make_receipts
     from gateway.service import build
@@ -65,8 +66,11 @@ def run_gateway(settings: Settings) -> None:
         receipts=make_receipts(settings.receipts, settings.routes, settings.gateway, metrics),
     )
     monitoring = settings.monitoring
-    with serve_metrics(
-        registry, host=monitoring.host, port=monitoring.gateway_port, part="gateway", healthy=service.healthy
+    with (
+        serve_metrics(
+            registry, host=monitoring.host, port=monitoring.gateway_port, part="gateway", healthy=service.healthy
+        ),
+        tell_stored(settings, metrics, stop),
     ):
         service.run(stop)
 

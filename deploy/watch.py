@@ -24,7 +24,10 @@ _COLUMNS: Final = (
 def watch_device(
     mqtt: MqttSettings, device: str, *, root: str | None, stop: threading.Event, seconds: float | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What is seen of a device until `stop` is set: `{"kind": "refused", …receipt, "next"}` or `{"kind": "stored", …row}`.
+    """What is seen of a device until `stop` is set.
+
+    Each is `{"kind": "refused", …receipt, "next"}`, `{"kind": "stored", …row}`, or, where the gateway sends positive
+    receipts, `{"kind": "confirmed", …receipt}`.
 
     Args:
         mqtt: the broker that gateways publish receipts to.
@@ -48,7 +51,7 @@ def watch_device(
         while not stop.is_set() and (until is None or time.monotonic() < until):
             told = listener.next(_LOOK_SECONDS)
             while told is not None:
-                yield {"kind": "refused", **told, "next": next_step(str(told.get("reason")))}
+                yield _receipt(told)
                 told = listener.next(0)
             for commit in follower.poll() if follower is not None else ():
                 yield from ({"kind": "stored", **row} for row in commit.rows.to_pylist())
@@ -56,12 +59,23 @@ def watch_device(
         listener.close()
 
 
+def _receipt(told: dict[str, Any]) -> dict[str, Any]:
+    if "stored" in told:
+        return {"kind": "confirmed", **told}
+    return {"kind": "refused", **told, "next": next_step(str(told.get("reason")))}
+
+
 def show_line(seen: dict[str, Any], *, as_json: bool) -> str:
     """One line for a program, or one or two for a person."""
     if as_json:
         return json.dumps(seen, ensure_ascii=False, default=_plain)
     now = f"{datetime.now(UTC):%H:%M:%S}"
-    return f"{now}  {_stored(seen)}" if seen["kind"] == "stored" else f"{now}  {_refused(seen)}"
+    return f"{now}  {_KINDS[seen['kind']](seen)}"
+
+
+def _confirmed(seen: dict[str, Any]) -> str:
+    upto = f"up to [{seen['last']}], " if seen.get("last") else ""
+    return f"stored   {seen['stored']} messages, {upto}partition {seen.get('partition')} offset {seen.get('offset')}"
 
 
 def _refused(seen: dict[str, Any]) -> str:
@@ -86,3 +100,6 @@ def _stored(seen: dict[str, Any]) -> str:
 
 def _plain(value: object) -> str:
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
+
+
+_KINDS: Final = {"stored": _stored, "refused": _refused, "confirmed": _confirmed}

@@ -106,6 +106,9 @@ class GatewayMetrics:
         self.receipts_sent = Counter(
             "tidegate_gateway_receipts_sent_total", "Receipts of refusals handed to the MQTT session.", registry=registry
         )
+        self.stored_receipts_sent = Counter(
+            "tidegate_gateway_stored_receipts_sent_total", "Positive receipts published.", registry=registry
+        )
         self.receipts_held_back = Counter(
             "tidegate_gateway_receipts_held_back_total",
             "Receipts not sent: over the device's or the total rate, or to an address that devices may not name.",

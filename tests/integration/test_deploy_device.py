@@ -17,17 +17,23 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from prometheus_client import CollectorRegistry
 
+from deploy.settings import Settings
 from deploy.snippets import LANGUAGES, Target, render_snippet
+from deploy.stored import StoredTeller
 from deploy.watch import show_line, watch_device
 from gateway.publisher import Publisher
 from gateway.receipts import make_receipts
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings
+from ingest.admin import end_offsets, ensure_topics
 from ingest.contract.errors import ConfigError, UnavailableError
-from ingest.contract.reading import decode_record
+from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record
 from ingest.contract.reasons import IgnoredReason, Reason
-from ingest.contract.topics import READINGS
+from ingest.contract.topics import LAND_GROUP, READINGS
+from ingest.groups import OffsetMirror
 from ingest.memory import MemoryLog
+from ingest.producer import open_writer
+from ingest.settings import KafkaSettings
 from monitoring.metrics import GatewayMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +53,7 @@ class Rig:
             GatewaySettings(),
             GatewayMetrics(CollectorRegistry(), reasons=Reason, ignored_reasons=IgnoredReason),
         )
+        self.metrics = metrics
         receipts = make_receipts(ReceiptSettings(), (), limits, metrics)
         self.service = GatewayService(self.mqtt, limits, (), lambda *_: self.log.writer(), metrics, receipts=receipts)
         self._thread = threading.Thread(target=self.service.run, args=(self._stop,))
@@ -191,3 +198,57 @@ def test_a_wrong_password_is_said_at_once(rig: Rig) -> None:
     wrong = rig.mqtt.model_copy(update={"password": None, "username": "nobody"})
     with pytest.raises(UnavailableError, match="does not let us listen to tidegate/receipts/attic"):
         list(watch_device(wrong, "attic", root=None, stop=threading.Event()))
+
+
+def test_what_spark_has_passed_is_told_where_devices_are_to_hear_of_it(
+    rig: Rig, kafka_server: Any, unique_name: str, wait_until: Any
+) -> None:
+    """The landing is stood in for by its consumer group's offsets, which are all that is watched."""
+    kafka = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers, partitions=2)
+    ensure_topics(kafka)
+    settings = Settings(
+        kafka=kafka,
+        mqtt=rig.mqtt,
+        gateway=GatewaySettings(gateway_id=unique_name),
+        receipts=ReceiptSettings(positive=True),
+    )
+    teller = StoredTeller(settings, rig.metrics, threading.Event())
+    mirror = OffsetMirror(kafka, LAND_GROUP)
+    before = end_offsets(kafka, READINGS)
+    mirror.mirror({READINGS: before})
+    assert mirror.drain(20)
+    teller.look()
+    writer = open_writer(kafka)
+    for seq in range(1, 4):
+        record = ReadingRecord(
+            1,
+            unique_name,
+            5,
+            seq,
+            1_795_830_000_000_000,
+            "t",
+            "attic",
+            [Reading("temp", 1.0)],
+            message_id=f"bs:1:{seq}",
+        )
+        writer.produce(READINGS, b"attic", encode_record(record), lambda _: None)
+    assert writer.flush(20) == 0
+    writer.close()
+    stopped = threading.Event()
+
+    def land() -> None:
+        teller._told = before  # until the watcher listens, the same stretch is told again
+        mirror.mirror({READINGS: end_offsets(kafka, READINGS)})
+        assert mirror.drain(20)
+        teller.look()
+
+    for each in _watched(rig, "attic", stopped, land):
+        assert (each["kind"], each["stored"], each["first"], each["last"]) == ("confirmed", 3, "bs:1:1", "bs:1:3")
+        assert "stored   3 messages, up to [bs:1:3], partition" in show_line(each, as_json=False)
+        stopped.set()
+    mirror.close()
+    told = teller._told
+    teller.look()
+    assert teller._told == told
+    assert teller._publisher is not None
+    teller._publisher.close()
