@@ -20,6 +20,8 @@ __all__ = ["faults_of"]
 
 _MAX_KEY_BYTES: Final = 1024
 _MAX_SHOWN: Final = 120
+_CUT: Final = (Reason.UNKNOWN_DEVICE, Reason.RATE_LIMITED)
+"""Of whom nobody knows, or who floods, the payload may not be kept."""
 _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NO_TOPIC = re.compile(r"[\x00+#]")
@@ -122,7 +124,12 @@ def _letter_faults(letter: DeadLetterRecord, key: bytes, message: Message, limit
         letter.payload_sha256 != hashlib.sha256(message.payload).hexdigest() or not _heads(kept, message)
     ):
         faults.append("a dead letter holds neither the payload nor its head with the sha256 of all")
-    if not whole and not letter.partial and len(message.payload) <= limits.max_payload_bytes:
+    if (
+        not whole
+        and letter.reason not in _CUT
+        and not letter.partial
+        and len(message.payload) <= limits.max_payload_bytes
+    ):
         faults.append(f"a dead letter cut {len(message.payload)} bytes, which the limit allows")
     if letter.payload_bytes != len(message.payload):
         faults.append(f"a dead letter says {letter.payload_bytes} bytes of {len(message.payload)}")

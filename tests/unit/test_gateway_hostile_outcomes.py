@@ -12,13 +12,16 @@ import pytest
 from deploy.chaos.fuzz_bombs import make_bomb
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_seeds import Target, targets
-from gateway.outcome import Message, Outcome
+from gateway.outcome import Gate, Message, Outcome
+from gateway.profiles.policy import make_policy
+from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-TABLE = tomllib.loads((Path(__file__).parent / "hostile" / "outcomes.toml").read_text("utf-8"))
+HOSTILE = Path(__file__).parent / "hostile"
+TABLE = tomllib.loads((HOSTILE / "outcomes.toml").read_text("utf-8"))
 OURS = Target("the table's routes", (), tuple(RouteSettings.model_validate(route) for route in TABLE["routes"]))
 ROWS = [row for section in TABLE.values() if isinstance(section, dict) for row in section.get("rows", [])]
 NOW_US = 1_764_331_200_000_000
@@ -56,6 +59,21 @@ def payload_of(row: dict[str, Any]) -> bytes:
     return payload.encode()
 
 
+def checked_gate() -> Gate:
+    """With profiles, a registry and a rate."""
+    asked = {"profiles": str(HOSTILE / "profiles"), "device_registry": str(HOSTILE / "devices.jsonl")}
+    limits = LIMITS.model_copy(
+        update={
+            **asked,
+            "unregistered": "refuse",
+            "device_rate": 0.1,
+            "device_burst": 3.0,
+            "device_catch_up_seconds": 0.0,
+        }
+    )
+    return Gate(compile_routes(()), limits, policy=make_policy(limits))
+
+
 CASES = [
     pytest.param(row, topic, target, id=f"{row['b']}-{name}")
     for row in ROWS
@@ -69,10 +87,11 @@ def test_a_bad_input_has_the_outcome_that_is_declared(row: dict[str, Any], topic
     if "message_id" in row:
         envelope["message_id"] = repeat(row["message_id"])
     message = Message(7, 1000, NOW_US, topic, payload_of(row), **envelope)
-    gate = target.gate(LIMITS)
+    gate = checked_gate() if row.get("checked") else target.gate(LIMITS)
     for earlier in row.get("before", []):
-        at, _, payload = earlier.partition(" ")
-        gate.decide(Message(6, 1000, NOW_US, at.encode(), payload.encode()))
+        at, _, said = earlier.partition(" ")
+        payload = bytes.fromhex(said[4:]) if said.startswith("hex:") else said.encode()
+        gate.decide(Message(6, 1000, NOW_US, at.encode(), payload))
     outcome = gate.decide(message)
     assert faults_of(message, outcome, LIMITS) == []
     letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
@@ -83,6 +102,8 @@ def test_a_bad_input_has_the_outcome_that_is_declared(row: dict[str, Any], topic
         assert (outcome.rejected or outcome.ignored) == row["why"], found
     if "at" in row:
         assert letters[0].path == row["at"]
+    if "replies" in row:
+        assert [reply.topic for reply in outcome.replies] == row["replies"]
     if kind == "accepted":
         check_record(row, outcome, letters)
 
