@@ -71,7 +71,7 @@ def wanted(records: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "example", [f"ex{number}.gen.json" for number in range(1, 13)] + ["ex3.gen.cbor", "ex5.gen.cbor"]
 )
-def test_the_rfcs_examples_resolve_as_it_says(example: str) -> None:
+def test_the_examples_of_the_standard(example: str) -> None:
     decoded = decode((SENML / example).read_bytes())
     assert not isinstance(decoded, Reject)
     assert [device.rejects for device in decoded] == [[]] * len(decoded)
