@@ -13,7 +13,8 @@ import pytest
 from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_seeds import Target, targets
-from gateway.outcome import Message
+from gateway import routes
+from gateway.outcome import Gate, Message
 from gateway.settings import GatewaySettings
 
 NOW_US = 1_764_331_200_000_000
@@ -93,3 +94,24 @@ def test_no_bomb_takes_much_memory(target: Target) -> None:
             assert peak_bytes < MAX_PEAK_BYTES, f"{name}: {peak_bytes >> 20} MiB"
     finally:
         tracemalloc.stop()
+
+
+def test_ever_new_devices_take_no_ever_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B80: after as many as are remembered, the next ones leave nothing behind in the gate and its routes."""
+    monkeypatch.setattr(routes, "_CACHED_TOPICS", 100)
+    gate = Gate(routes.compile_routes(()), LIMITS)
+    gate._known_devices.update(f"earlier-{number}" for number in range(100_000))
+
+    def send(numbers: range) -> None:
+        for number in numbers:
+            topic = f"tidegate/v1/device-{number}/readings".encode()
+            assert gate.decide(Message(number, 1, NOW_US + number, topic, b'{"values":{"m":1}}')).accepted
+
+    tracemalloc.start()
+    send(range(1000))
+    before = tracemalloc.get_traced_memory()[0]
+    send(range(1000, 6000))
+    grown_bytes = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    # Five thousand ids alone would take more.
+    assert grown_bytes < 150_000

@@ -24,6 +24,7 @@ HOSTILE = Path(__file__).parent / "hostile"
 TABLE = tomllib.loads((HOSTILE / "outcomes.toml").read_text("utf-8"))
 OURS = Target("the table's routes", (), tuple(RouteSettings.model_validate(route) for route in TABLE["routes"]))
 ROWS = [row for section in TABLE.values() if isinstance(section, dict) for row in section.get("rows", [])]
+SHIPPED = Target("the presets", (), (), ("*",))
 NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()
 NO_IDENTITY = "no_identity"
@@ -46,7 +47,8 @@ def places_of(row: dict[str, Any]) -> list[tuple[str, bytes, Target]]:
         if name == "each":
             places += [(target.name, target.topics[0].encode(), target) for target in targets()]
         else:
-            places.append((name[:20], repeat(TABLE["topics"].get(name, name)).encode(), OURS))
+            topic = repeat(TABLE["topics"].get(name, name)).encode()
+            places.append((name[:20], topic, SHIPPED if row.get("shipped") else OURS))
     return places
 
 
