@@ -213,15 +213,15 @@ FAULTS: Final = tuple(
     )
 )
 
-_NEEDS = {
-    "a moment that only a test can choose": ("F2", "F3", "F6"),
-    "settings or a file system of its own": ("F15", "F18", "F19", "F20", "F23", "F24", "F42", "F43", "F46", "F48"),
-    "clients of its own": ("F50", "F51"),
-    "Spark": ("F22", "F26", "F27", "F28", "F29", "F30", "F31", "F32", "F33", "F34", "F35", "F36", "F38", "F40", "F41"),
-}
-SKIPPED: Final = {
-    fault: f"needs {what}: see tests/{'spark' if what == 'Spark' else 'integration'}"
-    for what, ids in _NEEDS.items()
-    for fault in ids
-}
-"""Faults that are tried elsewhere, and why not here."""
+_ELSEWHERE: Final = {
+    "it needs a moment that only a test can choose: tests/integration/test_gateway_faults_kill.py": ("F2", "F3"),
+    "it needs a fault inside the process: tests/integration/test_gateway_client.py": ("F6",),
+    "it needs settings of the broker of its own: tests/integration/test_gateway_faults_broker.py": ("F15", "F50", "F51"),
+    "it needs settings or a disk of Kafka's own: tests/integration/test_gateway_faults_kafka.py": (
+        "F18", "F19", "F20", "F23", "F24",
+    ),
+    "it needs limits of the process: tests/integration/test_gateway_faults_process.py": ("F42", "F43", "F46", "F48"),
+    "it needs Spark, which this command does not start": tuple(f"F{number}" for number in range(26, 42)),
+}  # fmt: skip
+SKIPPED: Final = {fault: why for why, faults in _ELSEWHERE.items() for fault in faults}
+"""Faults that this command does not try, and why."""

@@ -65,12 +65,12 @@ def _run_fault(
             scene.load.start(rate)
             time.sleep(CALM_SECONDS)
             fault.inject(scene)
-            ended_at, before = time.monotonic(), set(scene.load.sent)
+            ended_at, before = time.monotonic(), _binding(scene)
             recovered = {name: _recover(reader, before, ended_at) for name, reader in readers.items()}
             time.sleep(CALM_SECONDS)
             acknowledged = scene.load.finish(seconds=60.0)
             for reader in readers.values():
-                _recover(reader, set(scene.load.acknowledged), time.monotonic())
+                _recover(reader, _binding(scene), time.monotonic())
         common = {"fault": fault.id, "seed": seed, "seconds": seconds, "rate": rate, **scene.figures}
         results = []
         for protocol, gateway in zip(PROTOCOLS, scene.gateways, strict=True):
