@@ -200,7 +200,8 @@ class Gate:
             return Outcome([], device, ignored=decoded.reason, replies=list(decoded.replies))
         fault = self._device_fault(decoded.device)
         if fault is not None:
-            return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(decoded.device), fault), None)
+            path = "topic" if decoded.device == match.device else "$"
+            return self.reject(message, Reject(Reason.BAD_DEVICE_ID, path, show(decoded.device), fault), None)
         refused = self._policy.admit(decoded.device, match, message.received_us, message.number)
         if refused is None:
             refused = self._policy.check(decoded, match, message.received_us, message.number)
