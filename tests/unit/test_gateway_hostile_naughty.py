@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.process import configure_logging
+from gateway.decoders.mapping_settings import MappingSettings
 from gateway.outcome import Gate, Message, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -62,6 +63,8 @@ ROUTES = compile_routes((
     RouteSettings(filter="site/{device}/{metric}", device="{device}"),
     RouteSettings(filter="j/#", decoder="json"),
     RouteSettings(filter="p/#", decoder="plain"),
+    RouteSettings(filter="m/#", mapping=MappingSettings(device=["{$.dev}"], skip=["dev"])),
+    RouteSettings(filter="senml/#", decoder="senml"),
 ))  # fmt: skip
 each_string = pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 if not NAUGHTY.exists():
@@ -110,6 +113,28 @@ def test_as_named_segment_and_metric_of_a_topic(text: str) -> None:
         assert [reading.metric for reading in record_of(outcome).readings] == [text]
     else:
         assert outcome.rejected in ("out_of_range", "no_route")
+
+
+@each_string
+def test_as_device_in_a_payload(text: str) -> None:
+    outcome = decide("m/x", {"dev": text, "t": 1})
+    if may_be_a_name(text, 256):
+        assert record_of(outcome).device == text
+        assert outcome.records[0].key == text.encode()
+    else:
+        assert outcome.rejected == ("bad_device_id" if text else "missing_field")
+        assert b'"path":"$"' in outcome.records[0].value
+
+
+@each_string
+def test_as_name_in_senml(text: str) -> None:
+    """Names of RFC 8428 have few characters; what has others is refused, and what is kept holds the name's own."""
+    outcome = decide("senml/x", [{"bn": f"{text}/", "n": "t", "v": 1}])
+    if outcome.accepted:
+        record = record_of(outcome)
+        assert text.strip("/:") in f"{record.device}/{record.readings[0].metric}"
+    else:
+        assert outcome.rejected in ("out_of_range", "bad_device_id", "missing_field")
 
 
 @each_string
