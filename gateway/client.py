@@ -24,7 +24,7 @@ from gateway.session_events import Received, SessionEvents
 from gateway.session_memory import SessionMemory
 from gateway.settings import MqttSettings
 from gateway.show import show
-from gateway.topics import subscription_filter
+from gateway.topics import is_shared, subscription_filter
 from ingest.contract.errors import FatalError
 
 __all__ = ["MqttSession"]
@@ -58,6 +58,13 @@ class MqttSession:
         self._settings, self._window, self._events = settings, window, events
         self._clock, self._wall_ms = clock, wall_ms
         self._filters = tuple(dict.fromkeys(subscription_filter(text) for text in settings.subscriptions))
+        if shared := [text for text in self._filters if is_shared(text)]:
+            logger.warning(
+                "mqtt.subscriptions: %s is shared with other gateways, so a device's messages may come through several, "
+                "and their order is then lost, unless the broker keeps a device with one of them: better give each "
+                "gateway filters of its own",
+                ", ".join(shared),
+            )
         self._memory = SessionMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
         self._client: paho.Client | None = None
         self._had_session = False

@@ -15,6 +15,7 @@ from gateway.buffered import BufferedClient
 from gateway.publish_packet import read_publish
 from gateway.session_events import Received
 from gateway.settings import MqttSettings
+from gateway.topics import is_shared
 from ingest.contract.errors import ConfigError
 
 __all__ = ["connect", "is_buffered", "new_client", "send", "subscriptions", "use_tls"]
@@ -138,5 +139,8 @@ def subscriptions(settings: MqttSettings, filters: tuple[str, ...]) -> list[tupl
         return [(text, 1) for text in filters]
     # No Local: what this client publishes is no reading. Retain handling 1: retained messages come only with a
     # subscription that is new. Retain flag as set by the broker (not as published): retain=1 means a replay.
-    options = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=False, retainHandling=1)
-    return [(text, options) for text in filters]
+    # With No Local a shared subscription is a protocol error (MQTT-3.8.3-4).
+    return [
+        (text, SubscribeOptions(1, noLocal=not is_shared(text), retainAsPublished=False, retainHandling=1))
+        for text in filters
+    ]

@@ -12,6 +12,7 @@ __all__ = [
     "TopicFilter",
     "compile_filter",
     "id_fault",
+    "is_shared",
     "native_topic",
     "subscription_filter",
     "topic_device",
@@ -94,6 +95,11 @@ def _new_name(name: str, names: list[str]) -> str:
 def subscription_filter(text: str) -> str:
     """The filter as a broker understands it: named segments become `+`, `{name#}` becomes `#`."""
     return _REST.sub("#", _NAMED.sub("+", text))
+
+
+def is_shared(text: str) -> bool:
+    """Whether a subscription is shared with other clients, each of which gets a part of the messages."""
+    return text.startswith("$share/")
 
 
 def native_topic(topic: str) -> str | None:
