@@ -1,6 +1,6 @@
 # Every target is a few lines; CI calls the same ones. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test check bench lock
+.PHONY: help setup up down test check bench chaos lock
 SHELL := /bin/sh
 # The first Python that really runs and is new enough (a version manager's stand-in may be there and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -34,6 +34,11 @@ check: setup ## lint, formatting, types and import rules
 
 bench: setup ## measure publish-to-row latency and speed (ARGS="--rate 1000 --seconds 60")
 	@./tidegate bench e2e $(ARGS)
+
+chaos: setup ## break each part for minutes under load and account for every message, then fuzz (ARGS="--fault F17")
+	@$(VENV) -m deploy.local.broker --provide
+	@./tidegate chaos run --long $(ARGS)
+	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no such test
 
 lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \

@@ -196,7 +196,7 @@ def hold_kafka(scene: Scene) -> None:
 FAULTS: Final = tuple(
     Fault(*fields)
     for fields in (
-        ("F1", "gateways killed at random moments", kill_at_random, 180.0, True),
+        ("F1", "gateways killed at random moments", kill_at_random, 200.0, True),
         ("F4", "gateways stopped and started", stop_and_start, 60.0, True),
         ("F5", "gateways held until the broker drops them", hold_gateways, 90.0),
         ("F7", "broker killed and started again", kill_broker, 60.0),
