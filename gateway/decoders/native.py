@@ -102,7 +102,15 @@ class _Reader:
                 if refused.reason is Reason.TOO_LARGE:
                     return refused
                 self._decoded.rejects.append(refused)
+                self._keep_place(item)
         return None
+
+    def _keep_place(self, item: object) -> None:
+        """A refused item stays one of those with its counters: redriven, it must not take another one's place."""
+        if isinstance(item, dict):
+            boot, seq = item.get("boot"), item.get("seq")
+            if type(boot) is int and type(seq) is int:
+                self._numbered[boot, seq] = self._numbered.get((boot, seq), 0) + 1
 
     def read_item(self, body: object, path: str, index: int | None) -> Reject | None:
         """Add an item's readings; `index` is its place in a batch."""

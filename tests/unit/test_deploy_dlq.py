@@ -19,6 +19,9 @@ from deploy.dlq.journal import Journal, read_journal
 from deploy.dlq.letters import find_letters, list_letters, show_letter, stored_parts, summarize
 from deploy.dlq.next_steps import NEXT_STEPS, next_step
 from deploy.dlq.redrive import Redrive, Report
+from deploy.dlq.run import make_gate
+from deploy.settings import Settings
+from gateway.device_registry import add_device
 from gateway.outcome import Gate, Message, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -47,11 +50,11 @@ class Lake:
         self._number = 0
         ensure_tables(self.root, TABLES.values(), log_retention_hours=24)
 
-    def receive(self, topic: str, payload: bytes, **more: Any) -> Outcome:
+    def receive(self, topic: str, payload: bytes, *, gate: Gate | None = None, **more: Any) -> Outcome:
         """Refuse or accept a message as a gateway without routes does, and land what comes of it."""
         self._number += 1
         message = Message(self._number, EPOCH, AT_US + self._number, topic.encode(), payload, **more)
-        outcome = Gate(compile_routes(()), LIMITS).decide(message)
+        outcome = (gate or Gate(compile_routes(()), LIMITS)).decide(message)
         for record in outcome.records:
             if record.topic == READINGS:
                 self.land_readings(decode_record(record.value))
@@ -92,7 +95,8 @@ class Lake:
 
     def redrive(self, *filters: str, where: str | None = None, run: int = 1, **more: Any) -> Report:
         again, dry = more.pop("again", False), more.pop("dry", False)
-        gate = Gate(compile_routes(tuple(RouteSettings(filter=text) for text in filters)), LIMITS)
+        gate = more.pop("gate", None)
+        gate = gate or Gate(compile_routes(tuple(RouteSettings(filter=text) for text in filters)), LIMITS)
         letters = find_letters(self.root, where, None, again=again)
         if dry:
             return Redrive(self.root, gate, run=run).run(letters, rate=1e6, stop=threading.Event())
@@ -291,6 +295,32 @@ def test_a_record_that_kafka_would_refuse_is_reported_and_its_neighbours_go_on(l
     report = lake.redrive("site/#")
     assert (report.accepted, dict(report.refused)) == (1, {"kafka_too_large": 1})
     assert "passes the limit" in report.examples[0]["why"]
+
+
+def test_a_mended_profile_lets_the_refused_metric_in_and_a_registered_device_all(lake: Lake, tmp_path: Path) -> None:
+    profiles, registry = tmp_path / "profiles", tmp_path / "devices.jsonl"
+    profiles.mkdir()
+
+    def settings(limit: int) -> Settings:
+        (profiles / "room.toml").write_text(
+            f'name = "room"\nversion = {limit}\ndevices = ["d1"]\n[metrics.t]\nmax = {limit}\n', encoding="utf-8"
+        )
+        limits = {"profiles": str(profiles), "device_registry": str(registry), "unregistered": "quarantine"}
+        return Settings.model_validate({"gateway": limits | {"device_rate": 0.001, "device_burst": 1}})
+
+    add_device(registry, "d1")
+    strict = make_gate(settings(10))
+    lake.receive("tidegate/v1/d1/readings", b'{"values": {"t": 21, "u": 1}}', gate=strict)
+    lake.receive("tidegate/v1/d2/readings", b'{"values": {"t": 5}}', gate=strict)
+    letters = find_letters(lake.root, None, None)
+    assert [(letter.reason, letter.device, letter.partial) for letter in letters] == [
+        ("out_of_range", "d1", True),
+        ("unknown_device", "d2", False),
+    ]
+    add_device(registry, "d2")
+    report = lake.redrive(gate=make_gate(settings(30)))
+    assert (report.accepted, report.readings) == (2, 2)
+    assert [(r.device, [x.metric for x in r.readings]) for r in lake.records()] == [("d1", ["t"]), ("d2", ["t"])]
 
 
 def test_the_commands_answer_people_and_programs(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

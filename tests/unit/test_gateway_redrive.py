@@ -95,6 +95,17 @@ def test_of_a_partial_letter_only_what_is_not_stored_is_stored() -> None:
     assert "not landed yet" in (waiting.why or "")
 
 
+def test_a_refused_item_of_a_batch_comes_back_to_its_own_place() -> None:
+    late, now = AT_US // 1000 + 3_600_000, AT_US // 1000
+    items = [{"ts": ts, "boot": 1, "seq": 5, "values": {"a": value}} for ts, value in ((late, 1), (now, 2), (late, 3))]
+    letters, (stored,) = refuse(message(NATIVE, json.dumps(items).encode()))
+    parts = {("attic", reading.metric, reading.index) for reading in stored.readings}
+    loose = Gate(compile_routes(()), GatewaySettings(max_future_seconds=7200))
+    (record,) = judge(letters, loose, parts).records
+    assert {reading.value for reading in (*stored.readings, *record.readings)} == {1.0, 2.0, 3.0}
+    assert len(parts | {("attic", reading.metric, reading.index) for reading in record.readings}) == 3
+
+
 def test_two_letters_of_one_message_are_judged_once_by_the_one_that_is_whole() -> None:
     payload = json.dumps({"values": {"a": 1, "b": {"unit": "V"}, "c": {"unit": "V"}}}).encode()
     letters, stored = refuse(message(NATIVE, payload))
