@@ -65,9 +65,8 @@ class _Reader:
         except IndexError:
             raise _bad(start, "cut off") from None
         self.at = start + 1
-        self._items += 1
-        if self._items > MAX_ITEMS:
-            raise _bad(start, f"more than {MAX_ITEMS} items")
+        if head < 24:
+            return head
         major, low = head >> 5, head & 31
         if major == _SIMPLE:
             return self._simple(low, start)
@@ -122,9 +121,9 @@ class _Reader:
         pieces = []
         while not self._ended():
             start = self.at
-            self._items += 1
+            self._count(1)
             head = self._data[start]
-            if head >> 5 != major or head & 31 == _OPEN or self._items > MAX_ITEMS:
+            if head >> 5 != major or head & 31 == _OPEN:
                 raise _bad(start, f"0x{head:02x} begins no piece of the string")
             self.at = start + 1
             low = head & 31
@@ -139,13 +138,21 @@ class _Reader:
         self.at += ended
         return ended
 
+    def _count(self, items: int) -> None:
+        """Items that are about to be read; single ones that stand alone need no bound."""
+        self._items += items
+        if self._items > MAX_ITEMS:
+            raise _bad(self.at, f"more than {MAX_ITEMS} items")
+
     def _array(self, size: int, depth: int, start: int) -> list[Any]:
         if size > len(self._data) - self.at:
             raise _bad(start, f"{size} items wanted where {len(self._data) - self.at} bytes are left")
         if size >= 0:
+            self._count(size)
             return [self.read(depth) for _ in range(size)]
         items = []
         while not self._ended():
+            self._count(1)
             items.append(self.read(depth))
         return items
 
@@ -153,6 +160,7 @@ class _Reader:
         found: dict[int | str, Any] = {}
         count = 0
         while count < size or (size < 0 and not self._ended()):
+            self._count(2)
             key = self.read(depth)
             if type(key) is not int and type(key) is not str:
                 raise _bad(start, "a map with a key that is neither integer nor text")
@@ -162,6 +170,7 @@ class _Reader:
         return found
 
     def _tagged(self, tag: int, depth: int, start: int) -> Any:
+        self._count(1)
         content = self.read(depth)
         if tag == _SELF_DESCRIBED:
             return content

@@ -4,10 +4,11 @@ The format's own rules are in `senml_pack`, how a name becomes device and metric
 of its own, `<metric>.sum`, in its unit times seconds. Source: RFC 8428.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from gateway.decoders.cbor import BadCbor, read_cbor
-from gateway.decoders.senml_names import WHOLE_NAME, name_fault, split_name
+from gateway.decoders.senml_names import WHOLE_NAME, read_name
 from gateway.decoders.senml_pack import BadPack, Pack, Resolved
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import read_value
@@ -121,34 +122,38 @@ class _Readings:
 
     def _add_record(self, record: Resolved, path: str, index: int) -> Reject | None:
         """Add the record's readings, its place in the pack as their index."""
-        name = record.base + record.name
-        fault = name_fault(name)
-        if fault is not None:
-            return Reject(Reason.OUT_OF_RANGE if name else Reason.MISSING_FIELD, f"{path}.n", show_value(name), fault)
-        time_us, flags = self._place_in_time(record.time_us)
-        refused = None
-        if time_us is not None:
-            refused = plausible(time_us, self._received_us, self._limits.max_future_seconds, f"{path}.t")
-        device, metric = split_name(record.base, record.name)
-        if metric == WHOLE_NAME and record.unit in _QUANTITIES:
-            metric = record.unit
-        for label, value in [] if refused is not None else record.values:
-            part, unit = (metric, record.unit) if label != "s" else (f"{metric}.sum", _times_seconds(record.unit))
-            reading = read_value(part, value, unit or self._match.units.get(part), f"{path}.{label}")
+        base, name, unit, time_us, values = record
+        named = read_name(base, name)
+        if isinstance(named, str):
+            reason = Reason.OUT_OF_RANGE if base or name else Reason.MISSING_FIELD
+            return Reject(reason, f"{path}.n", show_value(base + name), named)
+        device, metric = named
+        at_us, flags = self._place_in_time(time_us)
+        if at_us is not None:
+            refused = plausible(at_us, self._received_us, self._limits.max_future_seconds, f"{path}.t")
+            if refused is not None:
+                return refused
+        if metric == WHOLE_NAME and unit in _QUANTITIES:
+            metric = unit
+        readings = self._device(device).readings
+        for label, value in values:
+            part, its_unit = (metric, unit) if label != "s" else (f"{metric}.sum", _times_seconds(unit))
+            reading = read_value(part, value, its_unit or self._match.units.get(part), "")
             if isinstance(reading, Reject):
-                self._rejects.append(reading)
+                self._rejects.append(replace(reading, path=f"{path}.{label}"))
                 continue
-            reading.time_us, reading.index = time_us, index
-            reading.flags = [*(reading.flags or ()), *flags] or None
-            self._device(device).readings.append(reading)
-        return refused
+            reading.time_us, reading.index = at_us, index
+            if flags:
+                reading.flags = [*(reading.flags or ()), *flags]
+            readings.append(reading)
+        return None
 
-    def _place_in_time(self, time_us: int) -> tuple[int | None, list[str]]:
+    def _place_in_time(self, time_us: int) -> tuple[int | None, tuple[str, ...]]:
         if time_us == 0:
-            return None, []
+            return None, ()
         if time_us < _RELATIVE_BELOW_US:
-            return self._received_us + time_us, [RELATIVE_TIME]
-        return time_us, []
+            return self._received_us + time_us, (RELATIVE_TIME,)
+        return time_us, ()
 
 
 def _times_seconds(unit: str | None) -> str | None:

@@ -9,7 +9,7 @@ Where nothing is left for the metric it is `value`.
 import re
 from typing import Final
 
-__all__ = ["WHOLE_NAME", "name_fault", "split_name"]
+__all__ = ["WHOLE_NAME", "read_name", "split_name"]
 
 WHOLE_NAME: Final = "value"
 """The metric of a name that is a device as a whole."""
@@ -19,15 +19,30 @@ _ADDRESS = re.compile(r"[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,}")
 _SEPARATORS: Final = ":/._-"
 
 
-def name_fault(name: str) -> str | None:
-    """Why this is no whole SenML name ("wanted", RFC 8428 section 4.5.1), None where it is one."""
-    if not name:
+_MAX_KNOWN: Final = 10_000
+_MAX_KNOWN_CHARACTERS: Final = 300
+_known: dict[tuple[str, str], tuple[str, str]] = {}
+"""Names that are right: the same few come with every pack. Bounded."""
+
+
+def read_name(base: str, name: str) -> tuple[str, str] | str:
+    """Device and metric of base name and name; a text where they are no SenML name together: what is wanted."""
+    found = _known.get((base, name))
+    if found is not None:
+        return found
+    whole = base + name
+    if not whole:
         return "a name: `n`, or `bn` in this record or one before it"
-    return None if _ALLOWED.fullmatch(name) else "letters, digits and - : . / _ only, a letter or digit first"
+    if not _ALLOWED.fullmatch(whole):
+        return "letters, digits and - : . / _ only, a letter or digit first"
+    found = split_name(base, name)
+    if len(_known) < _MAX_KNOWN and len(whole) <= _MAX_KNOWN_CHARACTERS:
+        _known[base, name] = found
+    return found
 
 
 def split_name(base: str, name: str) -> tuple[str, str]:
-    """Device and metric; both hold at least one character where `base + name` is a SenML name."""
+    """Device and metric; both hold at least one character where `base + name` is a SenML name (RFC 8428, 4.5.1)."""
     if base and name:
         return base.rstrip(_SEPARATORS), name
     whole = (base or name).rstrip(_SEPARATORS)

@@ -18,6 +18,8 @@ __all__ = ["BadPack", "Pack", "Resolved"]
 
 _BASE_FIELDS: Final = frozenset({"bn", "bt", "bu", "bv", "bs", "bver"})
 _VALUES: Final = ("v", "vb", "vs", "vd")
+_MAX_SHAPES: Final = 1000
+_MAX_SHAPE_CHARACTERS: Final = 200
 _MAX_VERSION: Final = 31
 """Versions are sets of features (RFC 9100): up to bit 4, units of the second registry, which are kept as they are."""
 _MAX_SECONDS: Final = 10**12
@@ -31,6 +33,9 @@ class BadPack(Exception):
         self.reject = reject
 
 
+_Value = float | int | bool | str | BadNumber
+
+
 class Resolved(NamedTuple):
     """One record. `time_us` is base time plus time, in µs; `values` are (label, value), of v, vb, vs, vd and s."""
 
@@ -38,14 +43,47 @@ class Resolved(NamedTuple):
     name: str
     unit: str | None
     time_us: int
-    values: list[tuple[str, float | int | bool | str | BadNumber]]
+    values: list[tuple[str, _Value]]
+
+
+class _Shape(NamedTuple):
+    """What the labels of a record alone tell; the few shapes of a sender come again with every pack."""
+
+    unknown: str | None
+    base: tuple[str, ...]
+    values: tuple[str, ...]
+    empty: bool
+
+
+_shapes: dict[tuple[Any, ...], _Shape] = {}
+
+
+def _shape_of(record: dict[Any, Any]) -> _Shape:
+    labels = tuple(record)
+    shape = _shapes.get(labels)
+    if shape is None:
+        texts = [label for label in labels if isinstance(label, str)]
+        shape = _Shape(
+            next((label for label in texts if label.endswith("_")), None),
+            tuple(label for label in texts if label in _BASE_FIELDS),
+            tuple(label for label in _VALUES if label in record),
+            record.keys() <= _BASE_FIELDS,
+        )
+        if len(_shapes) < _MAX_SHAPES and sum(map(len, texts)) + len(labels) <= _MAX_SHAPE_CHARACTERS:
+            _shapes[labels] = shape
+    return shape
 
 
 class Pack:
     """The base fields as they stand after the records so far."""
 
+    __slots__ = ("_name", "_sum", "_time_us", "_unit", "_value")
+
     def __init__(self) -> None:
-        self._base: dict[str, Any] = {}
+        self._name, self._time_us = "", 0
+        self._unit: str | None = None
+        self._value: float | None = None
+        self._sum: float | None = None
 
     def resolve(self, record: object, path: str) -> Resolved | Reject | None:
         """The next record; None where it only sets base fields.
@@ -55,111 +93,135 @@ class Pack:
         """
         if not isinstance(record, dict):
             return Reject(Reason.NOT_OBJECT, path, show_value(record), "a SenML record: an object, or map")
-        self._take_base(record, path)
-        if record.keys() <= _BASE_FIELDS:
+        shape = _shape_of(record)
+        if shape.unknown is not None:
+            wanted = "fields of RFC 8428 only: one that ends in _ must be understood"
+            raise BadPack(
+                Reject(Reason.UNSUPPORTED_VERSION, json_path(path, shape.unknown), show(shape.unknown), wanted)
+            )
+        if shape.base:
+            self._take_base(record, shape.base, path)
+        if shape.empty:
             return None
-        for label in ("n", "u"):
-            fault = _text_fault(record.get(label), f"{path}.{label}")
-            if fault is not None:
-                return fault
-        time_us = _read_microseconds(record.get("t"), f"{path}.t")
+        name, unit = record.get("n"), record.get("u")
+        fault = _text_fault(name, path, "n") or _text_fault(unit, path, "u")
+        if fault is not None:
+            return fault
+        time_us = _read_microseconds(record["t"], path, "t") if "t" in record else 0
         if isinstance(time_us, Reject):
             return time_us
-        values = self._values(record, path)
+        values = self._values(record, shape.values, path)
         if isinstance(values, Reject):
             return values
-        base = self._base
-        unit = record.get("u") or base.get("bu") or None
-        return Resolved(base.get("bn", ""), record.get("n") or "", unit, base.get("bt", 0) + time_us, values)
+        return Resolved(self._name, name or "", unit or self._unit, self._time_us + time_us, values)
 
-    def _take_base(self, record: dict[Any, Any], path: str) -> None:
-        for label in record:
-            if isinstance(label, str) and label.endswith("_"):
-                wanted = "fields of RFC 8428 only: one that ends in _ must be understood"
-                raise BadPack(Reject(Reason.UNSUPPORTED_VERSION, json_path(path, label), show(label), wanted))
-        for label in _BASE_FIELDS & record.keys():
-            value = record[label]
-            if value is None:
-                continue
-            taken = _read_base(label, value, f"{path}.{label}")
-            if isinstance(taken, Reject):
-                raise BadPack(taken)
-            self._base[label] = taken
-
-    def _values(self, record: dict[Any, Any], path: str) -> list[tuple[str, Any]] | Reject:
-        base = self._base
-        labels = [label for label in _VALUES if record.get(label) not in (None, "")]
-        if len(labels) > 1:
-            return Reject(Reason.OUT_OF_RANGE, path, " and ".join(labels), "one of v, vb, vs and vd")
-        if not labels and record.get("s") is None and not {*_VALUES, "s"} & record.keys():
-            if "bv" not in base and "bs" not in base:
-                return Reject(Reason.MISSING_FIELD, f"{path}.v", "nothing", "one of v, vb, vs and vd, or s")
-            labels = ["v"] if "bv" in base else []
-        values: list[tuple[str, Any]] = []
+    def _take_base(self, record: dict[Any, Any], labels: tuple[str, ...], path: str) -> None:
         for label in labels:
-            value = _read_value(label, record.get(label), base.get("bv"), f"{path}.{label}")
+            value = record[label]
+            fault = None if value is None else self._take(label, value, path)
+            if fault is not None:
+                raise BadPack(fault)
+
+    def _take(self, label: str, value: Any, path: str) -> Reject | None:
+        """Take one base field; returns why it cannot be relied on."""
+        fault: Reject | None = None
+        if label == "bver":
+            if not (type(value) is int and 0 < value <= _MAX_VERSION):
+                wanted = f"a version from 1 to {_MAX_VERSION}"
+                return Reject(Reason.UNSUPPORTED_VERSION, f"{path}.bver", show_value(value), wanted)
+        elif label == "bt":
+            time_us = _read_microseconds(value, path, label)
+            if isinstance(time_us, Reject):
+                return time_us
+            self._time_us = time_us
+        elif label in ("bn", "bu"):
+            fault = _text_fault(value, path, label)
+            if label == "bn":
+                self._name = value
+            else:
+                self._unit = value or None
+        else:
+            fault = _number_fault(value, path, label)
+            if label == "bv":
+                self._value = value
+            else:
+                self._sum = value
+        return fault
+
+    def _values(self, record: dict[Any, Any], labels: tuple[str, ...], path: str) -> list[tuple[str, _Value]] | Reject:
+        """The record's own value with the base value, and its sum with the base sum."""
+        given = [label for label in labels if record[label] not in (None, "")]
+        if len(given) > 1:
+            return Reject(Reason.OUT_OF_RANGE, path, " and ".join(given), "one of v, vb, vs and vd")
+        if not labels and "s" not in record:
+            # RFC 8428 4.5.4: what is missing beside a base is zero.
+            if self._value is None and self._sum is None:
+                return Reject(Reason.MISSING_FIELD, f"{path}.v", "nothing", "one of v, vb, vs and vd, or s")
+            given = [] if self._value is None else ["v"]
+        values: list[tuple[str, _Value]] = []
+        for label in given:
+            value = _read_value(label, record.get(label), self._value, path)
             if isinstance(value, Reject):
                 return value
             values.append((label, value))
-        if record.get("s") is not None or "bs" in base:
-            total = _read_value("v", record.get("s"), base.get("bs"), f"{path}.s")
+        if self._sum is not None or record.get("s") is not None:
+            total = _read_number(record.get("s"), self._sum, path, "s")
             if isinstance(total, Reject):
                 return total
             values.append(("s", total))
         return values
 
 
-def _read_base(label: str, value: object, path: str) -> object:
-    """A base field's value (`bt` in µs), or a Reject."""
-    if label == "bver":
-        known = type(value) is int and 0 < value <= _MAX_VERSION
-        wanted = f"a version from 1 to {_MAX_VERSION}"
-        return value if known else Reject(Reason.UNSUPPORTED_VERSION, path, show_value(value), wanted)
-    if label == "bt":
-        return _read_microseconds(value, path)
-    if label in ("bn", "bu"):
-        return _text_fault(value, path) or value
-    return _number_fault(value, path) or value
-
-
-def _text_fault(value: object, path: str) -> Reject | None:
+def _text_fault(value: object, path: str, label: str) -> Reject | None:
     if value is None or isinstance(value, str):
         return None
-    return Reject(Reason.WRONG_TYPE, path, show_value(value), "a text")
+    return Reject(Reason.WRONG_TYPE, f"{path}.{label}", show_value(value), "a text")
 
 
-def _number_fault(value: object, path: str) -> Reject | None:
-    if isinstance(value, BadNumber):
-        return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
-    if isinstance(value, int | float) and not isinstance(value, bool):
+def _number_fault(value: object, path: str, label: str) -> Reject | None:
+    if type(value) is float or type(value) is int:
         return None
-    return Reject(Reason.WRONG_TYPE, path, show_value(value), "a number")
+    if isinstance(value, BadNumber):
+        return Reject(Reason.BAD_NUMBER, f"{path}.{label}", value.text, "a finite number")
+    return Reject(Reason.WRONG_TYPE, f"{path}.{label}", show_value(value), "a number")
 
 
-def _read_microseconds(value: Any, path: str) -> int | Reject:
-    """Seconds as µs, to the nearest one; a missing time is 0."""
+def _read_microseconds(value: Any, path: str, label: str) -> int | Reject:
+    """Seconds as µs, to the nearest one; null is 0."""
     if value is None:
         return 0
-    fault = _number_fault(value, path)
+    fault = _number_fault(value, path, label)
     if fault is not None:
         return fault
     if not -_MAX_SECONDS < value < _MAX_SECONDS:
-        return Reject(Reason.BAD_TIMESTAMP, path, show_value(value), "seconds, since 1970 or relative to now")
+        wanted = "seconds, since 1970 or relative to now"
+        return Reject(Reason.BAD_TIMESTAMP, f"{path}.{label}", show_value(value), wanted)
     return value * 1_000_000 if isinstance(value, int) else round(value * 1_000_000)
 
 
-def _read_value(label: str, value: Any, base: Any, path: str) -> float | bool | str | BadNumber | Reject:
+def _read_value(label: str, value: Any, base: float | None, path: str) -> _Value | Reject:
     """The value with its base value; binary data (`vd`) as base64 text without padding, as JSON has it."""
+    if label == "v":
+        return _read_number(value, base, path, label)
+    if label == "vb":
+        wanted = "true or false"
+        return value if type(value) is bool else Reject(Reason.WRONG_TYPE, f"{path}.vb", show_value(value), wanted)
     if label == "vd" and isinstance(value, bytes):
         return base64.urlsafe_b64encode(value).decode("ascii").rstrip("=")
-    if label in ("vs", "vd"):
-        return _text_fault(value, path) or value
-    if label == "vb":
-        return value if isinstance(value, bool) else Reject(Reason.WRONG_TYPE, path, show_value(value), "true or false")
-    if value is None or base is None:
-        number = base if value is None else value
-        return _number_fault(number, path) or number
-    return _number_fault(value, path) or _add(value, base)
+    fault = _text_fault(value, path, label)
+    text: str = value
+    return text if fault is None else fault
+
+
+def _read_number(value: Any, base: float | None, path: str, label: str) -> float | BadNumber | Reject:
+    """Number plus base; a missing one is zero."""
+    if value is None:
+        return 0 if base is None else base
+    fault = _number_fault(value, path, label)
+    if fault is not None:
+        return fault
+    number: float = value
+    return number if base is None else _add(number, base)
 
 
 def _add(value: float, base: float) -> float | BadNumber:
