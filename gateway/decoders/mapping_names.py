@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from gateway.decoders.mapping_paths import Scope, Template, glob, glob_pattern
 from gateway.decoders.mapping_settings import CaseSettings
@@ -15,8 +16,7 @@ _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 200
 
 
-@dataclass(slots=True)
-class Rule:
+class Rule(msgspec.Struct, gc=False):
     """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and the unit."""
 
     name: str
@@ -33,36 +33,50 @@ class Rule:
 class Patterns:
     """Patterns to what they stand for; the first that matches the final name or the last key counts."""
 
-    __slots__ = ("_exact", "_globs")
+    __slots__ = ("_exact", "_last", "_whole")
 
     def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
         """In the order in which they are tried."""
+        placed = [(pattern, (place, value)) for place, (pattern, value) in enumerate(pairs)]
         self._exact: dict[str, tuple[int, Any]] = {}
-        self._globs: list[tuple[int, re.Pattern[str], bool, Any]] = []
-        for place, (pattern, value) in enumerate(pairs):
-            if _is_glob(pattern):
-                self._globs.append((place, re.compile(glob_pattern(pattern), re.DOTALL), "." in pattern, value))
-            else:
-                self._exact.setdefault(pattern, (place, value))
+        for pattern, hit in placed:
+            if not _is_glob(pattern):
+                self._exact.setdefault(pattern, hit)
+        self._whole = _Globs([pair for pair in placed if _is_glob(pair[0]) and "." in pair[0]])
+        self._last = _Globs([pair for pair in placed if _is_glob(pair[0]) and "." not in pair[0]])
 
     def find(self, name: str, last: str) -> Any:
         """What the first pattern that matches stands for, None where none does."""
-        found = [hit for hit in (self._exact.get(name), self._exact.get(last)) if hit is not None]
-        best = min(found, key=lambda hit: hit[0]) if found else None
-        for place, pattern, whole, value in self._globs:
-            if best is not None and best[0] < place:
-                break
-            if pattern.fullmatch(name if whole else last):
-                return value
-        return None if best is None else best[1]
+        found = (self._exact.get(name), self._exact.get(last), self._whole.find(name), self._last.find(last))
+        hits = [hit for hit in found if hit is not None]
+        return min(hits, key=_place)[1] if hits else None
+
+
+def _place(hit: tuple[int, Any]) -> int:
+    return hit[0]
+
+
+class _Globs:
+    """Globs as one regular expression: which of them matched is the number of its group."""
+
+    __slots__ = ("_any", "_hits")
+
+    def __init__(self, pairs: list[tuple[str, tuple[int, Any]]]) -> None:
+        self._any = re.compile("|".join(f"({glob_pattern(pattern)})" for pattern, _hit in pairs), re.DOTALL)
+        self._hits = [hit for _pattern, hit in pairs]
+
+    def find(self, text: str) -> tuple[int, Any] | None:
+        found = self._any.fullmatch(text) if self._hits else None
+        return None if found is None or found.lastindex is None else self._hits[found.lastindex - 1]
 
 
 class _AnyOf:
     """Whether any of the patterns matches; false where there are none."""
 
-    __slots__ = ("_exact", "_last", "_whole")
+    __slots__ = ("_all", "_exact", "_last", "_whole")
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._all = "*" in patterns
         self._exact = frozenset(text for text in patterns if not _is_glob(text))
         self._whole = glob(text for text in patterns if _is_glob(text) and "." in text)
         self._last = glob(text for text in patterns if _is_glob(text) and "." not in text)
@@ -71,7 +85,7 @@ class _AnyOf:
         return bool(self._exact or self._whole or self._last)
 
     def __call__(self, name: str, last: str) -> bool:
-        if name in self._exact or last in self._exact:
+        if self._all or name in self._exact or last in self._exact:
             return True
         whole = self._whole is not None and self._whole(name)
         return bool(whole or (self._last is not None and self._last(last)))
@@ -126,16 +140,9 @@ class Names:
         unit = self._units.find(name, last)
         template = unit if isinstance(unit, Template) else None
         errors = self._errors.find(name, last) or ()
-        return Rule(
-            name,
-            fault,
-            plain=fault is None and not errors,
-            text=self._text(name, last),
-            numeric_text=self._numeric(name, last),
-            unit=None if template is not None else unit,
-            unit_template=template,
-            errors=errors,
-        )
+        plain, fixed = fault is None and not errors, None if template is not None else unit
+        text, numeric = self._text(name, last), self._numeric(name, last)
+        return Rule(name, fault, False, plain, text, numeric, fixed, template, errors)
 
     def skips_all_under(self, flat: str, last: str, prefix: str) -> bool:
         """Whether an object or array is no reading, whatever it holds."""

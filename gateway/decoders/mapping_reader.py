@@ -64,9 +64,9 @@ class _Reader:
         return found[0] if len(found) == 1 else found
 
     def _read_item(self, value: Any, trail: Trail, keys: tuple[str, ...]) -> None:
-        """One item; where it is an array, each object in it is one, and each scalar a reading."""
+        """One item; where it is an array, each object in it is one."""
         root = self._document.value
-        if type(value) is not list or self._case.values:
+        if type(value) is not list or self._case.values or not any(isinstance(inner, dict | Reject) for inner in value):
             self._add(Scope(self._match, self._payload, root, value, self._clock.received_us, keys), trail, None, None)
             return
         if len(value) > self._left:
