@@ -13,9 +13,10 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.decoders.shape import Reply
 from gateway.refusal import Receipts, Refusal
@@ -49,15 +50,23 @@ def make_receipts(
     return DeviceReceipts(settings, metrics, table)
 
 
+class _Waiting(NamedTuple):
+    """A receipt to be told: refused parts of one message, when it was received, and where to."""
+
+    parts: list[Refusal]
+    received_us: int
+    addresses: list[str]
+
+
 class _Bucket:
-    """How many receipts may go to one address now, and what waits to be told."""
+    """How many receipts one device may get now, and what waits to be told."""
 
     __slots__ = ("_at", "_tokens", "held_back", "waiting")
 
     def __init__(self, burst: float, now: float) -> None:
         self._tokens, self._at = burst, now
         self.held_back = 0
-        self.waiting: tuple[list[Refusal], int] | None = None
+        self.waiting: _Waiting | None = None
 
     def fill(self, now: float, per_second: float, burst: float) -> bool:
         """Whether a token is there at this time."""
@@ -91,36 +100,32 @@ class DeviceReceipts(Receipts):
 
     def of(self, refusals: list[Refusal], received_us: int) -> list[Reply]:
         """See Receipts."""
-        now = self._clock()
-        return [
-            reply
-            for parts in _by_message(refusals)
-            for address in self._addresses(parts[0])
-            for reply in self._tell(address, parts, received_us, now)
-        ]
+        now, replies = self._clock(), list[Reply]()
+        for parts in _by_message(refusals):
+            addresses = self._addresses(parts[0])
+            if addresses:
+                replies += self._tell(_Waiting(parts, received_us, addresses), now)
+        return replies
 
     def tick(self) -> list[Reply]:
         """See Receipts: one summary for each device that has fallen silent since some were held back."""
         now, replies = self._clock(), list[Reply]()
-        for address in list(self._holding):
-            bucket = self._buckets[address]
+        for key in list(self._holding):
+            bucket = self._buckets[key]
             if bucket.waiting is not None:
-                parts, received_us = bucket.waiting
                 bucket.held_back -= 1  # the one that is told now
-                replies += self._tell(address, parts, received_us, now, again=True)
+                replies += self._tell(bucket.waiting, now, again=True)
         return replies
 
-    def _addresses(self, refusal: Refusal) -> Iterator[str]:
-        own = None if refusal.device is None else receipt_topic(refusal.device)
-        if own is not None:
-            yield own
+    def _addresses(self, refusal: Refusal) -> list[str]:
+        found = [] if refusal.device is None else [receipt_topic(refusal.device)]
         asked = refusal.response_topic
-        if asked is None or asked == own:
-            return
-        if self._may_publish(asked):
-            yield asked
-        else:
-            self._metrics.receipts_held_back.labels("address").inc()
+        if asked is not None and asked not in found:
+            if self._may_publish(asked):
+                found.append(asked)
+            else:
+                self._metrics.receipts_held_back.labels("address").inc()
+        return found
 
     def _may_publish(self, topic: str) -> bool:
         """Whether a device may have its receipts there; MQTT allows no wildcards in a response topic (3.3.2.3.5)."""
@@ -134,34 +139,36 @@ class DeviceReceipts(Receipts):
             return False
         return self._routes is not None and self._routes.match(topic) in (None, OWN)
 
-    def _tell(
-        self, address: str, parts: list[Refusal], received_us: int, now: float, *, again: bool = False
-    ) -> list[Reply]:
+    def _tell(self, told: "_Waiting", now: float, *, again: bool = False) -> list[Reply]:
         """The receipt, or nothing where it is held back; `again`: it is no new refusal."""
-        bucket, total = self._bucket(address, now), self._total
+        # Response topics do not count apart, else naming ever new ones would use up what is there for all. Those
+        # without a device share one rate.
+        key = told.parts[0].device or ""
+        bucket, total = self._bucket(key, now), self._total
         mine = bucket.fill(now, self._per_second, self._settings.per_device_burst)
         if mine and total.fill(now, self._settings.per_second, 2 * self._settings.per_second):
             bucket.take()
             total.take()
-            self._holding.discard(address)
-            held_back, bucket.held_back, bucket.waiting = bucket.held_back, 0, None
+            self._holding.discard(key)
+            payload = _payload(told.parts, told.received_us, bucket.held_back)
+            bucket.held_back, bucket.waiting = 0, None
             self._metrics.receipts_sent.inc()
-            return [Reply(address, _payload(parts, received_us, held_back), _correlation(parts[0], address))]
+            return [Reply(address, payload, _correlation(told.parts[0], address)) for address in told.addresses]
         bucket.held_back += 1
         if not again:
-            bucket.waiting = parts[:1], received_us
-            self._holding.add(address)
+            bucket.waiting = told._replace(parts=[_small(told.parts[0])])
+            self._holding.add(key)
             self._metrics.receipts_held_back.labels("total" if mine else "device").inc()
         return []
 
-    def _bucket(self, address: str, now: float) -> _Bucket:
-        bucket = self._buckets.get(address)
+    def _bucket(self, key: str, now: float) -> _Bucket:
+        bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[address] = _Bucket(self._settings.per_device_burst, now)
+            bucket = self._buckets[key] = _Bucket(self._settings.per_device_burst, now)
             if len(self._buckets) > MAX_DEVICES:
                 forgotten, _ = self._buckets.popitem(last=False)
                 self._holding.discard(forgotten)
-        self._buckets.move_to_end(address)
+        self._buckets.move_to_end(key)
         return bucket
 
 
@@ -169,6 +176,16 @@ def _correlation(refusal: Refusal, address: str) -> bytes | None:
     """The message's correlation data where it asked for the receipt there."""
     data = refusal.correlation if address == refusal.response_topic else None
     return data if data is not None and len(data) <= MAX_CORRELATION_BYTES else None
+
+
+def _small(refusal: Refusal) -> Refusal:
+    """What of a refusal is told, without what a device may make long: it is kept while it waits."""
+    fault = refusal.reject
+    shown = replace(fault, path=_shown(fault.path), got=_shown(fault.got), wanted=_shown(fault.wanted))
+    kept = refusal.correlation if len(refusal.correlation or b"") <= MAX_CORRELATION_BYTES else None
+    asked = refusal.response_topic if len(refusal.response_topic or "") <= MAX_TOPIC_BYTES else None
+    known_by, topic = _shown(refusal.message_id), show(refusal.topic)
+    return refusal._replace(reject=shown, correlation=kept, response_topic=asked, message_id=known_by, topic=topic)
 
 
 def _by_message(refusals: list[Refusal]) -> Iterator[list[Refusal]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ingest.contract.errors import FatalError
 from lakehouse.files import is_local
 from lakehouse.lock import WriterLock
 
@@ -76,9 +77,17 @@ class Journal:
     def append(self, entries: Iterable[Entry]) -> None:
         """Write entries as a file of their own, there whole or not at all."""
         lines = b"".join(_encoder.encode(entry) + b"\n" for entry in entries)
-        if lines:
+        if not lines:
+            return
+        try:
             self._folder.write(f"{self.run}-{self._files:06d}.jsonl", lines)
-            self._files += 1
+        except OSError as error:
+            message = (
+                f"The journal of the redrive in {self._folder.name} cannot be written ({error.strerror or error}). Kafka "
+                "has what was redriven; mend that and run the same command again: nothing is stored twice."
+            )
+            raise FatalError(message) from error
+        self._files += 1
 
     def close(self) -> None:
         """Let the next redrive begin."""
@@ -119,7 +128,7 @@ class _Folder:
 
     def __init__(self, root: str) -> None:
         self.path = Path(root.removeprefix("file://")) / FOLDER if is_local(root) else None
-        self._uri = f"{root.rstrip('/')}/{FOLDER}"
+        self.name = self._uri = f"{root.rstrip('/')}/{FOLDER}"
 
     def write(self, name: str, content: bytes) -> None:
         if self.path is None:

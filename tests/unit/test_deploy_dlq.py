@@ -268,6 +268,17 @@ def test_a_killed_process_leaves_no_lock_and_no_torn_journal(lake: Lake) -> None
     assert lake.redrive("site/#", run=2).accepted == 1
 
 
+def test_a_journal_that_cannot_be_written_is_said(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    lake.receive("site/attic/t", b"1")
+    with monkeypatch.context() as patch, pytest.raises(FatalError, match=r"_redrive cannot be written \(No space"):
+        patch.setattr(os, "fsync", full)
+        lake.redrive("site/#", run=1)
+    assert lake.redrive("site/#", run=2).accepted == 1
+
+
 def test_one_redrive_at_a_time(lake: Lake) -> None:
     journal = Journal(lake.root, 1)
     try:

@@ -102,6 +102,14 @@ def test_one_device_takes_nothing_from_another_and_all_together_are_bounded(regi
     assert rig.held_back("total") == 980
 
 
+def test_ever_new_response_topics_take_nothing_from_others(registry: CollectorRegistry) -> None:
+    rig = Rig(registry, per_second=10)
+    for device in ("loud", None):
+        for n in range(100):
+            rig.of(refusal(device, response_topic=f"tidegate/receipts/loud/{n}"))
+    assert [topic for topic, _ in rig.told(refusal("quiet"))] == ["tidegate/receipts/quiet"]
+
+
 def test_memory_is_bounded_by_devices(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DEVICES", 50)
     for n in range(500):
@@ -172,6 +180,14 @@ def test_a_hostile_text_or_correlation_is_cut(rig: Rig) -> None:
         assert len(reply.payload) < 2000
         assert b"\x1b" not in reply.payload
         assert reply.correlation is None
+
+
+def test_what_waits_to_be_told_is_small_too(rig: Rig) -> None:
+    hostile = Reject(Reason.BAD_JSON, "$." + "x" * 60_000, "y" * 60_000, "z" * 60_000)
+    long = "t" * 60_000
+    rig.of(*[refusal(reject=hostile, correlation=b"c" * 60_000, topic=long, message_id=long) for _ in range(9)])
+    (bucket,) = rig.receipts._buckets.values()
+    assert len(repr(bucket.waiting)) < 2000
 
 
 def test_switched_off_nobody_is_told(registry: CollectorRegistry) -> None:
