@@ -33,33 +33,17 @@ def look_back(rule: MetricRule, reading: Reading, track: Track | None, received_
     costs itself and not the good reading after it, and a new level costs one reading and not all that follow.
     """
     at_us = received_us if reading.time_us is None else reading.time_us
-    told = reading.value if reading.text is None else reading.text
-    if track is not None and _is_late(reading, at_us, track):
-        if received_us - track.received_us < FRESH_US:
-            return Look(None)
-        track = None
     value = reading.value
-    if track is None:
+    told = value if reading.text is None else reading.text
+    is_late = track is not None and at_us <= track.seen_us and (at_us < track.seen_us or reading.time_us is not None)
+    if track is None or (is_late and received_us - track.received_us >= FRESH_US):
         return Look(Track(value, at_us, received_us, value, at_us, told, 1, at_us))
-    is_same = told == track.equal
-    new = Track(
-        value,
-        at_us,
-        received_us,
-        value,
-        at_us,
-        told,
-        track.equal_count + 1 if is_same else 1,
-        track.equal_since_us if is_same else at_us,
-    )
-    fault = _step_fault(rule, reading, at_us, track) or _stuck_fault(rule, reading, at_us, new)
-    if fault is not None:
-        new = new._replace(good=track.good, good_us=track.good_us)
-    return Look(new, fault)
-
-
-def _is_late(reading: Reading, at_us: int, track: Track) -> bool:
-    return at_us < track.seen_us or (at_us == track.seen_us and reading.time_us is not None)
+    if is_late:
+        return Look(None)
+    count, since_us = (track.equal_count + 1, track.equal_since_us) if told == track.equal else (1, at_us)
+    fault = _step_fault(rule, reading, at_us, track) or _stuck_fault(rule, reading, at_us, count, since_us)
+    good, good_us = (value, at_us) if fault is None else (track.good, track.good_us)
+    return Look(Track(value, at_us, received_us, good, good_us, told, count, since_us), fault)
 
 
 def _step_fault(rule: MetricRule, reading: Reading, at_us: int, track: Track) -> Fault | None:
@@ -94,13 +78,13 @@ def _reaches(rule: MetricRule, value: float, at_us: int, before: float | None, b
     return per_second is None or elapsed_us <= 0 or moved * 1e6 <= per_second * elapsed_us
 
 
-def _stuck_fault(rule: MetricRule, reading: Reading, at_us: int, new: Track) -> Fault | None:
-    count, seconds = rule.rules.stuck_count, rule.rules.stuck_seconds
-    if count is not None and new.equal_count >= count:
-        wanted = f"a change within {count} readings"
-    elif seconds is not None and at_us - new.equal_since_us >= seconds * 1e6:
+def _stuck_fault(rule: MetricRule, reading: Reading, at_us: int, count: int, since_us: int) -> Fault | None:
+    most, seconds = rule.rules.stuck_count, rule.rules.stuck_seconds
+    if most is not None and count >= most:
+        wanted = f"a change within {most} readings"
+    elif seconds is not None and at_us - since_us >= seconds * 1e6:
         wanted = f"a change within {seconds:g} s"
     else:
         return None
-    since = datetime.fromtimestamp(new.equal_since_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return rule.fault("stuck", f"{show_reading(reading)} {new.equal_count} times since {since}", wanted)
+    since = datetime.fromtimestamp(since_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rule.fault("stuck", f"{show_reading(reading)} {count} times since {since}", wanted)

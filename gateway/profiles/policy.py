@@ -7,6 +7,7 @@ from typing import Final, Literal
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
 from gateway.policy import Policy
+from gateway.profiles.check import CompiledProfile
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.select import Choice, ProfileSet
 from gateway.profiles.track import TrackMemory
@@ -85,7 +86,9 @@ class ProfilePolicy(Policy):
         self._folder, self._registry, self._rate, self._metrics = folder, registry, rate, metrics
         self._unregistered = unregistered
         self._memory = TrackMemory()
+        # What holds for a device until the next reload.
         self._plain: dict[str, bool] = {}
+        self._found: dict[tuple[str, str | None], tuple[dict[str, str], CompiledProfile | None]] = {}
         fault = unknown_profile(self._devices, set(self.profiles.names()))
         if fault is not None:
             raise ConfigError(fault)
@@ -119,11 +122,17 @@ class ProfilePolicy(Policy):
 
     def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
         """See Policy."""
-        known = self._devices.get(decoded.device)
-        if known is not None and known.tags:
-            decoded.tags = {**known.tags, **(decoded.tags or {})}
-        choice = self.choose(decoded.device, match)
-        return None if choice is None else choice.compiled.check(decoded, match, received_us, number, self._memory)
+        key = decoded.device, match.profile
+        found = self._found.get(key)
+        if found is None:
+            found = self._find(decoded.device, match)
+            if len(self._found) >= _MAX_CACHED:
+                self._found.clear()
+            self._found[key] = found
+        tags, compiled = found
+        if tags:
+            decoded.tags = {**tags, **(decoded.tags or {})}
+        return None if compiled is None else compiled.check(decoded, match, received_us, number, self._memory)
 
     def plain(self, device: str) -> bool:
         """See Policy."""
@@ -148,6 +157,7 @@ class ProfilePolicy(Policy):
             applied = self._registry.refresh(set(self.profiles.names())) or applied
         if applied:
             self._plain.clear()
+            self._found.clear()
         self._report(applied=applied)
 
     def acknowledged(self, upto: int) -> None:
@@ -161,6 +171,10 @@ class ProfilePolicy(Policy):
         self._memory.roll_back()
         if self._rate is not None:
             self._rate.roll_back()
+
+    def _find(self, device: str, match: RouteMatch) -> tuple[dict[str, str], CompiledProfile | None]:
+        known, choice = self._devices.get(device), self.choose(device, match)
+        return {} if known is None else known.tags, None if choice is None else choice.compiled
 
     def registered(self, device: str) -> RegisteredDevice | None:
         """What the registry says of a device."""

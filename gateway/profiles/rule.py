@@ -1,6 +1,7 @@
 """One metric's rules, compiled: what is asked of a reading by itself."""
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -36,18 +37,22 @@ class MetricRule:
     """Asked once per reading: as little as possible happens where it passes."""
 
     __slots__ = (
-        "_actions", "_any", "_convert", "_enum", "_high", "_kind", "_low", "_spellings", "_target", "_unit",
-        "is_temporal", "rules",
+        "_actions", "_any", "_convert", "_enum", "_kind", "_spellings", "_target",
+        "converts", "high", "is_required", "is_simple", "is_temporal", "low", "rules", "unit",
     )  # fmt: skip
 
     def __init__(self, profile: Profile, rules: MetricRules) -> None:
         self.rules = rules
         self._actions: dict[str, Action] = {name: profile.action(rules, name) for name in Failure.__args__}  # type: ignore[attr-defined]
         self._kind, self._any = rules.kind, rules.kind == "any"
-        self._low = -math.inf if rules.min is None else rules.min
-        self._high = math.inf if rules.max is None else rules.max
+        # No limit is the largest double: infinity and nan are outside of it.
+        self.low = -sys.float_info.max if rules.min is None else rules.min
+        self.high = sys.float_info.max if rules.max is None else rules.max
         self._enum = frozenset(rules.values or ())
-        self._unit, self._target = rules.unit, rules.convert_to
+        self.unit, self._target = rules.unit, rules.convert_to
+        # A number that is compared with two others: most are, and the caller does it without a call.
+        self.converts, self.is_required = self._target is not None, rules.required
+        self.is_simple = self._kind == "number" and not self.converts
         self._spellings = {spelled: canonical_spelling(unit) for spelled, unit in rules.spellings.items()}
         self._convert: dict[str, Callable[[float], float]] = {}
         self.is_temporal = any(
@@ -69,12 +74,12 @@ class MetricRule:
         if value is not None and not math.isfinite(value):
             # Never stored, whatever the policy: the table's numbers are finite.
             return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), show_reading(reading), "a finite number")
-        before = reading.value, reading.unit or self._unit
-        if self._target is not None or self._unit is not None:
+        before = reading.value, reading.unit or self.unit
+        if self._target is not None or self.unit is not None:
             fault = self._settle_unit(reading)
             if fault is not None:
                 return fault
-        if value is None or self._low <= reading.value <= self._high:  # type: ignore[operator]
+        if value is None or self.low <= reading.value <= self.high:  # type: ignore[operator]
             return None
         got = show_reading(reading)
         if reading.value != before[0]:
@@ -86,7 +91,7 @@ class MetricRule:
         """What passes, in a few words."""
         if self._kind == "enum":
             return show("one of " + ", ".join(self.rules.values or ()))
-        unit = f" {self._target or self._unit}" if self._target or self._unit else ""
+        unit = f" {self._target or self.unit}" if self._target or self.unit else ""
         low, high = self.rules.min, self.rules.max
         if low is not None and high is not None:
             limits = f" from {low:g} to {high:g}{unit}"
@@ -113,13 +118,13 @@ class MetricRule:
     def _settle_unit(self, reading: Reading) -> Fault | None:
         """Fill in the unit that the payload left out; convert, or refuse another unit than the profile's."""
         if reading.unit is None:
-            reading.unit = self._unit
+            reading.unit = self.unit
         given = reading.unit
         if self._target is not None:
             return None if given == self._target or reading.value is None else self._convert_to(self._target, reading)
-        if given == self._unit or self._spelled(given) == canonical_spelling(self._unit or ""):
+        if given == self.unit or self._spelled(given) == canonical_spelling(self.unit or ""):
             return None
-        return self.fault("unit_mismatch", show(f"unit {given}"), f"unit {self._unit}")
+        return self.fault("unit_mismatch", show(f"unit {given}"), f"unit {self.unit}")
 
     def _convert_to(self, target: str, reading: Reading) -> Fault | None:
         value, given = reading.value, reading.unit

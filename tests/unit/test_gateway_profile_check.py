@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,7 +158,8 @@ def test_each_item_of_a_native_batch_is_asked_for_what_is_required() -> None:
         ("out_of_range", "$[2].values.t"),
         ("missing_field", "$[1].values.t"),
     ]
-    device.send(Reading("u", 1.0, message_id="bs:1:7", boot=1, seq=7))
+    counted = [Reading(name, 1.0, message_id=f"bs:1:{seq}", boot=1, seq=seq) for seq, name in ((6, "t"), (7, "u"))]
+    device.send(*counted)
     assert device.decoded.rejects[0].path == "$[?@.boot==1 && @.seq==7].values.t"
 
 
@@ -213,6 +215,9 @@ def test_stuck_after_so_long_also_for_texts() -> None:
 def test_a_batch_is_compared_in_order_of_time_though_it_stands_newest_first() -> None:
     readings = [Reading("t", 20.0 + n, time_us=T0 + n * SECOND, index=9 - n) for n in reversed(range(10))]
     assert Device(compiled(t={"max_step": 1.5})).send(*readings) == ["ok"] * 10
+    readings[4].value = 90.0
+    told = Device(compiled(t={"max_step": 2.5})).send(*readings)
+    assert sorted(told) == ["-step_exceeded", *["ok"] * 9], "the spike alone"
 
 
 def test_a_copy_and_a_late_reading_change_nothing() -> None:
@@ -259,6 +264,9 @@ def test_unacknowledged_messages_are_judged_again_as_the_first_time() -> None:
     assert device.values(*values) == first
     device.memory.roll_back()
     assert device.values(21, 21) == ["ok", "-stuck"], "two and three in a row: nothing of the others is left"
+    device.memory.acknowledged(device.number - 1)
+    device.memory.roll_back()
+    assert device.values(21) == ["-stuck"], "what was acknowledged stays, what was not is undone"
 
 
 def test_memory_is_bounded_by_the_least_recently_seen() -> None:
@@ -296,3 +304,45 @@ def test_nothing_passes_that_is_no_number_or_out_of_range(
         is_clean = not set(reading.flags or ()) & {"out_of_range", "unit_mismatch"}
         assert is_clean is (-10 <= reading.value <= 10 and reading.unit in ("°C", "Cel"))
         assert is_clean or policy == "flag"
+
+
+class _Thorough(CompiledProfile):
+    """The same profile without the short way."""
+
+    def _passes(self, readings: list[Reading]) -> bool:
+        return False
+
+
+SENT = st.lists(
+    st.builds(
+        Reading,
+        metric=st.sampled_from(["t", "u", "e", "c", "x.1"]),
+        value=st.sampled_from([None, 0.0, 5.0, 10.0, 11.0, math.inf]),
+        text=st.sampled_from([None, "true", "ON"]),
+        unit=st.sampled_from([None, "°C", "Cel", "°F"]),
+        index=st.sampled_from([0, 0, 0, 1]),
+        message_id=st.sampled_from([None, None, "bs:1:1"]),
+    ),
+    max_size=4,
+)
+
+
+@given(st.lists(SENT, max_size=4), st.sampled_from(["salvage", "flag", "reject"]), st.sampled_from(["keep", "flag"]))
+def test_the_short_way_says_what_the_long_one_says(messages: list[list[Reading]], policy: str, unknown: str) -> None:
+    profile = compiled(
+        policy,
+        unknown,
+        **{
+            "t": {"max": 10, "unit": "°C", "required": True},
+            "u": {"max_step": 5},
+            "e": {"values": ["ON"]},
+            "c": {"convert_to": "°C", "unit": "°C"},
+            "x.*": {"min": 0},
+        },
+    ).profile
+    short, thorough = Device(CompiledProfile(profile)), Device(_Thorough(profile))
+    for readings in messages:
+        copies = [msgspec.structs.replace(one) for one in readings]
+        assert (short.send(*readings), short.refused) == (thorough.send(*copies), thorough.refused)
+        if short.refused is None:
+            assert short.decoded == thorough.decoded

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.profiles import folder as folder_module
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.model import Profile
 from gateway.profiles.parse import parse_profile
@@ -134,6 +135,23 @@ def test_a_change_counts_once_it_stood_still(path: Path) -> None:
     assert folder.refresh()
     assert held(folder) == "p@3"
     assert not folder.refresh()
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_taken(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ProfileFolder(path)
+    (path / "p.toml").write_text(text(version=2))
+
+    def changed(file: Path, stamp: object) -> bytes:
+        file.write_text(text(version=3, limit=300))
+        return read(file, stamp)  # type: ignore[arg-type]
+
+    read = folder_module._read
+    monkeypatch.setattr(folder_module, "_read", changed)
+    assert not settle(folder)
+    assert (held(folder), folder.refused) == ("p@1", {})
+    monkeypatch.undo()
+    assert settle(folder)
+    assert held(folder) == "p@3"
 
 
 def test_a_bad_file_is_refused_once_and_the_old_one_stays(path: Path, caplog: pytest.LogCaptureFixture) -> None:

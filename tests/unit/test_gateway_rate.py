@@ -126,11 +126,15 @@ def test_a_slow_kafka_adds_up_what_it_held_up() -> None:
     one.wait(7200)
     one.send("other")
     one.acknowledge()
-    for _ in range(10):
+    for _ in range(20):
         one.send("other", 1)
-        one.wait(10)
+        before = one.number
+        one.wait(5)
+        one.send("third", 1)
+        one.wait(5)
+        one.rate.acknowledged(before)
         one.acknowledge()
-    assert one.send(times=400) == 100 + 5
+    assert one.send(times=400) == 200 + 5
 
 
 def test_a_quick_reconnect_gives_a_flood_no_credit() -> None:
