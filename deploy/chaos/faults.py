@@ -168,8 +168,11 @@ def one_client_id(scene: Scene) -> None:
         folder="other",
     )
     other.start()
+    taken = "already connected, closing old connection"
+    scene.wait(lambda: taken in scene.broker.log(), 60.0, "the other one taking the session over")
     time.sleep(scene.seconds)
     other.kill()
+    scene.figures["takeovers"] = scene.broker.log().count(taken)
     if scene.gateways[0].ended is not None:
         scene.start(scene.gateways[:1])
 

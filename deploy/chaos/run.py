@@ -16,9 +16,9 @@ from deploy.chaos.scene import PROTOCOLS, Scene
 from deploy.chaos.stage import GatewayProcess, Server, Stage, new_broker, open_kafka
 from deploy.chaos.verdict import Key, Verdict, judge
 from ingest.admin import ensure_topics, wait_for_kafka
-from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.errors import RetryableError
 
-__all__ = ["failed", "pick", "run_faults"]
+__all__ = ["failed", "run_faults"]
 
 CALM_SECONDS: Final = 3.0
 """Load before and after the fault."""
@@ -47,6 +47,8 @@ def run_faults(
         tell: takes a sentence about what is being done.
     """
     results: list[dict[str, Any]] = []
+    if not faults:
+        return results
     with open_kafka(folder) as kafka:
         for fault in faults:
             lasts = seconds(fault)
@@ -186,17 +188,3 @@ def failed(results: Sequence[dict[str, Any]]) -> bool:
     return any(result[name] for result in results for name in names) or any(
         result["recovery_s"] is None for result in results
     )
-
-
-def pick(faults: Sequence[Fault], wanted: Sequence[str]) -> list[Fault]:
-    """The faults of these numbers, all where none is named.
-
-    Raises:
-        FatalError: a number that none has.
-    """
-    known = {fault.id: fault for fault in faults}
-    unknown = [name for name in wanted if name.upper() not in known]
-    if unknown:
-        message = f"no fault {', '.join(unknown)} to run; `tidegate chaos ls` lists them"
-        raise FatalError(message)
-    return [known[name.upper()] for name in wanted] or list(faults)

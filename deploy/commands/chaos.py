@@ -55,13 +55,16 @@ def run(
     Exit 1 where one was lost, doubled, out of order or unexplained.
     """
     from deploy.chaos.faults import FAULTS, SKIPPED
-    from deploy.chaos.run import failed, pick, run_faults
+    from deploy.chaos.run import failed, run_faults
 
-    wanted = [one for one in fault or [] if one.upper() not in SKIPPED]
-    skipped = [
-        {"fault": one.upper(), "why": SKIPPED[one.upper()]} for one in fault or SKIPPED if one.upper() in SKIPPED
-    ]
-    chosen = pick(FAULTS, wanted) if wanted or not fault else []
+    named = [one.upper() for one in fault or []]
+    known = {one.id: one for one in FAULTS}
+    unknown = [one for one in named if one not in known and one not in SKIPPED]
+    if unknown:
+        msg = f"no fault {', '.join(unknown)}; `tidegate chaos ls` lists them"
+        raise typer.BadParameter(msg)
+    chosen = [known[one] for one in named or known if one in known]
+    skipped = [{"fault": one, "why": SKIPPED[one]} for one in named or SKIPPED if one in SKIPPED]
     folder = keep or Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))
     try:
         results = run_faults(
