@@ -14,7 +14,7 @@ __all__ = ["register"]
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Faults on purpose, with a broker, a Kafka and gateways of their own; nothing that runs here is touched.",
+    help="Faults on purpose, on servers of their own, and the account.",
 )
 
 

@@ -34,6 +34,8 @@ def test_help_names_every_command_and_the_exit_codes(capsys: Captured) -> None:
         "stream",
         "decode",
         "audit",
+        "dlq",
+        "device",
         "bench",
     ):
         assert f"\n  {command} " in text
