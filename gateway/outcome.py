@@ -196,7 +196,7 @@ class Gate:
             refused = self._policy.admit(match.device, match, message.received_us, message.number)
             return self.reject(message, refused or decoded, match.device)
         if isinstance(decoded, Ignored):
-            device = match.device if decoded.device is None else decoded.device
+            device = match.device if decoded.device is None else decoded.device or None
             return Outcome([], device, ignored=decoded.reason, replies=list(decoded.replies))
         fault = self._device_fault(decoded.device)
         if fault is not None:

@@ -78,6 +78,7 @@ class Route:
             self.payload,
             (),
             self.label,
+            given.device is not None,
         )
 
     @property

@@ -22,6 +22,8 @@ from ingest.contract.reasons import Reason
 __all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "number_twins", "trail_path"]
 
 METRIC_TWICE: Final = "metric_twice"
+MAX_UNIT_CHARACTERS: Final = 64
+"""What is longer is no unit; and one text of a message would be repeated in each of its readings."""
 TWICE_STEP: Final = 200_000
 """Times the readings that a message may hold, an index still fits the 32 bits of the tables' column."""
 
@@ -255,9 +257,9 @@ class Flattener:
         found = given or rule.unit
         if rule.unit_template is not None and found is None:
             found = rule.unit_template.fill(self._scope)
-        if found is not None and self._shape.unit_names:
-            return self._shape.unit_names.get(found, found)
-        return found
+        if found is None or len(found) > MAX_UNIT_CHARACTERS:
+            return None
+        return self._shape.unit_names.get(found, found) if self._shape.unit_names else found
 
     def _own_time(self, trail: Trail) -> At | Reject:
         """The value's time in the tree beside the readings, else the item's."""

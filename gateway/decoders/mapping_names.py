@@ -3,17 +3,20 @@
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from weakref import WeakSet
 
 import msgspec
 
 from gateway.decoders.mapping_paths import Scope, Template, glob, glob_pattern
 from gateway.decoders.mapping_settings import CaseSettings
-from gateway.decoders.values import metric_fault
+from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
 
 __all__ = ["Names", "Patterns", "Rule", "Rules"]
 
 _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 200
+_MAX_HELD: Final = 100_000
+"""Verdicts of all mappings together, some 50 MB at worst; then all are forgotten, and made anew as names come."""
 
 
 class Rule(msgspec.Struct, gc=False):
@@ -117,15 +120,25 @@ class Names:
         units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
         self._units = Patterns([*route_units.items(), *units])
         self._contexts: dict[tuple[str | None, ...], Rules] = {}
+        _holders.add(self)
+
+    def forget(self) -> None:
+        """Drop all verdicts."""
+        _held.names -= sum(rules.held() for rules in self._contexts.values())
+        self._contexts.clear()
 
     def under(self, scope: Scope) -> "Rules":
         """The rules at one item: prefix and renames may depend on it."""
+        if _held.names >= _MAX_HELD:
+            for holder in list(_holders):
+                holder.forget()
         key = tuple([template.fill(scope) for template in self._changing]) if self._changing else ()
         rules = self._contexts.get(key)
         if rules is None:
             if len(self._contexts) >= _MAX_CONTEXTS:
-                self._contexts.clear()
-            prefix = self.prefix.fill(scope) or ""
+                self.forget()
+            # Cut behind the limit of a name: longer ones stay too long, and cost each metric no copy of them.
+            prefix = (self.prefix.fill(scope) or "")[: MAX_METRIC_BYTES + 1]
             renames = {name: filled for name, template in self._renames.items() if (filled := template.fill(scope))}
             rules = self._contexts[key] = Rules(self, prefix, renames)
         return rules
@@ -159,6 +172,10 @@ class Rules:
         self.known: dict[str, Rule] = {}
         self._skipped: dict[str, bool] = {}
 
+    def held(self) -> int:
+        """How many verdicts there are."""
+        return len(self.known) + len(self._skipped)
+
     def of(self, flat: str, last: str) -> Rule:
         """The verdict on a flat name."""
         rule = self.known.get(flat)
@@ -166,6 +183,7 @@ class Rules:
             rule = self._names.decide(flat, last, self._prefix, self._renames)
             if rule.fault is None and len(self.known) < _MAX_NAMES:
                 self.known[flat] = rule
+                _held.names += 1
         return rule
 
     def skips(self, flat: str, last: str) -> bool:
@@ -173,6 +191,17 @@ class Rules:
         found = self._skipped.get(flat)
         if found is None:
             found = self._names.skips_all_under(flat, last, self._prefix)
-            if len(self._skipped) < _MAX_NAMES and len(flat) <= 512:
+            if len(self._skipped) < _MAX_NAMES and len(flat) <= MAX_METRIC_BYTES:
                 self._skipped[flat] = found
+                _held.names += 1
         return found
+
+
+class _Held:
+    """How many verdicts all mappings hold."""
+
+    names = 0
+
+
+_held: Final = _Held()
+_holders: Final[WeakSet[Names]] = WeakSet()

@@ -27,6 +27,8 @@ _STEP = re.compile(r'"(?P<quoted>[^"]+)"|(?P<each>\[\])|\[(?P<index>\d{1,6})\]|(
 _REFERENCE = re.compile(r"\{([^{}]*)\}")
 _RECEIVED = re.compile(r"received/([1-9]\d{0,5})")
 _MAX_ID: Final = 200
+_MAX_FILLED: Final = 4096
+"""Of each part of a template; longer than any device id may be, so it is refused, not shortened into another."""
 _SEPARATED = re.compile(r"\.|(?=\[)|$")
 
 
@@ -213,7 +215,7 @@ class Template:
                 value = str(value)
             if type(value) is not str or not value:
                 return None
-            filled += value
+            filled += value[:_MAX_FILLED]
         return filled
 
 

@@ -26,7 +26,7 @@ def read_case(
     if case.ignore is not None or case.refuse is not None:
         device = first_of(case.device, Scope(match, payload, root, root, received_us))
         if case.ignore is not None:
-            return Ignored(case.ignore, device)
+            return Ignored(case.ignore, "" if device is None and case.device else device)
         refused = Reject(case.refuse or Reason.UNDECODED, "$", show_value(root), case.wanted)
         return Decoded(match.device if device is None else device, [], [refused])
     clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)

@@ -53,8 +53,8 @@ def decode_mapping(payload: bytes, match: RouteMatch, limits: GatewaySettings, r
 
 
 def decode_ignored(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
-    """By the route's reason: no reading, whatever it holds."""
-    return Ignored(match.ignore or IgnoredReason.STATUS)
+    """By the route's reason: no reading, whatever it holds. It is nobody's unless the route names the device."""
+    return Ignored(match.ignore or IgnoredReason.STATUS, match.device if match.device_named else "")
 
 
 _PURE: Final[dict[str, Decoder]] = {

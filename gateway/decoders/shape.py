@@ -25,7 +25,7 @@ class RouteMatch:
 
     `names` are the named segments of the route's filter as they stand in this topic; `route` says in words which route
     it is. `candidates` are the routes among which the payload decides (decoder `first-of`), in order: each but the last
-    has a condition, `payload` or its mapping's `when`.
+    has a condition, `payload` or its mapping's `when`. `device_named`: the route says how the device is called.
     """
 
     decoder: str
@@ -43,6 +43,7 @@ class RouteMatch:
     payload: re.Pattern[bytes] | None = None
     candidates: tuple["RouteMatch", ...] = ()
     route: str = ""
+    device_named: bool = False
 
 
 class Reply(NamedTuple):
@@ -74,7 +75,10 @@ class Decoded(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """No reading by rule: acknowledged and counted, not kept. `device` shows that it lives; None: the route's."""
+    """No reading by rule: acknowledged and counted, not kept.
+
+    `device` shows that it lives; None: the route's; empty: nobody's.
+    """
 
     reason: IgnoredReason
     device: str | None = None

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -317,6 +318,30 @@ def test_names_that_come_once_only_are_not_kept_for_ever(monkeypatch: pytest.Mon
     contexts = mapping._own.names._contexts
     assert len(contexts) <= 3
     assert all(len(rules.known) <= 10 and len(rules._skipped) <= 10 for rules in contexts.values())
+
+
+def test_all_mappings_together_keep_a_bounded_number_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.decoders.mapping_names._MAX_HELD", 100)
+    mappings = [CompiledMapping(MappingSettings(), ()) for _ in range(5)]
+    for n in range(40):
+        body = json.dumps({f"m{n}.{k}": k for k in range(20)}).encode()
+        assert isinstance(mappings[n % 5](body, MATCH, LIMITS, NOW_US), Decoded)
+    held = sum(rules.held() for mapping in mappings for rules in mapping._own.names._contexts.values())
+    assert 0 < held <= 120
+
+
+def test_a_long_text_of_the_message_is_not_repeated_in_each_reading() -> None:
+    long, many = "x" * 100_000, {f"m{n}": n for n in range(3000)}
+    tracemalloc.start()
+    units = readings('units = { "m*" = "{$.u}" }\ntext = []', {"u": long, **many})
+    names = decode('items = "d"\nprefix = "{$.u}"', {"u": long, "d": many})
+    owners = decode('items = "d.*"\ndevice = "{$.u}/{key}"', {"u": long, "d": {str(n): {"a": 1} for n in range(500)}})
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert {r.unit for r in units} == {None}
+    assert (len(names.readings), len(names.rejects)) == (0, 3000)
+    assert all(len(one.device) > 256 for one in owners)
+    assert peak_bytes < 30_000_000
 
 
 @pytest.mark.parametrize(

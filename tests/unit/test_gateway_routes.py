@@ -229,3 +229,21 @@ def test_every_preset_compiles_and_says_where_its_rules_come_from() -> None:
     for name in load_presets():
         text = (files("gateway.presets") / f"{name}.toml").read_text("utf-8")
         assert text.startswith("# "), f"{name}: begin with a comment: source, readings, device, time, units"
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "device"),
+    [
+        (b"cmnd/plug/POWER", b"ON", None),
+        (b"zigbee2mqtt/bridge/devices", b"[]", None),
+        (b"someone/rpc", b'{"id":1,"src":"x"}', None),
+        (b"tele/plug/LWT", b"Online", "plug"),
+        (b"x/events/rpc", b'{"method":"NotifyEvent","params":{}}', "x"),
+    ],
+)
+def test_what_is_ignored_shows_that_a_device_lives_where_the_topic_names_it(
+    topic: bytes, payload: bytes, device: str | None
+) -> None:
+    outcome = Gate(compile_routes((), PRESETS), PRESETS).decide(Message(1, 0, 0, topic, payload))
+    assert outcome.ignored is not None
+    assert outcome.device == device
