@@ -16,6 +16,7 @@ from ingest.contract.reasons import Reason
 __all__ = ["parse_influx"]
 
 # Possessive (++), so that text which does not fit is given up at once. A backslash takes the next character along.
+_HEAD = re.compile(r"(?:[^ \t\r\n\\]|\\[^\n])++")
 _MEASUREMENT = re.compile(r"(?:[^, \t\r\n\\]|\\[^\n])++")
 _KEY: Final = r"((?:[^,= \t\r\n\\]|\\[^\n])++)="
 _TAG = re.compile(rf",{_KEY}((?:[^,= \t\r\n\\]|\\[^\n])++)")
@@ -38,6 +39,10 @@ _BOOLEANS: Final = {
 _RANGES: Final = {"i": (-(2**63), 2**63), "u": (0, 2**64)}
 
 
+_MAX_SERIES: Final = 10_000
+_MAX_SERIES_CHARACTERS: Final = 300
+_series: dict[str, tuple[str, dict[str, str]]] = {}
+"""Measurement and tags as they stand in a line, and read: the same come with every message. Bounded; never changed."""
 _TOLD: Final = 100
 """Lines whose fault is told in words; telling takes longer than reading, and nobody reads more."""
 _FAULT: Final = Reject(Reason.UNDECODED, None, "one more line like those before", "line protocol")
@@ -109,15 +114,17 @@ class _Reader:
 
     def _line(self, at: int) -> tuple[dict[str, Any], int]:
         text = self._text
-        found = _MEASUREMENT.match(text, at)
-        if found is None:
-            raise _BadLine(at, "a measurement")
-        tags, at = self._tags(found.end())
+        head = _HEAD.match(text, at)
+        series = None if head is None else _series.get(head[0])
+        if head is None or series is None:
+            series, at = self._series(at)
+        else:
+            at = head.end()
         blank = _BLANK.match(text, at)
         if blank is None or not blank[0]:
             raise _BadLine(at, "a space before the fields")
         fields, at = self._fields(blank.end())
-        line: dict[str, Any] = {"name": _unescape(found[0]), "tags": tags, "fields": fields}
+        line: dict[str, Any] = {"name": series[0], "tags": series[1], "fields": fields}
         at = _past(_BLANK, text, at)
         time = _TIME.match(text, at)
         if time is not None:
@@ -127,6 +134,17 @@ class _Reader:
         if end is None:
             raise _BadLine(at, "a timestamp (an integer) or the line's end")
         return line, end.end()
+
+    def _series(self, start: int) -> tuple[tuple[str, dict[str, str]], int]:
+        """Measurement and tags."""
+        found = _MEASUREMENT.match(self._text, start)
+        if found is None:
+            raise _BadLine(start, "a measurement")
+        tags, at = self._tags(found.end())
+        series = (_unescape(found[0]), tags)
+        if len(_series) < _MAX_SERIES and at - start <= _MAX_SERIES_CHARACTERS:
+            _series[self._text[start:at]] = series
+        return series, at
 
     def _tags(self, at: int) -> tuple[dict[str, str], int]:
         tags: dict[str, str] = {}
