@@ -19,13 +19,11 @@ class Accounts:
         self._stale_seen = 0
         self._in_flight = -1
 
-    def received(self, qos: int) -> None:
-        """One PUBLISH came in."""
-        self._received["0" if qos == 0 else "1"] += 1
-
-    def dropped(self) -> None:
-        """One message at QoS 0 was dropped."""
-        self._dropped += 1
+    def received(self, count: int, *, at_qos_1: int, dropped: int) -> None:
+        """So many PUBLISH came in, of them some at QoS 1; of those at QoS 0 some were dropped."""
+        self._received["1"] += at_qos_1
+        self._received["0"] += count - at_qos_1
+        self._dropped += dropped
 
     def replied(self, sent: int, dropped: int) -> None:
         """Messages to the device side went out, or did not."""
@@ -51,9 +49,10 @@ class Accounts:
 
     def flush(self, *, in_flight: int, stale_reports: int) -> None:
         """Add what a loop pass collected."""
-        for qos, count in self._received.items():
-            self._metrics.received.labels(qos).inc(count)
-        self._received.clear()
+        if self._received:
+            for qos, count in self._received.items():
+                self._metrics.received.labels(qos).inc(count)
+            self._received.clear()
         if self._dropped:
             self._metrics.dropped.inc(self._dropped)
             self._dropped = 0
@@ -67,11 +66,13 @@ class Accounts:
     def batch(self, batch: Batch, *, acknowledged: int, produce_seconds: float) -> None:
         """Add the outcomes of one batch whose outcome record is in Kafka; of its PUBACKs `acknowledged` went out."""
         metrics = self._metrics
-        outcomes = [entry.outcome for entry in batch.entries]
+        outcomes = [outcome for block in batch.blocks for outcome in block.odd.values()]
         accepted = [outcome for outcome in outcomes if outcome.accepted]
+        usual = len(batch) - len(outcomes)
+        metrics.accepted.inc(usual + len(accepted))
+        readings = sum(block.readings for block in batch.blocks)
+        metrics.readings.inc(readings + sum(outcome.readings for outcome in accepted))
         if accepted:
-            metrics.accepted.inc(len(accepted))
-            metrics.readings.inc(sum(outcome.readings for outcome in accepted))
             metrics.partial.inc(sum(1 for outcome in accepted if outcome.parts))
             _add(metrics.rejected_parts, (part for outcome in accepted for part in outcome.parts))
         if len(accepted) < len(outcomes):

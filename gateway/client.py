@@ -8,7 +8,6 @@ epoch, and every call into paho is guarded. The session itself lives at the brok
 import contextlib
 import logging
 import os
-import random
 import select
 import socket
 import time
@@ -19,8 +18,18 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.connection import connect, is_buffered, new_client, send, subscriptions
-from gateway.session_events import Received, SessionEvents
+from gateway.connection import (
+    acknowledge,
+    connect,
+    excuse_ping,
+    is_buffered,
+    new_client,
+    read_bytes,
+    send,
+    subscriptions,
+)
+from gateway.reconnect import Reconnect
+from gateway.session_events import Incoming, SessionEvents
 from gateway.session_memory import SessionMemory
 from gateway.settings import MqttSettings
 from gateway.show import show
@@ -35,16 +44,20 @@ TAKEN_OVER: Final = 0x8E
 BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
 CONNECT_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 15.0
-QUICK_LOSS_SECONDS: Final = 10.0
-QUICK_LOSSES: Final = 6
-"""So many connections in a row, each accepted and then closed by the broker at once: perhaps two gateways share a
-client id (MQTT 3.1.1 does not say), perhaps the link is bad."""
 READ_SECONDS: Final = 0.05
 _READS_PER_PASS: Final = 500
+"""Of a client that takes one packet at a time."""
 
 
 class MqttSession:
-    """Keeps the session connected. Not thread-safe: `loop`, `acknowledge`, `drop` and `close` belong to one thread."""
+    """Keeps the session connected. Not thread-safe: all but the attributes belongs to one thread.
+
+    Attributes:
+        epoch: of the current or last connection.
+        connected: whether the subscriptions stand.
+        read_bytes: how much the last `loop` received, as far as the client tells.
+        detail: how it is, for people.
+    """
 
     def __init__(
         self,
@@ -68,11 +81,8 @@ class MqttSession:
         self._memory = SessionMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
         self._client: paho.Client | None = None
         self._had_session = False
-        self._connected_at = 0.0
+        self._reconnect = Reconnect(settings.reconnect_max_seconds)
         self._handshake_until = 0.0
-        self._next_attempt_at = 0.0
-        self._attempts = 0
-        self._quick_losses = 0
         self._reads = 0
         self._lost_because: str | None = None
         self._loss_explained = False
@@ -81,6 +91,7 @@ class MqttSession:
         self._fatal: FatalError | None = None
         self.epoch = 0
         self.connected = False
+        self.read_bytes = 0
         self.detail = "not connected yet"
         # Made for its faults: a wrong file is a sentence at the start. Later it is a reason to try again.
         self._new_client()
@@ -105,11 +116,13 @@ class MqttSession:
 
         Args:
             timeout_seconds: longest wait for the broker.
-            read: False leaves what comes in the socket: for the last moments of a stop.
+            read: False leaves what comes in the socket: where no more can be held, and in the last moments of a stop.
+                The keepalive goes on.
 
         Raises:
             FatalError: the broker says that another client took this session over; going on would be an endless fight.
         """
+        self.read_bytes = 0
         if self._client is None:
             self._wait_or_connect(timeout_seconds)
         else:
@@ -119,20 +132,16 @@ class MqttSession:
         if self._fatal is not None:
             raise self._fatal
 
-    def acknowledge(self, epoch: int, mids: list[int]) -> int:
+    def acknowledge(self, epoch: int, mids: list[bytes]) -> int:
         """PUBACK these in order, if their epoch is still the current connection; returns how many went out."""
         client = self._client
-        if epoch != self.epoch or client is None or not self._live:
+        if epoch != self.epoch or client is None or not self.live:
             return 0
-        sent = 0
         try:
-            for mid in mids:
-                if self._lost_because is not None or client.ack(mid, 1) != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                    break
-                sent += 1
+            return acknowledge(client, mids)
         except Exception as error:
             self._fault("acknowledge", error)
-        return sent
+            return 0
 
     def publish(self, topic: str, payload: bytes, correlation: bytes | None = None) -> bool:
         """Publish at QoS 0 if the connection takes it now; False where it is not sent. Never waits, never raises.
@@ -184,11 +193,11 @@ class MqttSession:
                         break
 
     def _wait_or_connect(self, timeout_seconds: float) -> None:
-        wait = self._next_attempt_at - self._clock()
+        wait = self._reconnect.wait_seconds(self._clock())
         if wait > 0:
             time.sleep(min(wait, timeout_seconds))
             return
-        self._attempts += 1
+        self._reconnect.attempt()
         self._lost_because = None
         try:
             self._client = self._new_client()
@@ -239,6 +248,8 @@ class MqttSession:
                 self._read(client)
             if writable:
                 client.loop_write()
+            if not read:
+                excuse_ping(client)
             client.loop_misc()
         except Exception as error:
             # A packet that paho cannot parse raises out of loop_read and would do so for ever: begin a new connection.
@@ -249,13 +260,14 @@ class MqttSession:
             )
 
     def _read(self, client: paho.Client) -> None:
-        """Read packets until none comes, or others want their turn (keepalive, reports); paho takes one per call."""
+        """Read a chunk; with stock paho, packets until none comes or others want their turn (keepalive, reports)."""
         until = self._clock() + READ_SECONDS
         for _ in range(_READS_PER_PASS):
             before = self._reads
             if client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 self._lost_because = self._lost_because or "the connection to the broker broke"
-            if self._lost_because is not None or self._clock() > until:
+            self.read_bytes = read_bytes(client)
+            if self.read_bytes or self._lost_because is not None or self._clock() > until:
                 return
             if self._reads == before and not is_buffered(client):
                 return
@@ -269,7 +281,8 @@ class MqttSession:
         present = flags.session_present
         session_lost = not present and (self._had_session or self._memory.filters() is not None)
         self._had_session = True
-        self._live, self._connected_at = True, self._clock()
+        self._live = True
+        self._reconnect.accepted(self._clock())
         # Before CONNACK's successors: with a kept session the broker sends PUBLISH packets right behind it.
         self.epoch = max(self.epoch + 1, self._wall_ms())
         self._events.connected(self.epoch, session_lost=session_lost)
@@ -308,14 +321,14 @@ class MqttSession:
 
     def _established(self) -> None:
         self.connected = True
-        self._attempts = 0
+        self._reconnect.established()
         self.detail = f"connected to {self.address}"
         if self._at_most_once:
             self.detail += f", which {self._downgrade()}"
 
-    def _on_publish(self, _client: paho.Client, message: Received) -> None:
+    def _on_publish(self, _client: paho.Client, messages: list[Incoming]) -> None:
         self._reads += 1
-        self._events.received(message)
+        self._events.received(messages)
 
     def _on_disconnect(
         self, _client: paho.Client, _data: object, flags: paho.DisconnectFlags, reason: ReasonCode, _properties: object
@@ -340,23 +353,17 @@ class MqttSession:
 
     def _suspect(self) -> str:
         return (
-            f" ({self._quick_losses} connections in a row were lost at once: the link is bad, or another client uses "
+            f" ({self._reconnect.quick_losses} connections in a row were lost at once: the link is bad, or another client uses "
             f"client id {self._settings.client_id!r})"
         )
 
     def _lose(self, why: str) -> None:
-        """End this connection and plan the next one: soon at first, then later and later, never in step with others."""
-        if self.connected:
-            at_once = not self._loss_explained and self._clock() - self._connected_at < QUICK_LOSS_SECONDS
-            self._quick_losses = self._quick_losses + 1 if at_once else 0
-            if self._quick_losses >= QUICK_LOSSES:
-                why += self._suspect()
+        """End this connection and plan the next one."""
+        if self.connected and self._reconnect.lost(self._clock(), explained=self._loss_explained):
+            why += self._suspect()
         self._lost_because, self._loss_explained, self.connected = None, False, False
         self._discard()
-        delay = min(self._settings.reconnect_max_seconds, 0.25 * 2 ** min(self._attempts + self._quick_losses, 16))
-        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
-        self._next_attempt_at = self._clock() + delay
-        self.detail = f"{why}; next try in {delay:.1f} s"
+        self.detail = f"{why}; next try in {self._reconnect.plan(self._clock()):.1f} s"
         logger.warning("MQTT session: %s", self.detail)
         self._events.disconnected(why)
 

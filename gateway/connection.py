@@ -2,50 +2,45 @@
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 import paho.mqtt.client as paho
-from paho.mqtt import __version__ as paho_version
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gateway.buffered import BufferedClient
-from gateway.publish_packet import read_publish
-from gateway.session_events import Received
+from gateway.chunk_client import ChunkClient, why_not
+from gateway.session_events import Incoming, Received
 from gateway.settings import MqttSettings
 from gateway.topics import is_shared
 from ingest.contract.errors import ConfigError
 
-__all__ = ["connect", "is_buffered", "new_client", "send", "subscriptions", "use_tls"]
+__all__ = [
+    "acknowledge",
+    "connect",
+    "excuse_ping",
+    "is_buffered",
+    "new_client",
+    "read_bytes",
+    "send",
+    "subscriptions",
+    "use_tls",
+]
 
 logger = logging.getLogger("tidegate.gateway")
 
-Receive = Callable[[paho.Client, Received], None]
-_KNOWN_PAHO: Final = "2.2."
-
-
-class _Client(BufferedClient):
-    """paho, but for PUBLISH: see publish_packet. Acknowledging stays the caller's, as with `manual_ack`."""
-
-    receive: Receive
-
-    def _handle_publish(self) -> MQTTErrorCode:
-        packet = self._in_packet
-        is_5 = self._protocol == MQTTProtocolVersion.MQTTv5
-        self.receive(self, read_publish(packet["command"], packet["packet"], is_5=is_5))
-        return MQTTErrorCode.MQTT_ERR_SUCCESS
+Receive = Callable[[paho.Client, list[Incoming]], None]
 
 
 def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Receive) -> paho.Client:
-    """A client with manual acknowledgement and a session that the broker keeps; `receive` gets each PUBLISH.
+    """A client with manual acknowledgement and a session that the broker keeps; `receive` gets the PUBLISH packets.
 
     Raises:
         ConfigError: `mqtt.ca_file` cannot be read.
     """
     is_5 = settings.protocol == "5"
-    kind = _Client if paho_version.startswith(_KNOWN_PAHO) else paho.Client
+    reason = why_not()
+    kind = ChunkClient if reason is None else paho.Client
     client = kind(
         CallbackAPIVersion.VERSION2,
         client_id=settings.client_id,
@@ -54,16 +49,15 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         reconnect_on_failure=False,
         manual_ack=True,
     )
-    if isinstance(client, _Client):
+    if isinstance(client, ChunkClient):
         client.receive = receive
     else:
         logger.warning(
-            "paho-mqtt %s is not the version this gateway was proved with (%sx): paho's own parser reads the packets, "
-            "and refuses some that MQTT allows; install the pinned version",
-            paho_version,
-            _KNOWN_PAHO,
+            "%s: paho's own parser reads the packets, at ten times the cost, and refuses some that MQTT allows; install "
+            "the pinned version",
+            reason,
         )
-        client.on_message = lambda client, _data, message: receive(client, _from_paho(message))
+        client.on_message = lambda client, _data, message: receive(client, [_from_paho(message)])
     client.connect_timeout = connect_seconds
     if settings.username is not None:
         password = settings.password
@@ -74,8 +68,6 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
 
 def is_buffered(client: paho.Client) -> bool:
     """Whether the client holds bytes that waiting for its socket would not show."""
-    if isinstance(client, BufferedClient) and client.buffered:
-        return True
     pending = getattr(client.socket(), "pending", None)
     return pending is not None and pending() > 0
 
@@ -109,6 +101,31 @@ def _from_paho(message: paho.MQTTMessage) -> Received:
         topic, bytes(message.payload), *flags, names.get("message-id"), names.get("traceparent"),
         getattr(message.properties, "ResponseTopic", None), getattr(message.properties, "CorrelationData", None),
     )  # fmt: skip
+
+
+def acknowledge(client: paho.Client, mids: list[bytes]) -> int:
+    """PUBACK these packet identifiers in order; returns how many went out or wait in the client."""
+    if not mids:
+        return 0
+    if isinstance(client, ChunkClient):
+        return len(mids) if client.acknowledge(mids) else 0
+    sent = 0
+    for mid in mids:
+        if client.ack(int.from_bytes(mid, "big"), 1) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            break
+        sent += 1
+    return sent
+
+
+def read_bytes(client: paho.Client) -> int:
+    """How much the last read brought, as far as this client knows; 0 where it does not."""
+    return client.last_read_bytes if isinstance(client, ChunkClient) else 0
+
+
+def excuse_ping(client: paho.Client) -> None:
+    """Nothing is read for now: the lack of a PINGRESP is no sign of a dead link. Stock paho will connect anew then."""
+    if isinstance(client, ChunkClient):
+        client.excuse_ping()
 
 
 def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of one PUBLISH to what the gateway needs of it. Pure.
+"""The bytes of PUBLISH packets to what the gateway needs of them. Pure.
 
 The client library refuses characters that MQTT and brokers allow in properties (the broker would then send the same
 packet for ever), takes more than linear time over many properties, and makes an object for each. Here the properties
@@ -7,12 +7,15 @@ are one stretch of known length: four of them are looked for, and what cannot be
 
 from typing import Final
 
-from gateway.session_events import Received
+from gateway.session_events import Incoming, Received
 
-__all__ = ["BadPacket", "read_publish"]
+__all__ = ["BadPacket", "read_publish", "split"]
 
 MAX_PROPERTIES: Final = 256
 """How many properties of a packet are looked at."""
+_PUBLISH: Final = 0x30
+_PLAIN: Final = 0x32
+"""PUBLISH at QoS 1 without flags."""
 _USER_PROPERTY: Final = 0x26
 _RESPONSE_TOPIC: Final = 0x08
 _CORRELATION: Final = 0x09
@@ -23,6 +26,55 @@ _SUBSCRIPTION: Final = 0x0B
 
 class BadPacket(ValueError):
     """These bytes are no PUBLISH that this session may get: the connection is of no use any more."""
+
+
+def split(data: bytes, at: int, publishes: list[Incoming], *, is_5: bool) -> tuple[int, int, tuple[int, bytes] | None]:
+    """Cut received bytes into packets, from byte `at` on: each PUBLISH is added to `publishes`.
+
+    Returns:
+        Where the rest begins; how many bytes of it have to be there before trying again; and the first packet of
+        another kind, (first byte, body), behind which the rest begins, or None where no whole packet is left.
+
+    Raises:
+        BadPacket: a length that is none, or what `read_publish` refuses.
+    """
+    end, add = len(data), publishes.append
+    while end - at >= 2:
+        head, size, begin = data[at], data[at + 1], at + 2
+        if size > 127:
+            longer = _remaining_length(data, at + 1)
+            if longer is None:
+                return at, end - at + 1, None
+            size, begin = longer
+        stop = begin + size
+        if stop > end:
+            return at, stop - at, None
+        if head == _PLAIN and size > 2:
+            after_topic = begin + 2 + (data[begin] << 8 | data[begin + 1])
+            body = after_topic + 3 if is_5 else after_topic + 2
+            if body <= stop and (not is_5 or not data[body - 1]):
+                add((data[begin + 2 : after_topic], data[body:stop], data[after_topic : after_topic + 2]))
+                at = stop
+                continue
+        if head & 0xF0 == _PUBLISH:
+            add(read_publish(head, data[begin:stop], is_5=is_5))
+            at = stop
+            continue
+        return stop, 2, (head, data[begin:stop])
+    return at, 2, None
+
+
+def _remaining_length(data: bytes, at: int) -> tuple[int, int] | None:
+    """(length, where the body begins); None where it is not all there yet."""
+    size = 0
+    for place, byte in enumerate(data[at : at + 4]):
+        size |= (byte & 127) << 7 * place
+        if byte < 128:
+            return size, at + place + 1
+    if len(data) - at < 4:
+        return None
+    message = "a packet whose length takes more than four bytes"
+    raise BadPacket(message)
 
 
 def read_publish(command: int, packet: bytes | bytearray, *, is_5: bool) -> Received:

@@ -1,21 +1,35 @@
 """From decided messages to Kafka and back: produces their records, then the outcome, then releases the PUBACKs."""
 
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from gateway.accounts import Accounts
-from gateway.ack_chain import AckChain, Batch, Entry
-from gateway.outcome import Gate, Outcome, Record, shrink
+from gateway.ack_chain import AckChain, Batch
+from gateway.block import Block
+from gateway.outcome import Gate, Message, Outcome, Record, shrink
 from ingest.contract.dead_letter import Reject
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import Reason
-from ingest.contract.topics import OUTCOMES, READINGS
-from ingest.log import DeliveryError, LogFull, LogWriter
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.log import DeliveryError, Failure, LogFull, LogWriter
 
 __all__ = ["Pump"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+
+class _Job:
+    """Records of one block for one topic, of which the first `given` were given to the writer."""
+
+    __slots__ = ("block", "given", "keys", "topic", "values")
+
+    def __init__(self, block: Block, topic: str, keys: list[bytes], values: list[bytes]) -> None:
+        self.block, self.topic, self.keys, self.values = block, topic, keys, values
+        self.given = 0
 
 
 class Pump:
@@ -33,14 +47,24 @@ class Pump:
         chain: AckChain,
         gate: Gate,
         accounts: Accounts,
-        acknowledge: Callable[[int, list[int]], int],
+        acknowledge: Callable[[int, list[bytes]], int],
         name: str,
         *,
-        told: Callable[[list[Outcome], int], None] = lambda outcomes, received_us: None,
+        told: Callable[[list[Block]], None] = lambda blocks: None,
     ) -> None:
+        """Take the parts.
+
+        Args:
+            chain: who may be acknowledged.
+            gate: makes a dead letter of what Kafka refuses; hears what will not come again.
+            accounts: counts.
+            acknowledge: sends PUBACKs: (epoch, packet identifiers) to how many went out.
+            name: the gateway's, key of its outcomes.
+            told: hears of blocks that were acknowledged.
+        """
         self._chain, self._gate, self._accounts, self._acknowledge = chain, gate, accounts, acknowledge
         self._told, self._key = told, name.encode()
-        self._backlog: deque[tuple[Entry, Record]] = deque()
+        self._backlog: deque[_Job] = deque()
         self._outcome_waiting: Batch | None = None
         self._live = False
         self.abort_because: str | None = None
@@ -56,8 +80,8 @@ class Pump:
     def begin(self, epoch: int) -> int:
         """Start the epoch of a new connection; returns how many messages of the old one were not acknowledged."""
         self.halt()
-        self._live = True
         self._gate.roll_back()
+        self._live = True
         return self._chain.begin(epoch)
 
     def halt(self) -> None:
@@ -69,63 +93,92 @@ class Pump:
         self._backlog.clear()
         self._outcome_waiting = None
 
-    def add(self, entry: Entry) -> None:
-        """Take a message, in receive order."""
+    def add(self, block: Block) -> None:
+        """Take messages, in receive order."""
         if not self._chain.in_flight:
             self.progress_at = time.monotonic()
-        self._chain.receive(entry)
-        for record in entry.outcome.records:
-            self._backlog.append((entry, record))
+        self._chain.receive(block)
+        if block.values:
+            self._add_job(_Job(block, READINGS, block.keys, block.values))
+        topics: dict[str, list[Record]] = {}
+        for record in block.others:
+            topics.setdefault(record.topic, []).append(record)
+        for topic, records in topics.items():
+            keys, values = [record.key for record in records], [record.value for record in records]
+            self._add_job(_Job(block, topic, keys, values))
+
+    def _add_job(self, job: _Job) -> None:
+        job.block.waiting += 1
+        self._backlog.append(job)
 
     def turn(self, log: LogWriter, wait_seconds: float) -> None:
-        """Produce what waits, run the reports that come within `wait_seconds`, send the outcome of what is finished.
+        """Run the reports that are there, send the outcome of what is finished, and what waits to be produced.
 
         Where the writer's queue is full the rest waits for the next turn. Reading goes on meanwhile, and so does
         keepalive: the broker stops by itself at its window.
 
+        Args:
+            log: the writer.
+            wait_seconds: how long to wait for the reports of what is sent now.
+
         Raises:
             FatalError: the writer is broken.
         """
-        with contextlib.suppress(LogFull):
-            self._produce(log)
-        log.poll(wait_seconds)
+        log.poll(0.0)
         with contextlib.suppress(LogFull):
             self._advance(log)
+            self._produce(log)
+        log.poll(wait_seconds)
 
     def _produce(self, log: LogWriter) -> None:
         backlog = self._backlog
         if backlog and not log.in_flight:
             self.progress_at = time.monotonic()
         while backlog:
-            entry, record = backlog[0]
-            log.produce(record.topic, record.key, record.value, partial(self._reported, entry, record))
-            backlog.popleft()
+            job, given = backlog[0], backlog[0].given
+            keys, values = (job.keys, job.values) if not given else (job.keys[given:], job.values[given:])
+            job.given += log.produce_batch(job.topic, keys, values, partial(self._reported, job, given))
+            if job.given < len(job.values):
+                job.block.waiting += 1
+            else:
+                backlog.popleft()
 
-    def _reported(self, entry: Entry, record: Record, error: DeliveryError | None) -> None:
-        is_current = entry.epoch == self._chain.epoch
-        if error is None:
-            self.progress_at = time.monotonic()
-            self._chain.delivered(entry)
-        elif error.kind == "fatal" or (is_current and error.kind == "retriable"):
-            self.abort_because = _sentence(record.topic, error)
-        elif is_current and self._live:
-            self._replace(entry, record, error)
+    def _reported(self, job: _Job, given: int, failures: list[Failure]) -> None:
+        is_current = job.block.epoch == self._chain.epoch
+        for place, error in failures:
+            if error.kind == "fatal" or (is_current and error.kind == "retriable"):
+                self.abort_because = _sentence(job.topic, error)
+                return
+            if is_current and self._live:
+                self._replace(job, given + place, error)
+        self.progress_at = time.monotonic()
+        self._chain.delivered(job.block)
 
-    def _replace(self, entry: Entry, record: Record, error: DeliveryError) -> None:
+    def _replace(self, job: _Job, place: int, error: DeliveryError) -> None:
         """Kafka will never take this record: what it held becomes a dead letter, and a smaller one if need be."""
-        if record.topic == READINGS:
-            old = entry.outcome
-            fault = Reject(Reason.KAFKA_TOO_LARGE, None, f"a record of {len(record.value)} bytes", error.text)
-            entry.outcome = self._gate.reject(entry.message, fault, old.device, sequence=old.sequence)
-            self._backlog.append((entry, entry.outcome.records[0]))
+        key, value = job.keys[place], job.values[place]
+        if job.topic == READINGS:
+            fault = Reject(Reason.KAFKA_TOO_LARGE, None, f"a record of {len(value)} bytes", error.text)
+            outcome = job.block.refuse(place, partial(self._reject, fault))
+            key, value = outcome.records[0].key, outcome.records[0].value
+        elif job.topic == DEAD_LETTERS:
+            smaller = shrink(Record(job.topic, key, value))
+            if smaller is None:
+                self.give_up_because = (
+                    f"Kafka refuses even an empty dead letter on {job.topic} ({error.text}): "
+                    "check its max.message.bytes"
+                )
+                return
+            value = smaller.value
+        else:
+            # Remembered until this gateway ends; the next one has to be told again, and decoders ask for that.
+            known = key.decode("utf-8", "backslashreplace")
+            logger.error("topic %s does not take what is known of %s (%s)", job.topic, known, error.text)
             return
-        smaller = shrink(record)
-        if smaller is None:
-            self.give_up_because = (
-                f"Kafka refuses even an empty dead letter on {record.topic} ({error.text}): check its max.message.bytes"
-            )
-            return
-        self._backlog.append((entry, smaller))
+        self._add_job(_Job(job.block, DEAD_LETTERS, [key], [value]))
+
+    def _reject(self, fault: Reject, message: Message, device: str, sequence: list[tuple[int, int]]) -> Outcome:
+        return self._gate.reject(message, fault, device, sequence=sequence)
 
     def _advance(self, log: LogWriter) -> None:
         """Send the outcome of what is finished; its report releases the PUBACKs."""
@@ -147,11 +200,10 @@ class Pump:
         if self._chain.outcome_delivered(batch):
             now = self.progress_at = time.monotonic()
             acknowledged = self._acknowledge(batch.epoch, batch.mids)
-            changes = (change for entry in batch.entries for change in entry.outcome.changes)
-            self._gate.acknowledged(batch.entries[-1].message.number, changes)
-            self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.entries[0].produced_at)
-            outcomes = [entry.outcome for entry in batch.entries]
-            self._told(outcomes, batch.entries[0].message.received_us)
+            changes = [change for block in batch.blocks for change in block.changes()]
+            self._gate.acknowledged(batch.record.upto, changes)
+            self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.blocks[0].received_at)
+            self._told(batch.blocks)
 
 
 def _sentence(topic: str, error: DeliveryError) -> str:

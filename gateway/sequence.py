@@ -1,6 +1,7 @@
 """What a device's own counter says about loss: gaps and late arrivals, in bounded memory."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 __all__ = ["SequenceTracker"]
@@ -8,8 +9,19 @@ __all__ = ["SequenceTracker"]
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was set anew, not a loss."""
 
-_Boots = OrderedDict[int, tuple[int, list[tuple[int, int]]]]
-"""Per boot the highest number and the ranges that are missing; the boot seen last stands last."""
+
+class _Counter:
+    """The highest number of one boot, and the ranges that are missing below it."""
+
+    __slots__ = ("high", "missing")
+
+    def __init__(self, high: int) -> None:
+        self.high = high
+        self.missing: list[tuple[int, int]] = []
+
+
+_Boots = OrderedDict[int, _Counter]
+"""The boot seen last stands last."""
 
 
 class SequenceTracker:
@@ -22,33 +34,50 @@ class SequenceTracker:
     def __init__(self, *, max_counters: int = 100_000, max_boots: int = 4, max_ranges: int = 32) -> None:
         self._max_counters, self._max_boots, self._max_ranges = max_counters, max_boots, max_ranges
         self._devices: OrderedDict[str, _Boots] = OrderedDict()
+        self._latest: dict[str, tuple[int, _Counter]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
+    def follow(self, sequences: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+        """Count numbers as (device, boot, seq) in receive order; returns (device, gap, reordered) where there is one."""
+        found: list[tuple[str, int, int]] = []
+        latest, recent = self._latest, self._devices.move_to_end
+        for device, boot, seq in sequences:
+            known = latest.get(device)
+            # The usual one: the next number of the boot seen last.
+            if known is not None and known[0] == boot and known[1].high + 1 == seq:
+                known[1].high = seq
+                recent(device)
+                continue
+            gap, reordered = self.see(device, boot, seq)
+            if gap or reordered:
+                found.append((device, gap, reordered))
+        return found
+
     def see(self, device: str, boot: int, seq: int) -> tuple[int, int]:
         """Count one number; returns (gap, reordered)."""
         boots = self._boots(device)
-        known = boots.pop(boot, None)
-        if known is None:
+        counter = boots.pop(boot, None)
+        if counter is None:
             self._make_room(boots)
-            boots[boot] = seq, []
+        if counter is None or abs(seq - counter.high) >= _JUMP:
+            boots[boot] = counter = _Counter(seq)
+            self._latest[device] = boot, counter
             return 0, 0
-        high, missing = known
-        if abs(seq - high) >= _JUMP:
-            boots[boot] = seq, []
-            return 0, 0
-        if seq > high:
-            if seq > high + 1:
-                missing.append((high + 1, seq - 1))
-                del missing[: -self._max_ranges]
-            boots[boot] = seq, missing
-            return seq - high - 1, 0
-        boots[boot] = known
-        late = _fill(missing, seq)
-        del missing[: -self._max_ranges]
-        return 0, late
+        boots[boot] = counter
+        self._latest[device] = boot, counter
+        gap = late = 0
+        if seq > counter.high:
+            gap = seq - counter.high - 1
+            if gap:
+                counter.missing.append((counter.high + 1, seq - 1))
+            counter.high = seq
+        else:
+            late = _fill(counter.missing, seq)
+        del counter.missing[: -self._max_ranges]
+        return gap, late
 
     def _boots(self, device: str) -> _Boots:
         boots = self._devices.get(device)
@@ -65,7 +94,9 @@ class SequenceTracker:
         elif self._count < self._max_counters:
             self._count += 1
         else:
-            self._count += 1 - len(self._devices.popitem(last=False)[1])
+            silent, gone = self._devices.popitem(last=False)
+            self._latest.pop(silent, None)
+            self._count += 1 - len(gone)
 
 
 def _fill(missing: list[tuple[int, int]], seq: int) -> int:

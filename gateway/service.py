@@ -14,43 +14,43 @@ from functools import partial
 from typing import Any, Final
 
 from gateway.accounts import Accounts
-from gateway.ack_chain import AckChain, Entry
+from gateway.ack_chain import AckChain
+from gateway.answers import Answers
+from gateway.block import Block
 from gateway.client import MqttSession
 from gateway.condition import Condition
-from gateway.decoders.shape import Reply
 from gateway.decoders.state import DecoderState
-from gateway.outcome import Gate, Message, Outcome
+from gateway.express import Express
+from gateway.intake import Intake
+from gateway.kafka_log import OpenLog, open_kafka
+from gateway.outcome import Gate
 from gateway.policy import Policy
 from gateway.pump import Pump
 from gateway.refusal import Receipts
 from gateway.routes import compile_routes
-from gateway.session_events import Received, SessionEvents
+from gateway.session_events import Incoming, SessionEvents
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.show import show
-from ingest.admin import ensure_topics, wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.reasons import Reason
-from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.contract.topics import OUTCOMES
 from ingest.log import LogWriter
-from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
 from ingest.state import read_state
 from monitoring.metrics import GatewayMetrics
 
-__all__ = ["GatewayService", "OpenLog", "build", "open_kafka", "run"]
+__all__ = ["GatewayService", "build", "run"]
 
 logger = logging.getLogger("tidegate.gateway")
 
-OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
-"""Opens a log writer, telling in sentences what it waits for; None where `stop` was set first."""
 ReadState = Callable[[], list[tuple[str, bytes]]]
 """What earlier gateways remembered for their decoders; read once, before the first connection."""
 
-GATHER_SECONDS: Final = 0.005
-"""How long a busy loop lets messages and reports gather: a pass costs more than a message."""
+GATHER_SECONDS: Final = 0.01
+"""How long a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
+HURRY_BYTES: Final = 16 * 1024
+"""A read of this much leaves no time for gathering."""
 TICK_SECONDS: Final = 1.0
-MAX_REPLIES: Final = 200
-"""Published to the device side per acknowledged batch; what goes beyond is dropped and counted."""
 HELD_UP_SECONDS: Final = 0.02
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
@@ -111,32 +111,6 @@ def build(
     )
 
 
-def open_kafka(
-    kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None], *, used_topics: set[str]
-) -> LogWriter | None:
-    """Wait for Kafka, make sure its topics exist, and open a writer.
-
-    `used_topics` is the caller's memory between calls: a topic in it that has to be made anew was deleted meanwhile.
-
-    Raises:
-        RetryableError: Kafka went away again.
-        FatalError: the topics cannot be made.
-    """
-    if not wait_for_kafka(kafka, stop, tell):
-        return None
-    made: list[str] = []
-    for difference in ensure_topics(kafka, on_made=made.append):
-        logger.warning("%s", difference)
-    for name in sorted(used_topics.intersection(made)):
-        logger.error(
-            "topic %s was deleted while this gateway wrote to it, and is made anew: what it held and was not landed yet "
-            "is lost; find out who deletes topics, and run `tidegate audit`",
-            name,
-        )
-    used_topics |= {READINGS, DEAD_LETTERS, OUTCOMES}
-    return open_writer(kafka)
-
-
 class GatewayService(SessionEvents):
     """One gateway. `run` belongs to one thread; `healthy` and `status` may be asked from others."""
 
@@ -154,8 +128,10 @@ class GatewayService(SessionEvents):
     ) -> None:
         self._limits = gateway
         self._state = DecoderState()
-        self._gate = Gate(compile_routes(routes, gateway), gateway, state=self._state, policy=policy)
-        self._receipts = receipts or Receipts()
+        table, policy = compile_routes(routes, gateway), policy or Policy()
+        self._gate = Gate(table, gateway, state=self._state, policy=policy)
+        self._express = Express(table, gateway, policy)
+        self._intake = Intake(self._gate, self._express, is_full=self._is_full)
         self._open_log, self._read_state = open_log, read_state
         self._state_read = False
         self._tick_at = 0.0
@@ -163,10 +139,11 @@ class GatewayService(SessionEvents):
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
         self._chain = AckChain(gateway.gateway_id)
         self._log: LogWriter | None = None
+        self._answers = Answers(receipts or Receipts(), self._session.publish, self._accounts)
         self._pump = Pump(
-            self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id, told=self._told
-        )
-        self._number = 0
+            self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id,
+            told=self._answers.told,
+        )  # fmt: skip
         self._failures = 0
         self._condition = Condition()
 
@@ -224,40 +201,32 @@ class GatewayService(SessionEvents):
         self._pump.halt()
         self._accounts.disconnected()
 
-    def received(self, message: Received) -> None:
+    def received(self, messages: list[Incoming]) -> None:
         """See SessionEvents."""
-        self._accounts.received(message.qos)
-        if message.qos == 0 and self._is_full():
-            self._accounts.dropped()
-            return
-        self._number += 1
-        decided = Message(
-            self._number,
-            self._chain.epoch,
-            time.time_ns() // 1000,
-            message.topic,
-            message.payload,
-            message.qos,
-            message.dup,
-            message.retain,
-            message.message_id,
-            message.trace,
-            message.response_topic,
-            message.correlation,
-        )
-        outcome = self._gate.decide(decided)
-        if outcome.rejected is Reason.INTERNAL_ERROR:
-            self._accounts.failed("decode")
-        self._pump.add(Entry(decided, message.mid, outcome, time.monotonic()))
+        taken, dropped = 0, self._intake.dropped
+        for block in self._intake.take(messages, self._chain.epoch, self._outcome_bytes()):
+            taken += len(block.mids)
+            if any(outcome.rejected is Reason.INTERNAL_ERROR for outcome in block.odd.values()):
+                self._accounts.failed("decode")
+            self._pump.add(block)
+        self._accounts.received(len(messages), at_qos_1=taken, dropped=self._intake.dropped - dropped)
+
+    def _outcome_bytes(self) -> int:
+        """How much of an outcome record a block may take: small against the whole, so that several fit."""
+        return 0 if self._log is None else self._log.max_record_bytes(OUTCOMES) // 8
 
     def failed(self, stage: str) -> None:
         """See SessionEvents."""
         self._accounts.failed(stage)
 
-    def _is_full(self) -> bool:
+    def _is_full(self, block: Block) -> bool:
         """Whether more is held than a window; the broker keeps to it at QoS 1, nothing else does at QoS 0."""
-        chain, limits = self._chain, self._limits
-        return chain.in_flight >= 2 * limits.window_messages or chain.in_flight_bytes >= limits.window_bytes
+        messages = self._chain.in_flight + len(block)
+        return messages >= 2 * self._limits.window_messages or self._holds_enough(block.size_bytes)
+
+    def _holds_enough(self, more_bytes: int = 0) -> bool:
+        """Whether the bytes of the window are used up: nothing more is read then, and the broker keeps it."""
+        return self._chain.in_flight_bytes + more_bytes >= self._limits.window_bytes
 
     # The loop.
 
@@ -275,24 +244,30 @@ class GatewayService(SessionEvents):
             self._abandon(self._pump.abort_because, stop)
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
-        """One pass. It waits in one place: for the broker while nothing is in flight, else for Kafka's reports."""
+        """One pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
         if not self._is_held_back(log):
+            read = read and not self._holds_enough()
             self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
+        pause = self._pause(log)
+        # With half a window in flight nothing comes before the next report; else a sleep costs less than a wait.
+        crowded = 2 * self._chain.in_flight >= self._limits.window_messages
         try:
-            self._pump.turn(log, self._patience(log))
+            self._pump.turn(log, pause if crowded else 0.0)
         except FatalError as error:
             self._pump.abort_because = str(error)
         if self._pump.proven:
             self._pump.proven, self._failures = False, 0
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
+        if pause and not crowded and (self._pump.busy or log.in_flight):
+            time.sleep(pause)
 
     def _is_held_back(self, log: LogWriter) -> bool:
         """Whether the next connection has to wait: each brings its window again, so Kafka takes the last one's first."""
         return self._session.closed and log.in_flight > 0
 
-    def _patience(self, log: LogWriter) -> float:
-        """How long to wait for Kafka's reports: not where none is due, longer when Kafka is slow."""
-        if not (self._pump.busy or log.in_flight):
+    def _pause(self, log: LogWriter) -> float:
+        """How long a pass lets messages and reports gather: not where more waits already, longer when Kafka is slow."""
+        if self._session.read_bytes >= HURRY_BYTES or not (self._pump.busy or log.in_flight):
             return 0.0
         return GATHER_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
 
@@ -329,21 +304,6 @@ class GatewayService(SessionEvents):
             self._wait_for(str(error))
             stop.wait(max(self._next_delay(), error.retry_after_seconds))
 
-    def _told(self, outcomes: list[Outcome], received_us: int) -> None:
-        """The messages of these outcomes are acknowledged: tell the device side what there is to tell."""
-        replies = [reply for outcome in outcomes for reply in outcome.replies]
-        refusals = [refusal for outcome in outcomes for refusal in outcome.refusals]
-        try:
-            if refusals:
-                replies += self._receipts.of(refusals, received_us)
-        except Exception as error:
-            self._survived("receipts", error)
-        self._reply(replies)
-
-    def _reply(self, replies: list[Reply]) -> None:
-        sent = sum(self._session.publish(*reply) for reply in replies[:MAX_REPLIES])
-        self._accounts.replied(sent, len(replies) - sent)
-
     def _tick(self) -> None:
         """Once a second, between messages."""
         now = time.monotonic()
@@ -352,13 +312,11 @@ class GatewayService(SessionEvents):
         self._tick_at = now + TICK_SECONDS
         try:
             self._gate.tick()
-            self._reply(self._receipts.tick())
+            self._express.tick()
+            self._answers.tick()
         except Exception as error:
-            self._survived("tick", error)
-
-    def _survived(self, stage: str, error: Exception) -> None:
-        logger.error("%s failed: %s", stage, show(f"{type(error).__name__}: {error}"))
-        self._accounts.failed(stage)
+            logger.error("what is done each second failed: %s", show(f"{type(error).__name__}: {error}"))
+            self._accounts.failed("tick")
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""

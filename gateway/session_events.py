@@ -1,8 +1,8 @@
-"""What the MQTT session tells its owner."""
+"""What the MQTT session tells its owner, and in which shape messages come."""
 
 from typing import NamedTuple
 
-__all__ = ["Received", "SessionEvents"]
+__all__ = ["Incoming", "Plain", "Received", "SessionEvents"]
 
 
 class Received(NamedTuple):
@@ -20,6 +20,13 @@ class Received(NamedTuple):
     correlation: bytes | None = None
 
 
+Plain = tuple[bytes, bytes, bytes]
+"""(topic, payload, packet identifier in two bytes) of a PUBLISH at QoS 1 that has neither flags nor properties: nearly
+all of them are such, and an object for each would cost as much as its decoding."""
+
+Incoming = Plain | Received
+
+
 class SessionEvents:
     """What the owner hears of. All of it runs inside `MqttSession.loop`."""
 
@@ -29,8 +36,8 @@ class SessionEvents:
     def disconnected(self, why: str) -> None:
         """The connection is gone."""
 
-    def received(self, message: Received) -> None:
-        """One PUBLISH of the current epoch."""
+    def received(self, messages: list[Incoming]) -> None:
+        """PUBLISH packets of the current epoch, in receive order; the list is the hearer's own."""
 
     def failed(self, stage: str) -> None:
         """A fault was survived."""

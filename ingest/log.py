@@ -3,13 +3,13 @@
 `ingest/producer.py` is Kafka, `ingest/memory.py` the same behaviour in memory; tests/contract runs one suite on both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from ingest.contract.errors import RetryableError
 
-__all__ = ["DeliveryError", "Done", "FailureKind", "LogFull", "LogRecord", "LogWriter"]
+__all__ = ["BatchDone", "DeliveryError", "Done", "Failure", "FailureKind", "LogFull", "LogRecord", "LogWriter"]
 
 FailureKind = Literal["record", "retriable", "fatal"]
 
@@ -30,6 +30,10 @@ class DeliveryError:
 
 
 Done = Callable[[DeliveryError | None], None]
+Failure = tuple[int, DeliveryError]
+"""The place of a record in its batch, and why it is not known to be in the log."""
+BatchDone = Callable[[list[Failure]], None]
+"""Gets the records of a batch that failed: none where all of it is in the log."""
 
 
 class LogFull(RetryableError):
@@ -67,10 +71,25 @@ class LogWriter(Protocol):
             FatalError: the writer was aborted or closed.
         """
 
+    def produce_batch(self, topic: str, keys: Sequence[bytes], values: Sequence[bytes], done: BatchDone) -> int:
+        """Take the first of these records, as many as there is room for, in order; never blocks. At a tenth the cost.
+
+        `done` runs exactly once for those taken, as in `produce`: when all of them are reported, or as soon as one
+        failed in another way than `record`, since the writer is of no use then.
+
+        Returns:
+            How many were taken, at least one.
+
+        Raises:
+            LogFull: the queue is full, none was taken.
+            FatalError: the writer was aborted or closed.
+        """
+
     def poll(self, timeout_seconds: float) -> int:
         """Run the reports that are there, in the calling thread; wait up to `timeout_seconds` for a first one.
 
-        An error raised by a `done` is logged and never stops the others. Returns how many ran (0 after `abort`).
+        It also sends what was taken. An error raised by a `done` is logged and never stops the others. Returns how many
+        records were reported (0 after `abort`).
         """
 
     def max_record_bytes(self, topic: str) -> int:

@@ -5,10 +5,12 @@ import threading
 import time
 import zlib
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ingest.contract.errors import FatalError
-from ingest.log import DeliveryError, Done, FailureKind, LogFull, LogRecord
+from ingest.log import BatchDone, DeliveryError, Done, Failure, FailureKind, LogFull, LogRecord
 
 __all__ = ["MemoryLog", "MemoryWriter"]
 
@@ -150,6 +152,23 @@ class MemoryLog:
             return due
 
 
+class _Tally:
+    """What became of the records of one batch; tells it once."""
+
+    def __init__(self, done: BatchDone) -> None:
+        self._done: BatchDone | None = done
+        self._failures: list[Failure] = []
+        self.left = 0
+
+    def report(self, place: int, error: DeliveryError | None) -> None:
+        self.left -= 1
+        if error is not None:
+            self._failures.append((place, error))
+        if self._done is not None and (not self.left or (error is not None and error.kind != "record")):
+            done, self._done = self._done, None
+            done(self._failures)
+
+
 class MemoryWriter:
     """The LogWriter of a MemoryLog."""
 
@@ -170,6 +189,19 @@ class MemoryWriter:
         except LogFull:
             self._taken -= 1
             raise
+
+    def produce_batch(self, topic: str, keys: Sequence[bytes], values: Sequence[bytes], done: BatchDone) -> int:
+        """See LogWriter."""
+        tally = _Tally(done)
+        for place, (key, value) in enumerate(zip(keys, values, strict=True)):
+            try:
+                self.produce(topic, key, value, partial(tally.report, place))
+            except LogFull:
+                if not place:
+                    raise
+                break
+            tally.left += 1
+        return tally.left
 
     def poll(self, timeout_seconds: float) -> int:
         """See LogWriter."""

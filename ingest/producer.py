@@ -3,15 +3,17 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.admin import topic_limits
 from ingest.clients import make_client
 from ingest.contract.errors import FatalError
-from ingest.log import DeliveryError, Done, LogFull
+from ingest.flight import Flight
+from ingest.log import BatchDone, DeliveryError, Done, LogFull
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
 from ingest.settings import KafkaSettings
 
@@ -61,9 +63,11 @@ def classify(error: KafkaError, *, limits_known: bool) -> DeliveryError:
 
 
 class KafkaWriter:
-    """See LogWriter. A record past its topic's limit is refused here, so that it never reaches a batch with others.
+    """See LogWriter. Records go in flights: the next one starts when Kafka has reported all of the last.
 
-    Such a refusal may be reported before records that were produced earlier.
+    So no good report has to be told by record, which would cost as much as producing: a flight without failures has
+    arrived when nothing is left in the client. Meanwhile the next flight gathers, so batches form by themselves. A
+    record past its topic's limit is refused here and never reaches a batch with others.
 
     Args:
         settings: the cluster.
@@ -75,12 +79,13 @@ class KafkaWriter:
         self, settings: KafkaSettings, limits: Mapping[str, int] | None, *, client_id: str = "tidegate-gateway"
     ) -> None:
         self._limits = dict(limits or {})
-        self._limits_known = limits is not None
         self._default_limit = settings.max_record_bytes
-        self._taken = 0
-        self._reported = 0
+        self._taken = self._taken_bytes = 0
+        self._reported = self._reported_bytes = 0
         self._closed = False
-        self._refused: deque[tuple[Done, DeliveryError]] = deque()
+        self._waiting: deque[Flight] = deque()
+        self._flying: list[Flight] = []
+        self._classify = partial(classify, limits_known=limits is not None)
         known = [*self._limits.values(), settings.max_record_bytes]
         conf = producer_conf(
             settings,
@@ -88,36 +93,44 @@ class KafkaWriter:
             largest_record_bytes=max(*known, 2 * settings.max_record_bytes),
             batch_bytes=min(*known, _MAX_BATCH_BYTES),
         )
-        self._producer: Producer | None = make_client(
-            Producer, conf | {"error_cb": _log_error}, settings, logger=client_logger
-        )
+        # A flight never passes what the client's own queue takes: it would refuse some of it in the middle.
+        self._room = int(conf["queue.buffering.max.messages"])
+        self._room_bytes = int(conf["queue.buffering.max.kbytes"]) * 1024 // 2
+        conf |= {"error_cb": _log_error, "delivery.report.only.error": True}
+        self._producer: Producer | None = make_client(Producer, conf, settings, logger=client_logger)
 
     def produce(self, topic: str, key: bytes, value: bytes, done: Done) -> None:
         """See LogWriter."""
-        producer = self._open_producer()
-        size, limit = len(key) + len(value) + RECORD_OVERHEAD_BYTES, self.max_record_bytes(topic)
-        if size > limit:
-            text = f"record of {len(value)} bytes passes the limit of topic {topic} ({limit} bytes with headers)"
-            self._taken += 1
-            self._refused.append((done, DeliveryError("record", text)))
-            return
-        self._taken += 1
-        try:
-            producer.produce(topic, value, key, on_delivery=self._reporter(done))
-        except BufferError as error:
-            self._taken -= 1
+        self.produce_batch(topic, (key,), (value,), lambda failures: done(failures[0][1] if failures else None))
+
+    def produce_batch(self, topic: str, keys: Sequence[bytes], values: Sequence[bytes], done: BatchDone) -> int:
+        """See LogWriter."""
+        if self._producer is None:
+            message = "this Kafka writer was aborted or closed: make a new one"
+            raise FatalError(message)
+        room = self._room - self.in_flight
+        if room <= 0 or self._taken_bytes - self._reported_bytes >= self._room_bytes:
             message = f"the Kafka producer's queue is full ({self.in_flight} records): poll, then produce again"
-            raise LogFull(message, retry_after_seconds=0.05) from error
-        except KafkaException as error:
-            self._refused.append((done, classify(error.args[0], limits_known=self._limits_known)))
+            raise LogFull(message, retry_after_seconds=0.05)
+        if len(values) > room:
+            keys, values = keys[:room], values[:room]
+        batch = Flight(topic, keys, values, done, self._classify)
+        self._taken += len(batch)
+        self._taken_bytes += batch.size_bytes
+        self._waiting.append(batch)
+        return len(batch)
 
     def poll(self, timeout_seconds: float) -> int:
         """See LogWriter."""
         before = self._reported
-        if self._producer is not None:
-            self._report_refused()
-            self._producer.poll(0 if self._reported > before else timeout_seconds)
-            self._report_refused()
+        deadline = time.monotonic() + timeout_seconds
+        self._send()
+        while self._producer is not None:
+            left = deadline - time.monotonic()
+            self._producer.poll(max(0.0, left) if self._flying else 0.0)
+            self._land()
+            if self._reported > before or left <= 0 or not self._flying:
+                break
         return self._reported - before
 
     def max_record_bytes(self, topic: str) -> int:
@@ -139,40 +152,91 @@ class KafkaWriter:
     def abort(self) -> None:
         """See LogWriter."""
         producer, self._producer, self._closed = self._producer, None, True
-        self._refused.clear()
+        self._waiting.clear()
+        self._flying.clear()
         if producer is not None:
             producer.purge()
-            # Serves the reports of what was purged, which `_reporter` drops: without it they would keep the client.
+            # Serves the reports of what was purged, which nobody hears: without it they would keep the client.
             producer.flush(1.0)
 
     def close(self) -> None:
         """See LogWriter."""
         self.abort()
 
-    def _open_producer(self) -> Producer:
-        if self._producer is None:
-            message = "this Kafka writer was aborted or closed: make a new one"
-            raise FatalError(message)
-        return self._producer
+    def _send(self) -> None:
+        """Start a flight of all that waits, unless one is under way."""
+        if self._flying or not self._waiting or self._producer is None:
+            return
+        count = 0
+        while self._waiting and (not count or count + self._waiting[0].size_bytes <= self._room_bytes):
+            batch = self._waiting.popleft()
+            count += batch.size_bytes
+            self._flying.append(batch)
+            self._give(self._producer, batch)
+        self._land()
 
-    def _reporter(self, done: Done) -> Callable[[KafkaError | None, Message], None]:
-        def report(error: KafkaError | None, _message: Message) -> None:
-            self._run(done, None if error is None else classify(error, limits_known=self._limits_known))
+    def _give(self, producer: Producer, batch: Flight) -> None:
+        limit = self.max_record_bytes(batch.topic) - RECORD_OVERHEAD_BYTES
+        if max(map(len, batch.values)) + max(map(len, batch.keys)) > limit:
+            records = self._fitting(batch, limit)
+        else:
+            records = [{"key": key, "value": value} for key, value in zip(batch.keys, batch.values, strict=True)]
+        if not records:
+            return
+        try:
+            taken = producer.produce_batch(batch.topic, records, on_delivery=batch.failed)
+        except (KafkaException, BufferError) as error:
+            batch.refuse(self._classify(_kafka_error(error)))
+            return
+        if taken < len(records):
+            faults = [record["_error"] for record in records if "_error" in record]
+            batch.refuse(self._classify(_kafka_error(faults[0] if faults else None)))
 
-        return report
+    def _fitting(self, batch: Flight, limit: int) -> list[dict[str, Any]]:
+        """The records that their topic takes; the others fail alone."""
+        records: list[dict[str, Any]] = []
+        for place, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
+            if len(key) + len(value) > limit:
+                text = (
+                    f"record of {len(value)} bytes passes the limit of topic {batch.topic} "
+                    f"({limit + RECORD_OVERHEAD_BYTES} bytes with headers)"
+                )
+                batch.failures.append((place, DeliveryError("record", text)))
+            else:
+                records.append({"key": key, "value": value})
+        return records
 
-    def _report_refused(self) -> None:
-        while self._refused:
-            self._run(*self._refused.popleft())
+    def _land(self) -> None:
+        """Report a flight that has arrived; of one under way only what ends the writer, and what failed as a whole."""
+        flying = self._flying
+        if not flying or self._producer is None:
+            return
+        arrived = not len(self._producer)
+        if not arrived and not any(batch.settled for batch in flying):
+            return
+        self._flying = [] if arrived else [batch for batch in flying if not batch.settled]
+        for batch in flying:
+            if arrived or batch.settled:
+                self._report(batch)
 
-    def _run(self, done: Done, error: DeliveryError | None) -> None:
+    def _report(self, batch: Flight) -> None:
         if self._closed:
             return
-        self._reported += 1
+        self._reported += len(batch)
+        self._reported_bytes += batch.size_bytes
         try:
-            done(error)
+            batch.done(batch.failures)
         except Exception:
             logger.exception("a delivery callback failed; the other reports go on")
+
+
+def _kafka_error(found: object) -> KafkaError:
+    """The client's own error of whatever it raised or left in a record."""
+    if isinstance(found, KafkaException):
+        found = found.args[0]
+    if isinstance(found, BufferError):
+        return KafkaError(KafkaError._QUEUE_FULL)
+    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(found))
 
 
 def _log_error(error: KafkaError) -> None:

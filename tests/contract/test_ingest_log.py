@@ -239,6 +239,43 @@ def test_a_full_queue_refuses_and_takes_the_record_after_a_poll(
     assert [record.value for record in seam.records()] == [b"%d" % number for number in range(SMALL_QUEUE + 1)]
 
 
+def test_a_batch_is_one_report_and_what_fails_in_it_fails_alone(
+    seam: Seam, open_writer: Callable[..., LogWriter]
+) -> None:
+    writer, told = open_writer(), []
+    keys = [b"device-%d" % (number % 20) for number in range(500)]
+    values = [b"%d" % number if number != 250 else b"x" * (LIMIT_BYTES + 1) for number in range(500)]
+    assert writer.produce_batch(seam.topic, keys, values, told.append) == 500
+    writer.produce(seam.topic, b"device-0", b"500", told.append)
+    assert told == []
+    assert writer.in_flight == 501
+    assert writer.flush(60) == 0
+    [(place, error)] = told.pop(0)
+    assert (place, error.kind) == (250, "record")
+    assert told == [None]
+    records = seam.records()
+    for key in range(20):
+        mine = [int(record.value or b"") for record in records if record.key == b"device-%d" % key]
+        assert mine == [number for number in range(501) if number % 20 == key and number != 250]
+
+
+def test_of_a_batch_is_taken_what_there_is_room_for(seam: Seam, open_writer: Callable[..., LogWriter]) -> None:
+    writer, told = open_writer(small_queue=True), []
+    seam.hold()
+    values = [b"%d" % number for number in range(SMALL_QUEUE + 5)]
+    assert writer.produce_batch(seam.topic, [b"k"] * len(values), values, told.append) == SMALL_QUEUE
+    with pytest.raises(LogFull):
+        writer.produce_batch(seam.topic, [b"k"], [b"late"], told.append)
+    assert writer.poll(0.1) == 0
+    seam.release()
+    while not told:
+        writer.poll(10)
+    assert told == [[]]
+    assert writer.produce_batch(seam.topic, [b"k"] * 5, values[SMALL_QUEUE:], told.append) == 5
+    assert writer.flush(60) == 0
+    assert [record.value for record in seam.records()] == values
+
+
 def test_closing_twice_is_harmless(open_writer: Callable[..., LogWriter]) -> None:
     writer = open_writer()
     writer.close()

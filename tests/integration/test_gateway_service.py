@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.service import GatewayService, open_kafka
+from gateway.kafka_log import open_kafka
+from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import FatalError, RetryableError
@@ -165,7 +166,7 @@ def test_no_new_connection_before_kafka_has_what_the_last_one_brought(scripted_b
     link.close()
     rig.until(lambda: not rig.service._session.connected)
     for _ in range(20):
-        rig.service._session._next_attempt_at = 0.0
+        rig.service._session._reconnect._next_attempt_at = 0.0
         rig.pump()
     assert rig.service._session.closed, "each connection would add another window to Kafka's queue"
     wanted = "waiting for Kafka to take 2 records before connecting again"
@@ -380,9 +381,9 @@ def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
             on_made(name)
         return []
 
-    monkeypatch.setattr("gateway.service.wait_for_kafka", lambda *_: True)
-    monkeypatch.setattr("gateway.service.ensure_topics", ensure)
-    monkeypatch.setattr("gateway.service.open_writer", lambda _: MemoryLog().writer())
+    monkeypatch.setattr("gateway.kafka_log.wait_for_kafka", lambda *_: True)
+    monkeypatch.setattr("gateway.kafka_log.ensure_topics", ensure)
+    monkeypatch.setattr("gateway.kafka_log.open_writer", lambda _: MemoryLog().writer())
     used: set[str] = set()
     for made in ([READINGS, OUTCOMES], [], [OUTCOMES]):
         assert caplog.text == ""
@@ -480,16 +481,18 @@ def test_a_stop_while_kafka_hangs_leaves_the_rest_to_the_broker(
 def test_a_decoder_that_fails_is_a_dead_letter_and_a_counted_error(
     scripted_broker: Any, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    payload = b"[" + native(1) + b"]"
+
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
     monkeypatch.setitem(rig.service._gate._decoders, "native", broken)
     link = scripted_broker.accept()
     link.handshake()
-    link.publish(TOPIC, native(1), 1)
+    link.publish(TOPIC, payload, 1)
     assert link.packet(PUBACK).mid == 1
     assert rig.reasons() == ["internal_error"]
     [record] = rig.log.records(DEAD_LETTERS)
     assert record.value is not None
-    assert base64.b64decode(decode_dead_letter(record.value).payload_base64) == native(1)
+    assert base64.b64decode(decode_dead_letter(record.value).payload_base64) == payload
     assert rig.metric("tidegate_gateway_errors_total", stage="decode") == 1

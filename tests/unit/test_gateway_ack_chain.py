@@ -7,8 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.ack_chain import MAX_BATCH, AckChain, Batch, Entry
-from gateway.outcome import Message, Outcome, Record
+from gateway.ack_chain import MAX_BATCH, AckChain, Batch
+from gateway.block import Block
+from gateway.outcome import Outcome, Record
+from gateway.session_events import Received
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -16,8 +18,13 @@ MINUTE_US = 60_000_000
 LIMIT_BYTES = 1024 * 1024
 
 
-def entry(number: int, epoch: int, outcome: Outcome, *, qos: int = 1, minute: int = 0) -> Entry:
-    return Entry(Message(number, epoch, minute * MINUTE_US, b"t", b"p", qos), number % 50 + 1, outcome, 0.0)
+def block(first: int, epoch: int, outcomes: list[Outcome], *, qos: int = 1, minute: int = 0) -> Block:
+    """Messages with outcomes of their own; as in the pump, each topic's records are one thing to wait for."""
+    made = Block(epoch, first, minute * MINUTE_US, 0.0)
+    for number, outcome in enumerate(outcomes, start=first):
+        made.add(Received(b"t", b"p", number % 50 + 1, qos), outcome)
+    made.waiting = len({record.topic for outcome in outcomes for record in outcome.records})
+    return made
 
 
 def accepted(device: str, records: int = 1, sequence: list[tuple[int, int]] | None = None) -> Outcome:
@@ -28,19 +35,26 @@ def ignored() -> Outcome:
     return Outcome([], ignored=IgnoredReason.NO_VALUE)
 
 
+def dead() -> Outcome:
+    return Outcome([Record("dead", b"k", b"v")], None, rejected=Reason.NO_ROUTE)
+
+
+KINDS = {"one": accepted("d1"), "three": accepted("d2", 3), "ignored": ignored(), "dead": dead()}
+
+
 class ChainMachine(RuleBasedStateMachine):
     """Drives a chain beside a plain model of what a broker would see."""
 
-    entries = Bundle("entries")
+    blocks = Bundle("blocks")
 
     @initialize()
     def start(self) -> None:
         self.chain = AckChain("gw")
         self.epoch = 0
         self.number = 0
-        self.current: list[Entry] = []
-        self.reported: Counter[int] = Counter()
-        self.acknowledged: list[Entry] = []
+        self.current: list[Block] = []
+        self.expected: dict[int, int] = {}
+        self.acknowledged: list[Block] = []
         self.counted: Counter[str] = Counter()
         self.flying: list[Batch] = []
         self.reconnect(1)
@@ -49,28 +63,33 @@ class ChainMachine(RuleBasedStateMachine):
     def reconnect(self, step: int) -> None:
         self.epoch += step
         dropped = self.chain.begin(self.epoch)
-        assert dropped == len([one for one in self.current if one not in self.acknowledged])
+        assert dropped == sum(len(one) for one in self.current if one not in self.acknowledged)
         self.current = []
 
-    @rule(target=entries, kind=st.sampled_from(["one", "three", "ignored", "dead"]), qos=st.sampled_from([0, 1, 1]))
-    def receive(self, kind: str, qos: int) -> Entry:
-        self.number += 1
-        outcome = {
-            "one": accepted("d1"),
-            "three": accepted("d2", 3),
-            "ignored": ignored(),
-            "dead": Outcome([Record("t", b"k", b"v")], None, rejected=Reason.NO_ROUTE),
-        }[kind]
-        new = entry(self.number, self.epoch, outcome, qos=qos, minute=self.number // 3)
+    @rule(
+        target=blocks,
+        kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4),
+        usual=st.integers(0, 3),
+        qos=st.sampled_from([0, 1, 1]),
+    )
+    def receive(self, kinds: list[str], usual: int, qos: int) -> Block:
+        new = block(self.number + 1, self.epoch, [KINDS[kind] for kind in kinds], qos=qos, minute=self.number // 3)
+        for _ in range(usual):
+            number = new.first + len(new)
+            new.messages.append((b"t", b"p", number.to_bytes(2, "big")))
+            new.mids.append(number.to_bytes(2, "big"))
+            new.accepted["usual"] = new.accepted.get("usual", 0) + 1
+        self.number += len(new)
+        self.expected[new.first] = new.waiting
         self.chain.receive(new)
         self.current.append(new)
         return new
 
-    @rule(one=entries)
-    def report(self, one: Entry) -> None:
-        if self.reported[one.message.number] >= len(one.outcome.records):
+    @rule(one=blocks)
+    def report(self, one: Block) -> None:
+        if not self.expected[one.first]:
             return
-        self.reported[one.message.number] += 1
+        self.expected[one.first] -= 1
         before = self.chain.stale_reports
         self.chain.delivered(one)
         assert self.chain.stale_reports - before == (one.epoch != self.epoch)
@@ -82,7 +101,7 @@ class ChainMachine(RuleBasedStateMachine):
             return
         assert not any(other.epoch == self.epoch for other in self.flying), "one outcome in flight"
         assert batch.record.epoch == batch.epoch == self.epoch
-        assert batch.record.upto - batch.record.first + 1 == len(batch.entries)
+        assert batch.record.upto - batch.record.first + 1 == len(batch)
         self.flying.append(batch)
 
     @precondition(lambda self: self.flying)
@@ -94,10 +113,10 @@ class ChainMachine(RuleBasedStateMachine):
         assert may_acknowledge == (batch.epoch == self.epoch), "nothing of an old epoch is acknowledged"
         if not may_acknowledge:
             return
-        for one in batch.entries:
-            assert self.reported[one.message.number] == len(one.outcome.records), "nothing before Kafka has all of it"
-        assert batch.mids == [one.mid for one in batch.entries if one.message.qos > 0]
-        self.acknowledged += batch.entries
+        for one in batch.blocks:
+            assert not self.expected[one.first], "nothing before Kafka has all of it"
+        assert batch.mids == [mid for one in batch.blocks for mid in one.mids]
+        self.acknowledged += batch.blocks
         self.counted["received"] += sum(count.received for count in batch.record.counts)
         self.counted["accepted"] += sum(count.accepted for count in batch.record.counts)
 
@@ -108,33 +127,30 @@ class ChainMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_those_of_the_acknowledged(self) -> None:
-        assert self.counted["received"] == len(self.acknowledged)
-        assert self.counted["accepted"] == sum(1 for one in self.acknowledged if one.outcome.accepted)
+        assert self.counted["received"] == sum(map(len, self.acknowledged))
+        outcomes = [outcome for one in self.acknowledged for outcome in one.odd.values()]
+        usual = sum(len(one) - len(one.odd) for one in self.acknowledged)
+        assert self.counted["accepted"] == usual + sum(outcome.accepted for outcome in outcomes)
 
     @invariant()
-    def bytes_in_flight_are_those_of_what_is_in_flight(self) -> None:
+    def what_is_in_flight_is_what_is_not_acknowledged(self) -> None:
         left = [one for one in self.current if one not in self.acknowledged]
+        assert self.chain.in_flight == sum(map(len, left))
         assert self.chain.in_flight_bytes == sum(one.size_bytes for one in left)
-
-    @invariant()
-    def in_flight_is_what_is_not_acknowledged(self) -> None:
-        assert self.chain.in_flight == len(self.current) - sum(
-            1 for one in self.acknowledged if one.epoch == self.epoch
-        )
 
     def teardown(self) -> None:
         """Every message of the last connection ends in an acknowledgement once Kafka has reported all."""
         if not hasattr(self, "chain"):
             return
         for one in self.current:
-            while self.reported[one.message.number] < len(one.outcome.records):
+            while self.expected[one.first]:
                 self.report(one)
         for batch in [flying for flying in self.flying if flying.epoch == self.epoch]:
             if self.chain.outcome_delivered(batch):
-                self.acknowledged += batch.entries
+                self.acknowledged += batch.blocks
         while (batch := self.chain.next_batch(LIMIT_BYTES)) is not None:
             assert self.chain.outcome_delivered(batch)
-            self.acknowledged += batch.entries
+            self.acknowledged += batch.blocks
         assert self.chain.in_flight == 0
         assert [one for one in self.acknowledged if one.epoch == self.epoch] == self.current
 
@@ -153,16 +169,9 @@ def finish(chain: AckChain, limit_bytes: int = LIMIT_BYTES) -> Batch:
 def test_counts_per_device_and_minute() -> None:
     chain = AckChain("gw")
     chain.begin(1)
-    outcomes = [
-        (accepted("a"), 5),
-        (Outcome([], "a", True, parts=[Reason.WRONG_TYPE]), 5),
-        (accepted("a"), 6),
-        (Outcome([], "a", rejected=Reason.BAD_JSON), 6),
-        (Outcome([], None, rejected=Reason.NO_ROUTE), 6),
-        (ignored(), 6),
-    ]
-    for number, (outcome, minute) in enumerate(outcomes, start=1):
-        one = entry(number, 1, outcome, minute=minute)
+    early = [accepted("a"), Outcome([], "a", True, parts=[Reason.WRONG_TYPE])]
+    late = [accepted("a"), Outcome([], "a", rejected=Reason.BAD_JSON), dead(), ignored()]
+    for one in (block(1, 1, early, minute=5), block(3, 1, late, minute=6)):
         one.waiting = 0
         chain.receive(one)
     record = finish(chain).record
@@ -181,15 +190,13 @@ def test_counts_per_device_and_minute() -> None:
 def test_gaps_of_an_outcome_that_its_epoch_took_along_are_told_by_the_next() -> None:
     chain = AckChain("gw")
     chain.begin(1)
-    for number, seq in enumerate((1, 5), start=1):
-        one = entry(number, 1, accepted("d", 0, [(7, seq)]))
-        chain.receive(one)
+    chain.receive(block(1, 1, [accepted("d", 0, [(7, 1)]), accepted("d", 0, [(7, 5)])]))
     batch = chain.next_batch(LIMIT_BYTES)
     assert batch is not None
     assert batch.record.counts[0].gap == 3
     chain.begin(2)
     assert not chain.outcome_delivered(batch)
-    chain.receive(entry(3, 2, accepted("d", 0, [(7, 5)])))
+    chain.receive(block(3, 2, [accepted("d", 0, [(7, 5)])]))
     [count] = finish(chain).record.counts
     assert (count.received, count.gap, count.reordered) == (1, 3, 0)
 
@@ -197,10 +204,10 @@ def test_gaps_of_an_outcome_that_its_epoch_took_along_are_told_by_the_next() -> 
 def test_a_batch_is_bounded() -> None:
     chain = AckChain("gw")
     chain.begin(1)
-    for number in range(MAX_BATCH + 5):
-        chain.receive(entry(number, 1, ignored()))
-    assert len(finish(chain).entries) == MAX_BATCH
-    assert len(finish(chain).entries) == 5
+    for number in range(0, MAX_BATCH + 10, 10):
+        chain.receive(block(number, 1, [ignored()] * 10))
+    assert len(finish(chain)) == MAX_BATCH
+    assert len(finish(chain)) == 10
 
 
 def test_an_outcome_never_passes_what_its_topic_takes() -> None:
@@ -213,7 +220,7 @@ def test_an_outcome_never_passes_what_its_topic_takes() -> None:
         for n in range(60)
     ] + [Outcome([], "one device", rejected=reason) for reason in reasons]
     for number, outcome in enumerate(outcomes):
-        chain.receive(entry(number, 1, outcome))
+        chain.receive(block(number, 1, [outcome]))
     seen, gaps, epoch = 0, 0, 1
     while (batch := chain.next_batch(limit_bytes)) is not None:
         assert len(encode_outcome(batch.record)) < limit_bytes
@@ -221,33 +228,24 @@ def test_an_outcome_never_passes_what_its_topic_takes() -> None:
             # The gaps of an outcome that was lost come on top of those of the next.
             epoch += 1
             chain.begin(epoch)
-            for number in range(len(batch.entries), len(outcomes)):
+            for number in range(len(batch), len(outcomes)):
                 outcomes[number].sequence = [(epoch, 1), (epoch, 9)]
             for number, outcome in enumerate(outcomes):
-                chain.receive(entry(number, epoch, outcome))
+                chain.receive(block(number, epoch, [outcome]))
             continue
         assert chain.outcome_delivered(batch)
-        seen += len(batch.entries)
+        seen += len(batch)
         gaps += sum(count.gap for count in batch.record.counts)
     assert seen == len(outcomes)
     assert gaps > 60 * 7, "the gaps of the lost outcomes are told"
 
 
-def test_one_message_always_fits() -> None:
+def test_one_block_always_fits() -> None:
     chain = AckChain("gw")
     chain.begin(1)
     for number in range(3):
-        chain.receive(entry(number, 1, accepted("d" * 4096 + str(number), 0)))
-    assert [len(finish(chain, 1).entries) for _ in range(3)] == [1, 1, 1]
-
-
-def test_a_payload_is_held_only_while_it_may_still_become_a_dead_letter() -> None:
-    message = Message(1, 1, 0, b"t", b"p" * 1000)
-    letter = Outcome([Record("t", b"k", b"v" * 10)], "d", rejected=Reason.TOO_LARGE)
-    refused = Entry(message, 1, letter, 0.0)
-    assert (refused.message.payload, refused.size_bytes) == (b"", 10)
-    kept = Entry(message, 1, accepted("d"), 0.0)
-    assert (kept.message.payload, kept.size_bytes) == (b"p" * 1000, 1001)
+        chain.receive(block(number, 1, [accepted("d" * 4096 + str(number), 0)]))
+    assert [len(finish(chain, 1)) for _ in range(3)] == [1, 1, 1]
 
 
 def test_epochs_only_ascend() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.publish_packet import MAX_PROPERTIES, BadPacket, read_publish
-from gateway.session_events import Received
+from gateway.publish_packet import MAX_PROPERTIES, BadPacket, read_publish, split
+from gateway.session_events import Incoming, Received
 
 
 def text(value: bytes) -> bytes:
@@ -33,6 +33,7 @@ def test_all_kinds_of_properties_are_stepped_over() -> None:
     others += b"".join(bytes([kind]) + text(b"\xef\xbb\xbfx") for kind in (3, 8, 9))
     read = read_publish(0x32, packet(others + user(b"message-id", b"m") + user(b"traceparent", b"t")), is_5=True)
     assert (read.message_id, read.trace, read.payload) == ("m", "t", b"p")
+    assert (read.response_topic, read.correlation) == ("\ufeffx", b"\xef\xbb\xbfx")
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,73 @@ def test_whatever_the_bytes_are(command: int, body: bytes, is_5: bool) -> None:
     except BadPacket:
         return
     assert len(read.topic) + len(read.payload) <= len(body)
+
+
+def framed(command: int, body: bytes) -> bytes:
+    size, length = len(body), b""
+    while True:
+        length += bytes([size & 127 | (128 if size > 127 else 0)])
+        size >>= 7
+        if not size:
+            return bytes([command]) + length + body
+
+
+def plain(mid: int, payload: bytes, *, is_5: bool) -> bytes:
+    return framed(0x32, text(b"a/b") + mid.to_bytes(2, "big") + (b"\0" if is_5 else b"") + payload)
+
+
+def cut(data: bytes, chunk: int, *, is_5: bool) -> list[Incoming | tuple[int, bytes]]:
+    """All packets of a stream that comes in chunks, as a connection takes them."""
+    found: list[Incoming | tuple[int, bytes]] = []
+    held, needed, place = b"", 2, 0
+    while place < len(data):
+        held += data[place : place + chunk]
+        place += chunk
+        if len(held) < needed:
+            continue
+        at = 0
+        while True:
+            publishes: list[Incoming] = []
+            at, needed, control = split(held, at, publishes, is_5=is_5)
+            found += publishes
+            if control is None:
+                break
+            found.append(control)
+        held = held[at:]
+    assert held == b""
+    return found
+
+
+@pytest.mark.parametrize("is_5", [False, True])
+@given(chunk=st.integers(1, 700), sizes=st.lists(st.sampled_from([0, 1, 100, 119, 120, 121, 130, 20_000]), max_size=8))
+def test_a_stream_is_the_same_packets_however_it_is_cut(is_5: bool, chunk: int, sizes: list[int]) -> None:
+    stream, expected = b"", []
+    for mid, size in enumerate(sizes, start=1):
+        payload = b"x" * size
+        stream += plain(mid, payload, is_5=is_5) + b"\xd0\x00"
+        expected += [(b"a/b", payload, mid.to_bytes(2, "big")), (0xD0, b"")]
+        body = text(b"c") + b"\x00\x09" + (b"\x05" + user(b"", b"") if is_5 else b"") + payload
+        stream += framed(0x3B, body)
+        expected.append(Received(b"c", payload, 9, 1, True, True))
+    assert cut(stream, chunk, is_5=is_5) == expected
+
+
+def test_a_length_that_is_none_is_refused() -> None:
+    with pytest.raises(BadPacket, match="four bytes"):
+        split(b"\x32\xff\xff\xff\xff\x01", 0, [], is_5=True)
+    assert split(b"\x32\xff\xff", 0, [], is_5=True) == (0, 4, None)
+
+
+@given(st.binary(max_size=80), st.booleans())
+def test_whatever_the_stream_is(data: bytes, is_5: bool) -> None:
+    publishes: list[Incoming] = []
+    at = 0
+    try:
+        while at < len(data):
+            at, needed, control = split(data, at, publishes, is_5=is_5)
+            if control is None:
+                assert needed > len(data) - at, "it asks for more than it has, else it would never go on"
+                break
+    except BadPacket:
+        return
+    assert sum(len(one[0]) + len(one[1]) for one in publishes) <= len(data)

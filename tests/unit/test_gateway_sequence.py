@@ -33,12 +33,12 @@ def test_memory_is_bounded_by_counters_and_ranges() -> None:
     assert len(tracker) == 10
     for seq in range(0, 1000, 2):
         tracker.see("d", 1, seq)
-    assert len(tracker._devices["d"][1][1]) == 4
+    assert len(tracker._devices["d"][1].missing) == 4
     tracker.see("e", 1, 0)
     tracker.see("e", 1, 10_000)
     for seq in range(2, 1000, 2):
         tracker.see("e", 1, seq)
-    assert len(tracker._devices["e"][1][1]) == 4
+    assert len(tracker._devices["e"][1].missing) == 4
 
 
 def test_a_device_of_many_boots_crowds_out_no_other() -> None:

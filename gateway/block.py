@@ -1,0 +1,170 @@
+"""A run of messages that came together: what Kafka must have of them, and what they count as.
+
+One object for some hundred messages. Those that are accepted without anything odd are columns here; every other message
+has its `Outcome` in `odd`, by its place.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gateway.decoders.shape import Reply
+from gateway.outcome import Message, Outcome, Record
+from gateway.refusal import Refusal
+from gateway.session_events import Incoming, Received
+from ingest.contract.reading import decode_record
+from ingest.contract.topics import READINGS
+
+__all__ = ["COUNT_BYTES", "Block", "full_message"]
+
+COUNT_BYTES: Final = 200
+"""At most what one device's counts of one minute take in an outcome record, without its id."""
+_REASON_BYTES: Final = 40
+
+
+class Block:
+    """Messages numbered from `first` on, received at the same time in the same epoch.
+
+    Attributes:
+        messages: as received; a payload that can no longer become a dead letter is dropped.
+        mids: packet identifiers to acknowledge, in receive order; messages at QoS 0 have none.
+        keys, values: records of `telemetry.readings`, in receive order.
+        others: records of other topics.
+        accepted: messages by device, of those that are not in `odd`.
+        readings: how many readings these have.
+        sequences: (device, boot, seq) in receive order.
+        waiting: batches of records that Kafka has not reported, and those that were not given to it yet.
+        received_at: monotonic seconds.
+        outcome_bytes: at most what the block takes in an outcome record.
+    """
+
+    __slots__ = (
+        "_owners",
+        "accepted",
+        "epoch",
+        "first",
+        "keys",
+        "messages",
+        "mids",
+        "odd",
+        "others",
+        "outcome_bytes",
+        "readings",
+        "received_at",
+        "received_us",
+        "sequences",
+        "size_bytes",
+        "values",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(self, epoch: int, first: int, received_us: int, received_at: float) -> None:
+        self.epoch, self.first, self.received_us, self.received_at = epoch, first, received_us, received_at
+        self.messages: list[Incoming] = []
+        self.mids: list[bytes] = []
+        self.keys: list[bytes] = []
+        self.values: list[bytes] = []
+        self.others: list[Record] = []
+        self.accepted: dict[str, int] = {}
+        self.readings = 0
+        self.sequences: list[tuple[str, int, int]] = []
+        self.odd: dict[int, Outcome] = {}
+        self.waiting = 0
+        self.outcome_bytes = 0
+        self.size_bytes = 0
+        self._owners: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def upto(self) -> int:
+        """The number of the last message."""
+        return self.first + len(self.messages) - 1
+
+    def add(self, received: Incoming, outcome: Outcome) -> None:
+        """Take a message with an outcome of its own."""
+        place = len(self.messages)
+        if isinstance(received, Received):
+            if received.qos:
+                self.mids.append(received.mid.to_bytes(2, "big"))
+        else:
+            self.mids.append(received[2])
+        if not outcome.accepted:
+            received = _without_payload(received)
+        self.messages.append(received)
+        self.odd[place] = outcome
+        for record in outcome.records:
+            self._add_record(record)
+        self.size_bytes += len(received[1])
+        # A character of an id may be escaped.
+        self.outcome_bytes += COUNT_BYTES + 2 * len((outcome.device or "").encode()) + _REASON_BYTES
+        if outcome.device is not None:
+            self.sequences += [(outcome.device, boot, seq) for boot, seq in outcome.sequence]
+
+    def _add_record(self, record: Record) -> None:
+        self.size_bytes += len(record.value)
+        if record.topic == READINGS:
+            self.keys.append(record.key)
+            self.values.append(record.value)
+        else:
+            self.others.append(record)
+
+    def message(self, place: int) -> Message:
+        """A message as the gate takes it."""
+        return full_message(self.messages[place], self.first + place, self.epoch, self.received_us)
+
+    def owner(self, position: int) -> int:
+        """Which message the record at this position of `values` belongs to."""
+        if self._owners is None:
+            self._owners = []
+            for place in range(len(self.messages)):
+                outcome = self.odd.get(place)
+                count = 1 if outcome is None else sum(record.topic == READINGS for record in outcome.records)
+                self._owners += [place] * count
+        return self._owners[position]
+
+    def refuse(self, position: int, decide: Callable[[Message, str, list[tuple[int, int]]], Outcome]) -> Outcome:
+        """Kafka refuses the record at this position of `values` for good: its message becomes what `decide` says."""
+        place = self.owner(position)
+        before = self.odd.get(place)
+        record = decode_record(self.values[position])
+        if before is None:
+            self.readings -= len(record.readings)
+            self.accepted[record.device] -= 1
+        outcome = decide(self.message(place), record.device, [] if before is None else before.sequence)
+        if before is not None:
+            outcome.changes, outcome.replies = before.changes, before.replies
+        self.odd[place] = outcome
+        return outcome
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Outcomes of their own, in receive order."""
+        return (self.odd[place] for place in sorted(self.odd))
+
+    def replies(self) -> list[Reply]:
+        """What is published to the device side now."""
+        return [reply for outcome in self.outcomes() for reply in outcome.replies]
+
+    def refusals(self) -> list[Refusal]:
+        """What is told to who writes receipts."""
+        return [refusal for outcome in self.outcomes() for refusal in outcome.refusals]
+
+    def changes(self) -> list[tuple[str, bytes]]:
+        """What decoders remember from now on."""
+        return [change for outcome in self.outcomes() for change in outcome.changes]
+
+
+def _without_payload(received: Incoming) -> Incoming:
+    if isinstance(received, Received):
+        return received._replace(payload=b"")
+    return received[0], b"", received[2]
+
+
+def full_message(received: Incoming, number: int, epoch: int, received_us: int) -> Message:
+    """A message with its name, as the gate takes it."""
+    if isinstance(received, Received):
+        return Message(
+            number, epoch, received_us, received.topic, received.payload, received.qos, received.dup, received.retain,
+            received.message_id, received.trace, received.response_topic, received.correlation,
+        )  # fmt: skip
+    return Message(number, epoch, received_us, received[0], received[1])

@@ -1,0 +1,123 @@
+"""paho that reads 64 KiB at once and hands over whole chunks of PUBLISH packets; the one place that knows its insides.
+
+Stock paho makes four system calls and an object with locks for each packet: ten times what the gateway's own work
+costs. Here a chunk is cut into packets by `publish_packet.split`; all other packets stay paho's. Private members are
+used, so `why_not` says at start whether this paho has them as this was proved with; else stock paho does the work.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import paho.mqtt.client as paho
+from paho.mqtt import __version__ as paho_version
+from paho.mqtt.enums import CallbackAPIVersion, MessageType, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.exception import MalformedPacket
+
+from gateway.publish_packet import BadPacket, split
+from gateway.session_events import Incoming
+
+__all__ = ["ChunkClient", "why_not"]
+
+CHUNK_BYTES: Final = 64 * 1024
+_KNOWN_PAHO: Final = "2.2."
+_METHODS: Final = ("_sock_recv", "_sock_close", "_packet_handle", "_packet_queue", "_loop_rc_handle", "_handle_publish")
+_FIELDS: Final = ("_sock", "_in_packet", "_last_bytes_received", "_ping_t", "_protocol")
+Receive = Callable[["ChunkClient", list[Incoming]], None]
+
+
+def why_not(version: str | None = None) -> str | None:
+    """Why this paho cannot be used so, as half a sentence; None where it can."""
+    found = paho_version if version is None else version
+    if not found.startswith(_KNOWN_PAHO):
+        return f"paho-mqtt {found} is not the version this gateway was proved with ({_KNOWN_PAHO}x)"
+    probe = paho.Client(CallbackAPIVersion.VERSION2)
+    missing = [name for name in (*_METHODS, *_FIELDS) if not hasattr(probe, name)]
+    return f"paho-mqtt {found} lacks {', '.join(missing)}" if missing else None
+
+
+class ChunkClient(paho.Client):
+    """For an owner that drives `loop_read` itself, whose acknowledgements are its own (`acknowledge`).
+
+    Attributes:
+        receive: gets the PUBLISH packets of a chunk, in order.
+        last_read_bytes: how much the last `loop_read` got: a full chunk means that more waits.
+    """
+
+    receive: Receive
+    last_read_bytes = 0
+    _parts: list[bytes]
+    _held_bytes = 0
+    _needed_bytes = 2
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._parts = []
+
+    def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
+        """Receive once and handle every packet that is whole by then. Raises BadPacket where no packet can be found."""
+        try:
+            chunk = self._sock_recv(CHUNK_BYTES)
+        except BlockingIOError:
+            self.last_read_bytes = 0
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
+        except OSError:
+            return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
+        self.last_read_bytes = len(chunk)
+        if not chunk:
+            return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
+        self._last_bytes_received = time.monotonic()
+        # A packet may be 256 MB: its parts are joined once, when all of them are here.
+        self._parts.append(chunk)
+        self._held_bytes += len(chunk)
+        if self._held_bytes < self._needed_bytes:
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
+        return self._take(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+
+    def acknowledge(self, mids: list[bytes]) -> bool:
+        """Send the PUBACKs of these packet identifiers, in order, in one piece; False where the connection is gone."""
+        packets = b"\x40\x02" + b"\x40\x02".join(mids)
+        return self._packet_queue(MessageType.PUBACK, packets, 0, 1) == MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def excuse_ping(self) -> None:
+        """Nothing is read at the moment, so the broker's PINGRESP cannot be seen: its lack is no sign of a dead link."""
+        self._ping_t = 0.0
+
+    def _take(self, data: bytes) -> MQTTErrorCode:
+        is_5 = self._protocol == MQTTProtocolVersion.MQTTv5
+        at = 0
+        while True:
+            publishes: list[Incoming] = []
+            at, needed, control = split(data, at, publishes, is_5=is_5)
+            if publishes:
+                self.receive(self, publishes)
+            if control is None:
+                break
+            answer = self._handle_control(*control)
+            if answer > 0:
+                return self._loop_rc_handle(answer)
+            if self._sock is None:
+                return MQTTErrorCode.MQTT_ERR_SUCCESS
+        rest = data[at:]
+        self._parts, self._held_bytes, self._needed_bytes = [rest] if rest else [], len(rest), needed
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _handle_control(self, command: int, body: bytes) -> MQTTErrorCode:
+        packet = self._in_packet
+        packet["command"], packet["packet"] = command, bytearray(body)
+        packet["remaining_length"], packet["pos"] = len(body), 0
+        try:
+            return self._packet_handle()
+        except MalformedPacket:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        finally:
+            packet["command"], packet["packet"], packet["remaining_length"] = 0, bytearray(), 0
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        message = "a PUBLISH came to paho's own parser"
+        raise BadPacket(message)
+
+    def _sock_close(self) -> None:
+        # Bytes of an old connection must not be taken for the beginning of the next one's.
+        self._parts, self._held_bytes, self._needed_bytes = [], 0, 2
+        super()._sock_close()

@@ -1,0 +1,126 @@
+"""The short way of a usual native message: from its bytes to the bytes of its Kafka record, without objects between.
+
+What is unusual in any way goes the long way (`Gate`), which alone says what is wrong. A property test holds both ways
+against each other.
+"""
+
+import json
+from typing import Final
+
+from gateway.block import COUNT_BYTES, Block
+from gateway.decoders.shape import RouteMatch
+from gateway.native_text import NativeText
+from gateway.policy import Policy
+from gateway.routes import RouteTable
+from gateway.session_events import Incoming, Received
+from gateway.settings import GatewaySettings
+from gateway.times import YEAR_2000_S
+from gateway.topics import id_fault
+from ingest.contract.reading import RECORD_VERSION
+
+__all__ = ["Express"]
+
+_KEPT: Final = 20_000
+"""Topics and devices that are remembered."""
+
+_Topic = tuple[str, bytes, str]
+"""Device, key of its records, and its piece of them."""
+
+
+class Express:
+    """Fills blocks with what may go the short way. Not thread-safe."""
+
+    def __init__(self, routes: RouteTable, limits: GatewaySettings, policy: Policy) -> None:
+        self._routes, self._limits, self._policy = routes, limits, policy
+        self._text = NativeText(limits.max_readings_per_message)
+        self._topics: dict[bytes, _Topic | None] = {}
+        self._plain: dict[str, bool] = {}
+        self._head = f'{{"v":{RECORD_VERSION},"gateway":{json.dumps(limits.gateway_id)},"epoch":'
+
+    def tick(self) -> None:
+        """The policy may have changed its mind about devices."""
+        self._plain.clear()
+
+    def fill(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
+        """Add messages from place `begin` on to the block, up to the first that has to go the long way.
+
+        Args:
+            block: takes the messages.
+            messages: as received.
+            begin: place of the first.
+            room_bytes: how large the block's part of an outcome record may become.
+
+        Returns:
+            Place of the first message that was not added.
+        """
+        topics, plain, read = self._topics, self._plain, self._text.read
+        accepted, sequences = block.accepted, block.sequences
+        add_message, add_mid = block.messages.append, block.mids.append
+        add_key, add_value = block.keys.append, block.values.append
+        max_bytes = self._limits.max_payload_bytes
+        first_ms = YEAR_2000_S * 1000
+        last_ms = block.received_us // 1000 + self._limits.max_future_seconds * 1000
+        head = f'{self._head}{block.epoch},"number":'
+        middle = f',"received_us":{block.received_us},'
+        before = len(block.messages)
+        number = block.first + before
+        for message in messages[begin:] if begin else messages:
+            if isinstance(message, Received):
+                break
+            topic, payload, mid = message
+            known = topics[topic] if topic in topics else self._find(topic)
+            if known is None or len(payload) > max_bytes:
+                break
+            device, key, piece = known
+            if not (plain[device] if device in plain else self._ask(device)):
+                break
+            found = read(topic, payload, first_ms, last_ms)
+            if found is None:
+                break
+            text, count, boot, seq = found
+            if device not in accepted:
+                if block.outcome_bytes >= room_bytes:
+                    break
+                block.outcome_bytes += COUNT_BYTES + 2 * len(key)
+                accepted[device] = 0
+            if boot is None:
+                value = f'{head}{number}{middle}{piece}{text}],"flags":["no_identity"]}}'.encode()
+            else:
+                value = (
+                    f'{head}{number}{middle}{piece}{text}],"message_id":"bs:{boot}:{seq}","boot":{boot},"seq":{seq}}}'
+                ).encode()
+                sequences.append((device, boot, seq))  # type: ignore[arg-type] # both or none
+            accepted[device] += 1
+            add_message(message)
+            add_mid(mid)
+            add_key(key)
+            add_value(value)
+            number += 1
+            block.readings += count
+            block.size_bytes += len(payload) + len(value)
+        return begin + len(block.messages) - before
+
+    def _ask(self, device: str) -> bool:
+        if len(self._plain) >= _KEPT:
+            self._plain.clear()
+        answer = self._plain[device] = self._policy.plain(device)
+        return answer
+
+    def _find(self, topic: bytes) -> _Topic | None:
+        if len(self._topics) >= _KEPT:
+            self._topics.clear()
+        found = self._topics[topic] = self._look(topic)
+        return found
+
+    def _look(self, topic: bytes) -> _Topic | None:
+        try:
+            text = topic.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        match = self._routes.match(text)
+        if not isinstance(match, RouteMatch) or match.decoder != "native" or match.tags:
+            return None
+        if id_fault(match.device, self._limits.max_device_id_bytes) is not None:
+            return None
+        piece = f'"topic":{json.dumps(text)},"device":{json.dumps(match.device)},"readings":['
+        return match.device, match.device.encode(), piece

@@ -1,0 +1,69 @@
+"""From received messages to blocks: the short way where it goes, else the gate's."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gateway.block import Block, full_message
+from gateway.express import Express
+from gateway.outcome import Gate
+from gateway.session_events import Incoming, Received
+
+__all__ = ["MAX_BLOCK", "Intake"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+MAX_BLOCK: Final = 500
+"""Messages of one block."""
+
+
+class Intake:
+    """Numbers messages and decides them. Owned by the gateway's one thread.
+
+    Attributes:
+        number: of the last message.
+        dropped: messages at QoS 0 for which there was no room, so far.
+    """
+
+    def __init__(self, gate: Gate, express: Express, *, is_full: Callable[[Block], bool]) -> None:
+        """`is_full` says whether a message at QoS 0 has no room beside this block."""
+        self._gate, self._express, self._is_full = gate, express, is_full
+        self.number = 0
+        self.dropped = 0
+
+    def take(self, messages: list[Incoming], epoch: int, outcome_bytes: int) -> Iterator[Block]:
+        """All messages as blocks, in order; the counts of each take `outcome_bytes`, or those of one message.
+
+        The caller has taken a block into account before the next one is decided.
+        """
+        received_us, received_at = time.time_ns() // 1000, time.monotonic()
+        at = 0
+        while at < len(messages):
+            block = Block(epoch, self.number + 1, received_us, received_at)
+            at = self._fill(block, messages, at, outcome_bytes)
+            if len(block):
+                self.number += len(block)
+                yield block
+
+    def _fill(self, block: Block, messages: list[Incoming], at: int, outcome_bytes: int) -> int:
+        end = min(len(messages), at + MAX_BLOCK)
+        part = messages if end - at == len(messages) else messages[:end]
+        while at < end and (not len(block) or block.outcome_bytes < outcome_bytes):
+            before, begin = len(block), at
+            try:
+                at = self._express.fill(block, part, at, outcome_bytes)
+            except Exception:
+                logger.exception("the short way failed; the message goes the long way")
+                at = begin + len(block) - before
+            if at < end and (not len(block) or block.outcome_bytes < outcome_bytes):
+                self._take_one(block, part[at])
+                at += 1
+        return at
+
+    def _take_one(self, block: Block, received: Incoming) -> None:
+        if isinstance(received, Received) and received.qos == 0 and self._is_full(block):
+            self.dropped += 1
+            return
+        message = full_message(received, block.first + len(block), block.epoch, block.received_us)
+        block.add(received, self._gate.decide(message))

@@ -1,0 +1,44 @@
+"""How a gateway comes to a log writer on a real Kafka: waits for it, makes its topics, opens."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ingest.admin import ensure_topics, wait_for_kafka
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.log import LogWriter
+from ingest.producer import open_writer
+from ingest.settings import KafkaSettings
+
+__all__ = ["OpenLog", "open_kafka"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
+"""Opens a log writer, telling in sentences what it waits for; None where `stop` was set first."""
+
+
+def open_kafka(
+    kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None], *, used_topics: set[str]
+) -> LogWriter | None:
+    """Wait for Kafka, make sure its topics exist, and open a writer.
+
+    `used_topics` is the caller's memory between calls: a topic in it that has to be made anew was deleted meanwhile.
+
+    Raises:
+        RetryableError: Kafka went away again.
+        FatalError: the topics cannot be made.
+    """
+    if not wait_for_kafka(kafka, stop, tell):
+        return None
+    made: list[str] = []
+    for difference in ensure_topics(kafka, on_made=made.append):
+        logger.warning("%s", difference)
+    for name in sorted(used_topics.intersection(made)):
+        logger.error(
+            "topic %s was deleted while this gateway wrote to it, and is made anew: what it held and was not landed yet "
+            "is lost; find out who deletes topics, and run `tidegate audit`",
+            name,
+        )
+    used_topics |= {READINGS, DEAD_LETTERS, OUTCOMES}
+    return open_writer(kafka)

@@ -1,0 +1,158 @@
+"""A usual native message to the readings of its Kafka record, as JSON text, without an object for a reading.
+
+One typed parse (msgspec, C) checks all that the native decoder checks; the text is put together from pieces that stay
+the same for a metric or a set of metrics. What is not taken here is for the native decoder, which says what is wrong.
+"""
+
+import json
+from typing import Annotated, Final
+
+import msgspec
+
+from gateway.decoders.values import metric_fault
+
+__all__ = ["NativeText", "Readings"]
+
+_Float = Annotated[float, msgspec.Meta(gt=-(2.0**53), lt=2.0**53)]
+"""An integer from 2^53 on keeps its digits as text, so the native decoder has it; all below are exact."""
+_Counter = Annotated[int, msgspec.Meta(ge=0, lt=2**63 - 1)]
+
+
+class _Item(msgspec.Struct, gc=False):
+    values: dict[str, _Float]
+    ts: int | None = None
+    boot: _Counter | None = None
+    seq: _Counter | None = None
+
+
+class _Quantity(msgspec.Struct, gc=False):
+    value: _Float | bool | str
+    unit: str | None = None
+
+
+class _MixedItem(msgspec.Struct, gc=False):
+    values: dict[str, _Float | bool | str | _Quantity]
+    ts: int | None = None
+    boot: _Counter | None = None
+    seq: _Counter | None = None
+
+
+Readings = tuple[str, int, int | None, int | None]
+"""The members of `readings`, how many they are, boot and seq: both or none."""
+
+_decode = msgspec.json.Decoder(_Item).decode
+_decode_mixed = msgspec.json.Decoder(_MixedItem).decode
+_ANY_FAULT: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_KEPT: Final = 20_000
+_MAX_METRICS: Final = 200
+_TIME: Final = "\0"
+"""Stands in a piece where the time comes: no JSON text holds it."""
+
+
+class NativeText:
+    """Remembers the pieces, bounded. Not thread-safe."""
+
+    def __init__(self, max_readings: int) -> None:
+        """`max_readings` is how many a message may have."""
+        self._max_metrics = min(_MAX_METRICS, max_readings)
+        self._shapes: dict[tuple[str, ...], str] = {}
+        self._pieces: dict[str, str] = {}
+        self._mixed: set[bytes] = set()
+
+    def read(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
+        """The readings, or None where the native decoder has to look.
+
+        Args:
+            topic: what one sends there is likely to be of the same kind again.
+            payload: as received.
+            first_ms: earliest time that needs no second look.
+            last_ms: latest such time.
+        """
+        if topic in self._mixed:
+            return self._read_mixed(payload, first_ms, last_ms)
+        try:
+            item = _decode(payload)
+        except _ANY_FAULT:
+            return self._try_mixed(topic, payload, first_ms, last_ms)
+        values, ts, boot, seq = item.values, item.ts, item.boot, item.seq
+        if ts is None or boot is None or seq is None:
+            return self._read_mixed(payload, first_ms, last_ms)
+        shape = self._shapes.get(tuple(values)) or self._make_shape(values)
+        # Every key brings a colon. More colons than keys: one stood twice, or is none of ours, or a name holds a colon.
+        if shape is None or payload.count(b":") != len(values) + 4 or not first_ms <= ts <= last_ms:
+            return None
+        numbers = tuple(values.values())
+        if 0.0 in numbers and _may_underflow(payload):
+            return None
+        return (shape % numbers).replace(_TIME, f',"time_us":{ts}000'), len(numbers), boot, seq
+
+    def _try_mixed(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
+        found = self._read_mixed(payload, first_ms, last_ms)
+        if found is not None:
+            if len(self._mixed) >= _KEPT:
+                self._mixed.clear()
+            self._mixed.add(topic)
+        return found
+
+    def _make_shape(self, values: dict[str, float]) -> str | None:
+        """The readings of these metrics with a place for each number; None where one is no metric, or they are many."""
+        if not 0 < len(values) <= self._max_metrics:
+            return None
+        pieces = [self._piece(metric) for metric in values]
+        shape = ",".join([f'{piece.replace("%", "%%")},"value":%r{_TIME}}}' for piece in pieces if piece is not None])
+        if None in pieces:
+            return None
+        if len(self._shapes) >= _KEPT:
+            self._shapes.clear()
+        self._shapes[tuple(values)] = shape
+        return shape
+
+    def _piece(self, metric: str) -> str | None:
+        known = self._pieces.get(metric)
+        if known is None and metric_fault(metric) is None:
+            if len(self._pieces) >= _KEPT:
+                self._pieces.clear()
+            known = self._pieces[metric] = f'{{"metric":{json.dumps(metric)}'
+        return known
+
+    def _read_mixed(self, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
+        """Values of all kinds, with and without units, and fields left out."""
+        try:
+            item = _decode_mixed(payload)
+        except _ANY_FAULT:
+            return None
+        values, ts = item.values, item.ts
+        counted = item.boot is not None
+        if not 0 < len(values) <= self._max_metrics or counted != (item.seq is not None):
+            return None
+        if ts is not None and not first_ms <= ts <= last_ms:
+            return None
+        time = "" if ts is None else f',"time_us":{ts}000'
+        colons = 1 + len(values) + (ts is not None) + 2 * counted
+        parts: list[str] = []
+        for metric, value in values.items():
+            piece, unit = self._piece(metric), ""
+            if type(value) is _Quantity:
+                colons += 1
+                if value.unit is not None:
+                    colons, unit = colons + 1, f',"unit":{json.dumps(value.unit)}'
+                value = value.value  # noqa: PLW2901 - what it is a quantity of
+            if piece is None or (value == 0.0 and _may_underflow(payload)):
+                return None
+            parts.append(f"{piece}{_value_text(value)}{unit}{time}}}")
+        if payload.count(b":") != colons:
+            return None
+        return ",".join(parts), len(parts), item.boot, item.seq
+
+
+def _value_text(value: object) -> str:
+    if type(value) is float:
+        return f',"value":{value!r}'
+    if type(value) is bool:
+        return ',"value":1.0,"text":"true"' if value else ',"value":0.0,"text":"false"'
+    return f',"text":{json.dumps(value)}'
+
+
+def _may_underflow(payload: bytes) -> bool:
+    """A number that became 0 may have been a very small one, which is flagged."""
+    return b"e-" in payload or b"E-" in payload

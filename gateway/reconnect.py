@@ -1,0 +1,63 @@
+"""When to try the broker again: soon at first, then later and later, never in step with other gateways."""
+
+import random
+from typing import Final
+
+__all__ = ["QUICK_LOSSES", "Reconnect"]
+
+QUICK_LOSS_SECONDS: Final = 10.0
+QUICK_LOSSES: Final = 6
+"""So many connections in a row, each accepted and then closed by the broker at once: perhaps two gateways share a
+client id (MQTT 3.1.1 does not say), perhaps the link is bad."""
+FIRST_SECONDS: Final = 0.25
+
+
+class Reconnect:
+    """Counts attempts and quick losses. All times are monotonic seconds, given by the caller."""
+
+    def __init__(self, longest_seconds: float) -> None:
+        self._longest_seconds = longest_seconds
+        self._connected_at = 0.0
+        self._next_attempt_at = 0.0
+        self._attempts = 0
+        self._quick_losses = 0
+
+    def wait_seconds(self, now: float) -> float:
+        """How long until the next attempt; at most 0 where it is due."""
+        return self._next_attempt_at - now
+
+    def attempt(self) -> None:
+        """One begins now."""
+        self._attempts += 1
+
+    def accepted(self, now: float) -> None:
+        """The broker let us in."""
+        self._connected_at = now
+
+    def established(self) -> None:
+        """The subscriptions stand: the next loss begins with the shortest pause."""
+        self._attempts = 0
+
+    def lost(self, now: float, *, explained: bool) -> bool:
+        """An established connection is gone; True where that has happened again and again without a reason.
+
+        Args:
+            now: when.
+            explained: whether it is known why, which makes it no sign of a bad link.
+        """
+        at_once = not explained and now - self._connected_at < QUICK_LOSS_SECONDS
+        self._quick_losses = self._quick_losses + 1 if at_once else 0
+        return self._quick_losses >= QUICK_LOSSES
+
+    @property
+    def quick_losses(self) -> int:
+        """In a row."""
+        return self._quick_losses
+
+    def plan(self, now: float) -> float:
+        """Set the next attempt; returns in how many seconds."""
+        tries = min(self._attempts + self._quick_losses, 16)
+        delay: float = min(self._longest_seconds, FIRST_SECONDS * 2**tries)
+        delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
+        self._next_attempt_at = now + delay
+        return delay

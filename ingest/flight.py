@@ -1,0 +1,61 @@
+"""Records on their way: batches taken from a caller, and what became of them."""
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaError, Message
+
+from ingest.log import BatchDone, DeliveryError, Failure
+
+__all__ = ["Flight"]
+
+
+class Flight:
+    """One batch of records for one topic. The client's reports of failures end in `failed`; no report is a good one.
+
+    `due` is set once the caller must hear of it before the others of its flight: the writer has failed.
+    """
+
+    __slots__ = ("_classify", "done", "due", "failures", "keys", "size_bytes", "topic", "values")
+
+    def __init__(
+        self,
+        topic: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        done: BatchDone,
+        classify: Callable[[KafkaError], DeliveryError],
+    ) -> None:
+        self.topic, self.keys, self.values, self.done = topic, keys, values, done
+        self._classify = classify
+        self.size_bytes = sum(map(len, values)) + sum(map(len, keys))
+        self.failures: list[Failure] = []
+        self.due = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether its end is known before that of its flight: the writer has failed, or all of it was refused."""
+        return self.due or len(self.failures) == len(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def failed(self, error: KafkaError | None, message: Message) -> None:
+        """The client reports a record; called from within its poll."""
+        if error is None:
+            return
+        fault: DeliveryError = self._classify(error)
+        self.failures.append((self._place(message.key(), message.value()), fault))
+        self.due = self.due or fault.kind != "record"
+
+    def refuse(self, fault: DeliveryError) -> None:
+        """The client did not take all of it: the writer is of no use any more, since what follows may be there."""
+        self.failures.append((0, fault if fault.kind != "record" else DeliveryError("retriable", fault.text)))
+        self.due = True
+
+    def _place(self, key: object, value: object) -> int:
+        """Which record this is: reports carry content, not places. Equal ones stand for one another."""
+        known = {place for place, _ in self.failures}
+        for place, (own_key, own) in enumerate(zip(self.keys, self.values, strict=True)):
+            if own == value and own_key == key and place not in known:
+                return place
+        return 0

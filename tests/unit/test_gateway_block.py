@@ -1,0 +1,69 @@
+"""Which message a refused record belongs to, and what the block counts afterwards."""
+
+import msgspec
+
+from gateway.block import Block
+from gateway.express import Express
+from gateway.outcome import Gate, Message, Outcome
+from gateway.policy import Policy
+from gateway.routes import compile_routes
+from gateway.session_events import Incoming, Received
+from gateway.settings import GatewaySettings
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import decode_record
+from ingest.contract.reasons import Reason
+
+NOW_US = 1_764_331_200_000_000
+LIMITS = GatewaySettings()
+ROUTES = compile_routes(())
+
+
+def usual(device: str, seq: int) -> Incoming:
+    document = {"ts": NOW_US // 1000, "boot": 1, "seq": seq, "values": {"a": 1.5, "b": 2.5}}
+    return f"tidegate/v1/{device}/readings".encode(), msgspec.json.encode(document), seq.to_bytes(2, "big")
+
+
+def mixed_block() -> tuple[Block, Gate]:
+    """usual, dead letter, batch of the long way, usual."""
+    gate, express = Gate(ROUTES, LIMITS), Express(ROUTES, LIMITS, Policy())
+    block = Block(9, 100, NOW_US, 0.0)
+    batch = Received(*usual("d1", 2)[:1], b"[" + usual("d1", 2)[1] + b"]", 2, 1)
+    for message in (usual("d0", 0), Received(b"nowhere", b"x", 1, 1), batch, usual("d3", 3)):
+        if not express.fill(block, [message], 0, 100_000):
+            number = block.first + len(block)
+            full = Message(number, 9, NOW_US, message[0], message[1])
+            block.add(message, gate.decide(full))
+    return block, gate
+
+
+def refuse(block: Block, gate: Gate, position: int) -> Outcome:
+    def decide(message: Message, device: str, sequence: list[tuple[int, int]]) -> Outcome:
+        return gate.reject(message, Reject(Reason.KAFKA_TOO_LARGE), device, sequence=sequence)
+
+    return block.refuse(position, decide)
+
+
+def test_records_stand_in_receive_order() -> None:
+    block, _ = mixed_block()
+    assert [decode_record(value).number for value in block.values] == [100, 102, 103]
+    assert [block.owner(position) for position in range(3)] == [0, 2, 3]
+    assert (block.accepted, block.readings) == ({"d0": 1, "d3": 1}, 4)
+
+
+def test_a_refused_record_costs_its_message_and_no_other() -> None:
+    block, gate = mixed_block()
+    last, batch = refuse(block, gate, 2), refuse(block, gate, 1)
+    assert [outcome.rejected for outcome in (last, batch)] == [Reason.KAFKA_TOO_LARGE] * 2
+    assert (block.accepted, block.readings) == ({"d0": 1, "d3": 0}, 2)
+    assert block.odd[3] is last
+    assert block.odd[2] is batch
+    assert batch.sequence == [(1, 2)], "its number is no gap"
+    assert [refusal.device for refusal in block.refusals()][1:] == ["d1", "d3"]
+    assert block.mids == [seq.to_bytes(2, "big") for seq in range(4)]
+
+
+def test_a_payload_is_held_only_while_it_may_still_become_a_dead_letter() -> None:
+    block, _ = mixed_block()
+    assert [len(message[1]) > 0 for message in block.messages] == [True, False, True, True]
+    held = sum(len(message[1]) for message in block.messages) + sum(map(len, block.values))
+    assert block.size_bytes == held + sum(len(record.value) for record in block.others)
