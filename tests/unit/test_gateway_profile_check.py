@@ -264,9 +264,12 @@ def test_unacknowledged_messages_are_judged_again_as_the_first_time() -> None:
     assert device.values(*values) == first
     device.memory.roll_back()
     assert device.values(21, 21) == ["ok", "-stuck"], "two and three in a row: nothing of the others is left"
+    device.memory.roll_back()
+    assert device.values(24, 28) == ["ok", "ok"]
     device.memory.acknowledged(device.number - 1)
     device.memory.roll_back()
-    assert device.values(21) == ["-stuck"], "what was acknowledged stays, what was not is undone"
+    assert device.values(20) == ["ok"], "within 5 of the 24 that was acknowledged; the 28 is undone"
+    assert device.values(28) == ["-step_exceeded"]
 
 
 def test_memory_is_bounded_by_the_least_recently_seen() -> None:
