@@ -4,7 +4,8 @@ A letter's id is `<partition>-<offset>` of its record in `telemetry.dead-letters
 has that topic before it. In a WHERE of a person every column of the table can be used, and `id` and `redriven_as`.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.dlq.journal import read_journal
@@ -45,8 +46,14 @@ _ROWS: Final = """
 _FOUND: Final = """
     SELECT id, source_topic, partition, "offset", stage, reason, path, partial, gateway, gateway_epoch, message_number,
         epoch_us(received_at), mqtt_topic, payload, payload_bytes, device, message_id, coalesce(retain, false), trace
-    FROM letters WHERE ({where}) AND {open}
-    ORDER BY received_at, gateway_epoch, message_number, "offset" LIMIT {limit}"""
+    FROM letters WHERE ({where}) AND {open} AND {after} AND landed_at <= to_timestamp({asked_at})
+    ORDER BY {order} LIMIT {limit}"""
+
+_ORDER: Final = (
+    'received_at, coalesce(gateway_epoch, 0), coalesce(message_number, 0), "offset", partition, source_topic'
+)
+PAGE_LETTERS: Final = 500
+"""Held in memory at once, payloads included."""
 
 _PARTS: Final = """
     SELECT gateway, gateway_epoch, message_number, device, metric, "index" FROM readings
@@ -78,15 +85,40 @@ def show_letter(root: str, letter_id: str) -> dict[str, Any]:
     return dict(found[0])
 
 
-def find_letters(root: str, where: str | None, limit: int | None, *, again: bool = False) -> "list[Letter]":
-    """The letters to redrive, in the order received; with `again` also those that were redriven already."""
+def find_letters(root: str, where: str | None, limit: int | None, *, again: bool = False) -> "Iterator[list[Letter]]":
+    """The letters to redrive that are in the table now, in the order received, page by page.
+
+    Args:
+        root: of the tables.
+        where: SQL over the columns.
+        limit: at most so many.
+        again: also those that were redriven already.
+    """
     from gateway.redrive import Letter
 
-    query = _FOUND.format(
-        where=where or "true", open="true" if again else "redriven_at IS NULL", limit=limit if limit else "ALL"
-    )
-    columns = [column.to_pylist() for column in _ask(root, query).columns]
-    return [Letter(*values) for values in zip(*columns, strict=True)]
+    asked_at, left, after = time.time(), limit, "true"
+    while left is None or left > 0:
+        query = _FOUND.format(
+            where=where or "true",
+            open="true" if again else "redriven_at IS NULL",
+            after=after,
+            asked_at=asked_at,
+            order=_ORDER,
+            limit=PAGE_LETTERS if left is None else min(left, PAGE_LETTERS),
+        )
+        page = [Letter(*values) for values in _rows(_ask(root, query))]
+        if page:
+            yield page
+        if len(page) < PAGE_LETTERS:
+            return
+        after, left = _behind(page[-1]), None if left is None else left - len(page)
+
+
+def _behind(last: "Letter") -> str:
+    topic = last.source_topic.replace("'", "''")
+    place = f"{last.epoch or 0}, {last.number or 0}, {last.offset}, {last.partition}, '{topic}'"
+    at = f"make_timestamptz({last.received_us})"
+    return f"received_at >= {at} AND row({_ORDER}) > row({at}, {place})"
 
 
 def stored_parts(root: str, letters: "Iterable[Letter]") -> "dict[str, set[Part]]":

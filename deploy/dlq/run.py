@@ -68,5 +68,9 @@ def run_redrive(
             writer = open_writer(settings.kafka, client_id="tidegate-redrive")
             cleanup.callback(writer.close)
         # Found under the lock: what another redrive has just done is done.
-        letters = find_letters(root, where, limit, again=again)
-        return Redrive(root, gate, run=run, writer=writer, journal=journal).run(letters, rate=rate, stop=stop)
+        redrive = Redrive(root, gate, run=run, writer=writer, journal=journal)
+        for letters in find_letters(root, where, limit, again=again):
+            redrive.run(letters, rate=rate, stop=stop)
+            if stop.is_set():
+                break
+        return redrive.report

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from lakehouse.tables import TABLES
 ROOT = Path(__file__).parents[2]
 LIMITS = GatewaySettings()
 EPOCH, AT_US = 1_700_000_000_000, 1_795_830_000_000_000
-LANDED = datetime(2026, 11, 28, 4, tzinfo=UTC)
+LANDED = datetime.now(UTC) - timedelta(hours=1)
 
 
 class Lake:
@@ -97,7 +97,7 @@ class Lake:
         again, dry = more.pop("again", False), more.pop("dry", False)
         gate = more.pop("gate", None)
         gate = gate or Gate(compile_routes(tuple(RouteSettings(filter=text) for text in filters)), LIMITS)
-        letters = find_letters(self.root, where, None, again=again)
+        letters = [letter for page in find_letters(self.root, where, None, again=again) for letter in page]
         if dry:
             return Redrive(self.root, gate, run=run).run(letters, rate=1e6, stop=threading.Event())
         journal = Journal(self.root, run)
@@ -213,9 +213,22 @@ def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> 
     assert {record.message_id for record in lake.records()} == {f"dl:gw-1:{EPOCH}:1"}
 
 
+def test_letters_come_in_pages_in_order_and_each_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.dlq.letters.PAGE_LETTERS", 3)
+    for number in range(7):
+        lake.receive("tidegate/v1/d1/readings", b'{"values": {"a": {}, "b": {}}}' if number == 2 else b"{")
+
+    def found(limit: int | None = None) -> list[list[str]]:
+        return [[letter.id for letter in page] for page in find_letters(lake.root, None, limit)]
+
+    assert found() == [["0-0", "0-1", "0-2"], ["0-3", "0-4", "0-5"], ["0-6"]]
+    assert found(4) == [["0-0", "0-1", "0-2"], ["0-3"]]
+    assert found(3) == [["0-0", "0-1", "0-2"]]
+
+
 def test_a_partial_letter_adds_only_what_the_table_lacks(lake: Lake) -> None:
     lake.receive("tidegate/v1/d1/readings", b'{"values": {"a": 1, "b": {"unit": "V"}, "c": 3}}')
-    (letter,) = find_letters(lake.root, None, None)
+    ((letter,),) = find_letters(lake.root, None, None)
     assert stored_parts(lake.root, [letter]) == {f"gw-1:{EPOCH}:1": {("d1", "a", 0), ("d1", "c", 0)}}
     report = lake.redrive()
     assert (dict(report.refused), report.readings, lake.log.records(READINGS)) == ({"missing_field": 1}, 0, [])
@@ -323,7 +336,7 @@ def test_a_mended_profile_lets_the_refused_metric_in_and_a_registered_device_all
     strict = make_gate(settings(10))
     lake.receive("tidegate/v1/d1/readings", b'{"values": {"t": 21, "u": 1}}', gate=strict)
     lake.receive("tidegate/v1/d2/readings", b'{"values": {"t": 5}}', gate=strict)
-    letters = find_letters(lake.root, None, None)
+    (letters,) = find_letters(lake.root, None, None)
     assert [(letter.reason, letter.device, letter.partial) for letter in letters] == [
         ("out_of_range", "d1", True),
         ("unknown_device", "d2", False),
