@@ -167,9 +167,10 @@ def _settle(scene: Scene, reader: KafkaReader) -> Verdict:
 
 def _binding(scene: Scene) -> set[Key]:
     """The acknowledged messages that must be there: not those that the broker itself may have forgotten."""
+    acknowledged = list(scene.load.acknowledged_at.items())  # at once: the load goes on
     return {
         key
-        for key, at in scene.load.acknowledged_at.items()
+        for key, at in acknowledged
         if not any(begin <= at <= end for begin, end in scene.forgotten)
     }
 
