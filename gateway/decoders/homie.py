@@ -37,6 +37,8 @@ _VERSION_5: Final = "5"
 _VALUE_SEGMENTS: Final = 3
 _SET_SEGMENTS: Final = 4
 _STATUS: Final = frozenset({"$state", "$alert", "$log", "$stats", "$online", "$broadcast"})
+_BY_OTHERS: Final = frozenset({"set", "$broadcast"})
+"""Topics to which controllers publish: no sign of life of a device."""
 _TEXTS: Final = frozenset({"string", "enum", "color", "datetime", "duration", "json"})
 _INTEGER = re.compile(r"[+-]?\d{1,308}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
@@ -106,7 +108,7 @@ class HomieDecoder:
             refused = self._learn(payload, where, limits)
             if refused is not None:
                 return _refuse(device, refused)
-            return Ignored(_ignored_as(where.attribute), device)
+            return Ignored(_ignored_as(where.attribute), "" if where.attribute in _BY_OTHERS else device)
         return self._read_value(payload, where, device, match)
 
     def _learn(self, payload: bytes, where: _Address, limits: GatewaySettings) -> Reject | None:

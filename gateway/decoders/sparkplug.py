@@ -46,6 +46,8 @@ __all__ = ["SparkplugDecoder"]
 
 SEQ_GAP: Final = "seq_gap"
 BIRTH_UNCONFIRMED: Final = "birth_unconfirmed"
+_NOBODY: Final = ""
+"""What a host says is no sign of life of a device."""
 _NAMESPACE: Final = "spBv1.0"
 _NODE_KINDS: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
 _DEVICE_KINDS: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
@@ -104,9 +106,9 @@ class SparkplugDecoder:
         # A route without a device of its own gives all of the topic but its last segment, which tells nobody apart.
         device = where.name if match.device == match.topic.rpartition("/")[0] else match.device
         if where.kind == "STATE":
-            return Ignored(IgnoredReason.STATUS, device)
+            return Ignored(IgnoredReason.STATUS, _NOBODY)
         if where.kind.endswith("CMD"):
-            return Ignored(IgnoredReason.COMMAND, device)
+            return Ignored(IgnoredReason.COMMAND, _NOBODY)
         decoded = Decoded(device, [], [], None, match.tags)
         try:
             return self._decode(payload, where, decoded, match, limits, received_us)

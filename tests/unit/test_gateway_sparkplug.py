@@ -332,11 +332,11 @@ class TestNotReadings:
     @pytest.mark.parametrize(
         ("topic", "reason", "device"),
         [
-            ("STATE/scada", "status", "STATE/scada"),
+            ("STATE/scada", "status", ""),
             ("G/NDEATH/n", "status", "G/n"),
             ("G/DDEATH/n/d", "status", "G/n/d"),
-            ("G/NCMD/n", "command", "G/n"),
-            ("G/DCMD/n/d", "command", "G/n/d"),
+            ("G/NCMD/n", "command", ""),
+            ("G/DCMD/n/d", "command", ""),
         ],
     )
     def test_deaths_states_and_commands(self, host: Host, topic: str, reason: str, device: str) -> None:
