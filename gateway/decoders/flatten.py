@@ -203,7 +203,8 @@ class Flattener:
         if quantity.time is not None:
             claimed = quantity.time.look(body, self._scope.root)
             if claimed is not None:
-                read = self._clock.read(claimed, quantity.time_format, f"{trail_path(trail)}.{quantity.time.text}")
+                below = quantity.time.text
+                read = self._clock.read(claimed, quantity.time_format, lambda: f"{trail_path(trail)}.{below}")
                 if isinstance(read, Reject):
                     self.rejects.append(read)
                     return True
@@ -275,9 +276,9 @@ class Flattener:
         claimed = node.get(self._shape.times_leaf) if type(node) is dict else None
         if claimed is None:
             return self._at
-        where = ".".join(str(key) for key in reversed(keys))
         times_at = "" if self._shape.times is None else self._shape.times.text
-        return self._clock.read(claimed, self._shape.times_format, f"{times_at}.{where}")
+        where = ".".join(str(key) for key in reversed(keys))
+        return self._clock.read(claimed, self._shape.times_format, lambda: f"{times_at}.{where}")
 
 
 def number_twins(readings: list[Reading]) -> None:

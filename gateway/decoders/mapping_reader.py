@@ -1,11 +1,12 @@
 """One message through one case of a mapping: items, their devices and times, their readings."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, number_twins, trail_path
 from gateway.decoders.mapping_case import Case
-from gateway.decoders.mapping_paths import Scope, first_of, identity
+from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_times import RECEIVED, At, Clock
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.values import MAX_METRIC_BYTES
@@ -141,10 +142,13 @@ class _Reader:
 
     def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
-            return self._clock.read(scope.item[time_key], "auto", trail_path((trail, time_key)))
+            return self._clock.read(scope.item[time_key], "auto", lambda: trail_path((trail, time_key)))
         for path, how in self._case.time or ():
             claimed = path.look(scope.item, scope.root)
             if claimed is not None:
-                where = path.text if path.absolute else f"{trail_path(trail)}.{path.text}"
-                return self._clock.read(claimed, how, where)
+                return self._clock.read(claimed, how, partial(_place, path, trail))
         return RECEIVED
+
+
+def _place(path: Path, trail: Trail) -> str:
+    return path.text if path.absolute else f"{trail_path(trail)}.{path.text}"

@@ -1,5 +1,7 @@
 """When a mapped value was measured: which of several times counts, how it is written, and clocks that were never set."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -27,19 +29,20 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     max_future_seconds: int
     unset_clock: bool = False
 
-    def read(self, value: object, how: TimeFormat, path: str) -> At | Reject:
-        """The time, or why it is none to use."""
-        read = read_time(value, path, self.zone) if how == "auto" else read_time_as(value, how, path, self.zone)
+    def read(self, value: object, how: TimeFormat, path: Callable[[], str]) -> At | Reject:
+        """The time, or why it is none to use; only then is `path` asked."""
+        read = read_time(value, "", self.zone) if how == "auto" else read_time_as(value, how, "", self.zone)
         if self.unset_clock and not (isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000):
-            claimed = _before_2000(value, how, read, path)
+            claimed = _before_2000(value, how, read)
             if claimed is not None:
                 return None, claimed, CLOCK_UNSET
         if isinstance(read, Reject):
-            return read
-        return plausible(read.us, self.received_us, self.max_future_seconds, path) or (read.us, None, read.flag)
+            return replace(read, path=path())
+        refused = plausible(read.us, self.received_us, self.max_future_seconds, "")
+        return (read.us, None, read.flag) if refused is None else replace(refused, path=path())
 
 
-def _before_2000(value: object, how: TimeFormat, read: Instant | Reject, path: str) -> int | None:
+def _before_2000(value: object, how: TimeFormat, read: Instant | Reject) -> int | None:
     """The claim of a clock that counts from 1970 (or an older battery's year) since it was never set."""
     if isinstance(read, Reject):
         if read.reason is Reason.TS_TOO_OLD and isinstance(value, int | float):
@@ -47,7 +50,7 @@ def _before_2000(value: object, how: TimeFormat, read: Instant | Reject, path: s
         if read.reason is not Reason.AMBIGUOUS_TIME or not isinstance(value, str):
             return None
         # Local time without a zone: for this question UTC is near enough.
-        read = read_time_as(value, "local", path, _UTC)
+        read = read_time_as(value, "local", "", _UTC)
     if isinstance(read, Instant) and read.us < YEAR_2000_S * 1_000_000:
         return read.us
     return None

@@ -106,7 +106,7 @@ def test_a_value_of_no_type_spoils_only_its_field(text: str) -> None:
         ('m f="x', 'f="x'),
         ('m f="x"y', "y"),
         ("m" + ",a=b" * 200 + " f=1", "f=1"),
-        ('{"temperature": 1}', '1}'),
+        ('{"temperature": 1}', "1}"),
     ],
 )
 def test_a_line_that_is_none_costs_itself(bad: str, got: str) -> None:
