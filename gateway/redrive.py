@@ -86,23 +86,23 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
     Args:
         letters: all of the same message; their payload is the same, but some may have it cut.
         gate: with the present routes, limits and profiles.
-        stored: the parts of this message that are in `readings`, where a letter is partial; empty means that they are
-            not there yet, which is no reason to store them a second time.
+        stored: the parts of this message that are in `readings` under its name, where a letter is partial. Where none
+            is, a message without identity has to wait until they are; one with an identity is recognised by that.
     """
     whole = next((letter for letter in letters if len(letter.payload) == letter.payload_bytes), None)
     letter = whole or letters[0]
     hindrance = _hindrance(letter)
     if hindrance is not None:
         return Verdict(letters, "skipped", why=hindrance)
-    kept = set(stored)
-    if letter.partial and not kept:
-        return Verdict(letters, "skipped", why="its other parts are not in the table: not landed yet, or deleted")
     outcome = gate.decide(_as_message(letter))
     if outcome.rejected is not None:
         return Verdict(letters, "refused", faults=_faults(outcome))
     if outcome.ignored is not None:
         return Verdict(letters, "ignored", why=outcome.ignored.value)
-    records = [record for r in outcome.records if r.topic == READINGS for record in _redriven(r.value, letter, kept)]
+    decoded, kept = [decode_record(r.value) for r in outcome.records if r.topic == READINGS], set(stored)
+    if letter.partial and not kept and any(_is_nameless(record) for record in decoded):
+        return Verdict(letters, "skipped", why="its other parts are not in the table: not landed yet, or deleted")
+    records = [redriven for record in decoded if (redriven := _redriven(record, letter, kept)) is not None]
     faults = _faults(outcome)
     ending: Ending = "accepted" if records else "refused" if faults else "stored"
     return Verdict(letters, ending, records, faults)
@@ -139,15 +139,19 @@ def _faults(outcome: Outcome) -> list[DeadLetterRecord]:
     return [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
 
 
-def _redriven(value: bytes, letter: Letter, stored: set[Part]) -> Iterable[ReadingRecord]:
-    record = decode_record(value)
+def _is_nameless(record: ReadingRecord) -> bool:
+    return record.message_id is None and any(reading.message_id is None for reading in record.readings)
+
+
+def _redriven(record: ReadingRecord, letter: Letter, stored: set[Part]) -> ReadingRecord | None:
+    """The record as it is produced, without what is stored; None where nothing is left."""
     record.readings = [r for r in record.readings if (record.device, r.metric, r.index) not in stored]
     if not record.readings:
-        return
+        return None
     record.gateway = REDRIVE_GATEWAY
     record.flags = [*(record.flags or ()), REDRIVEN]
     record.tags = {**(record.tags or {}), LINEAGE: letter.id}
     if record.message_id is None:
         # `no_identity` stays among the flags: a copy that the broker had delivered twice is two letters.
         record.message_id = f"dl:{letter.message}"
-    yield record
+    return record

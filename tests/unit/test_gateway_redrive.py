@@ -89,10 +89,19 @@ def test_of_a_partial_letter_only_what_is_not_stored_is_stored() -> None:
     (record,) = judge(letters, loose, parts).records
     assert [(reading.metric, reading.value, reading.index) for reading in record.readings] == [("a", 2.0, 1)]
     assert judge(letters, loose, parts | {("attic", "a", 1)}).ending == "stored"
-    # Nothing of it in the table: perhaps it is only not landed yet. Storing all would double it.
+    # Nothing of it in the table: perhaps it is only not landed yet. Storing all would double what has no identity.
     waiting = judge(letters, loose)
     assert (waiting.ending, waiting.records) == ("skipped", ())
     assert "not landed yet" in (waiting.why or "")
+
+
+def test_a_partial_letter_of_a_second_delivery_needs_no_rows_under_its_own_name() -> None:
+    payload = json.dumps({"ts": AT_US // 1000, "boot": 1, "seq": 5, "values": {"a": 1, "b": {"unit": "V"}}}).encode()
+    letters, _ = refuse(message(NATIVE, payload))
+    mended = [letter._replace(payload=payload.replace(b'{"unit": "V"}', b"2"), payload_bytes=0) for letter in letters]
+    mended = [letter._replace(payload_bytes=len(letter.payload)) for letter in mended]
+    (record,) = judge(mended, gate()).records
+    assert (record.message_id, [reading.metric for reading in record.readings]) == ("bs:1:5", ["a", "b"])
 
 
 def test_a_refused_item_of_a_batch_comes_back_to_its_own_place() -> None:
