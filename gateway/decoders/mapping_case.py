@@ -32,6 +32,7 @@ class Case:
         self.numbered = any(EACH_ITEM in path.steps for path in self.items)
         self.values = [parse_path(text) for text in settings.values]
         self.device = _usable(settings.device, segments, "device")
+        self.same_device = _usable(settings.same_device, segments, "same_device")
         self.message_id = _usable(settings.message_id, segments, "message_id")
         several = len(self.items) > 1 or bool(self.items[0].steps)
         self.id_per_item = several and any(template.per_item for template in self.message_id)
@@ -46,7 +47,7 @@ class Case:
     def _hidden(self, settings: CaseSettings) -> list[str]:
         """Flat names of the fields that say who, when and which: no readings."""
         texts = [*settings.rename.values(), settings.prefix, *settings.units.values()]
-        templates = [*self.device, *self.message_id, *self.tags.values(), *map(Template, texts)]
+        templates = [*self.device, *self.same_device, *self.message_id, *self.tags.values(), *map(Template, texts)]
         paths = [path for template in templates for path in template.paths]
         paths += [path for path, _how in self.time or ()]
         whole = len(self.items) == 1 and not self.items[0].steps

@@ -10,6 +10,7 @@ from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_times import RECEIVED, At, Clock
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.values import MAX_METRIC_BYTES
+from gateway.device_registry import identity_fault
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.show import show_value
@@ -91,6 +92,11 @@ class _Reader:
         if device is None:
             wanted = "a device id: " + ", else ".join(template.text for template in case.device)
             self._lost.append(Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(scope.item), wanted))
+            return
+        claimed = first_of(case.same_device, scope) if case.same_device else None
+        other = identity_fault(device, claimed, trail_path(trail))
+        if other is not None:
+            self._lost.append(other)
             return
         decoded = self._found.get(device)
         if decoded is None:

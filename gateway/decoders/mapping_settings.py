@@ -96,6 +96,9 @@ class CaseSettings(BaseModel):
         description="Paths inside an item to what holds the readings, the first that is there; '' is the item, as by default.",
     )
     device: Texts = Field((), description="Templates; default: the route's device. None gives: the item is refused.")
+    same_device: Texts = Field(
+        (), description="Templates of the sender's id in the payload: where one is there, it must be the device."
+    )
     prefix: str = Field("", description="Template in front of every metric name of an item.")
     rename: dict[str, str] = Field(
         default_factory=dict, description="Flat name to the name to use, which may be a template such as {metric}."

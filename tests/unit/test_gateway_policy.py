@@ -199,6 +199,22 @@ def test_whom_a_payload_names_must_be_the_topic_s_device(rig: Rig) -> None:
     assert letters(rig.send(None, raw=b'{"device": ["pump-1"], "values": {"t": 1}}'))[0].reason is Reason.WRONG_TYPE
 
 
+def test_a_mapping_may_ask_that_the_payload_names_the_topic_s_device() -> None:
+    route = RouteSettings.model_validate(
+        {"filter": "hall/{id}", "device": "{id}", "mapping": {"same_device": ["{.dev.eui}", "{.serial}"]}}
+    )
+    gate = Gate(compile_routes((route,)), GatewaySettings(presets=()))
+
+    def send(payload: bytes) -> Outcome:
+        return gate.decide(Message(1, 1, T0, b"hall/h1", payload))
+
+    for payload in (b'{"dev": {"eui": "h1"}, "t": 1}', b'{"serial": "h1", "t": 1}', b'{"t": 1}'):
+        assert [one.metric for one in stored(send(payload)).readings] == ["t"], "an id is no reading"
+    outcome = send(b'{"dev": {"eui": "h2"}, "serial": "h1", "t": 1}')
+    assert (outcome.rejected, outcome.device) == (Reason.IDENTITY_MISMATCH, "h1")
+    assert letters(outcome)[0].got == "h2"
+
+
 # Rate.
 
 
