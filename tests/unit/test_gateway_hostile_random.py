@@ -37,7 +37,7 @@ def check(target: Target, messages: list[Seed]) -> None:
 
 
 @each_target
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.data())
 def test_random_bytes(target: Target, data: st.DataObject) -> None:
     topic = data.draw(st.sampled_from(target.topics))
@@ -45,7 +45,7 @@ def test_random_bytes(target: Target, data: st.DataObject) -> None:
 
 
 @each_target
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(st.randoms(use_true_random=False), st.integers(0, 10_000))
 def test_good_payloads_bent(target: Target, random: Random, place: int) -> None:
     seeds = seeds_of(target)
