@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from gateway.decoders.candidates import choose
 from gateway.decoders.registry import make_decoders
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
 from gateway.decoders.state import DecoderState
@@ -177,7 +178,16 @@ class Gate:
         return match.device if self._device_fault(match.device) is None else None
 
     def _decode(self, message: Message, topic: str, match: RouteMatch) -> Outcome:
-        decoded = self._decoders[match.decoder](message.payload, match, self._limits, message.received_us)
+        document = None
+        if match.candidates:
+            chosen = choose(match, message.payload, self._limits)
+            if isinstance(chosen, Reject):
+                return self._settle(message, topic, match, chosen)
+            match, document = chosen
+        if document is not None and match.mapping is not None:
+            decoded = match.mapping.read(document, message.payload, match, self._limits, message.received_us)
+        else:
+            decoded = self._decoders[match.decoder](message.payload, match, self._limits, message.received_us)
         if isinstance(decoded, list):
             outcome = self._join(message, [self._settle(message, topic, match, one) for one in decoded])
         else:

@@ -8,7 +8,7 @@ the next one that matches the topic is tried.
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -18,7 +18,7 @@ from gateway.decoders.mapping import BadPath, CompiledMapping
 from gateway.decoders.mapping_names import Patterns
 from gateway.decoders.mapping_paths import glob, glob_pattern
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.decoders.registry import FIRST_OF, IGNORE, MAPPING, decoder_names
+from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
 from gateway.presets.load import load_presets
 from gateway.settings import GatewaySettings, RouteSettings
@@ -64,7 +64,10 @@ class Route:
         bare_unit = None if metric in given.units else self.units.find(metric, metric)
         return RouteMatch(
             IGNORE if given.ignore is not None else MAPPING if given.mapping is not None else given.decoder,
-            head if given.device is None else _fill(given.device, names),
+            # A mapping may find the device in the payload, also where the topic has no segment for it.
+            (head or topic if given.mapping is not None else head)
+            if given.device is None
+            else _fill(given.device, names),
             metric,
             given.time,
             self.zone,
@@ -146,9 +149,7 @@ class RouteTable:
         first = candidates[0]
         if len(candidates) == 1 and first.payload is None:
             return first
-        return RouteMatch(
-            FIRST_OF, first.device, first.metric, topic=topic, profile=first.profile, candidates=tuple(candidates)
-        )
+        return replace(first, candidates=tuple(candidates))
 
 
 def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings | None = None) -> RouteTable:

@@ -137,7 +137,7 @@ def parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
     if found[9]:
         return _with_offset(since_epoch_us, found, path)
     if zone is None:
-        wanted = "an offset (Z, +02:00), or `zone` in the route"
+        wanted = "an offset (Z, +02:00), or `zone` in the route or in [gateway]"
         return Reject(Reason.AMBIGUOUS_TIME, path, show_value(text), wanted)
     return _local_time(local, since_epoch_us, zone)
 

@@ -4,11 +4,10 @@ A distribution brings one by an entry point of group `tidegate.decoders` whose o
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from gateway.decoders.candidates import choose
 from gateway.decoders.homie import HomieDecoder
 from gateway.decoders.json_object import decode_json
 from gateway.decoders.kura import decode_kura
@@ -20,17 +19,15 @@ from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
 from gateway.decoders.sparkplug import SparkplugDecoder
 from gateway.decoders.state import DecoderState
 from gateway.settings import GatewaySettings
-from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import IgnoredReason
 
-__all__ = ["ENTRY_POINTS", "FIRST_OF", "IGNORE", "MAPPING", "decoder_names", "make_decoders"]
+__all__ = ["ENTRY_POINTS", "IGNORE", "MAPPING", "decoder_names", "make_decoders"]
 
 ENTRY_POINTS: Final = "tidegate.decoders"
-FIRST_OF: Final = "first-of"
-"""Decoders by which routes are followed that name none: several candidates, a mapping, a reason to ignore."""
 MAPPING: Final = "mapping"
 IGNORE: Final = "ignore"
+"""Decoders of routes that name none, but a mapping or a reason to ignore."""
 
 _JSON_STARTS: Final = b'{["'
 _BLANK: Final = b" \t\r\n"
@@ -102,18 +99,4 @@ def make_decoders(state: DecoderState) -> dict[str, Decoder]:
             message = f"decoder {found.name!r} ({found.value}) is no function (payload, match, limits, received_us)"
             raise ConfigError(message)
     made |= {**_PURE, **{name: make(state) for name, make in _STATEFUL.items()}}
-    made |= {MAPPING: decode_mapping, IGNORE: decode_ignored, FIRST_OF: partial(_decode_first_of, made)}
-    return made
-
-
-def _decode_first_of(
-    decoders: dict[str, Decoder], payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
-) -> Decoding:
-    """By the first candidate whose condition holds."""
-    chosen = choose(match, payload, limits)
-    if isinstance(chosen, Reject):
-        return chosen
-    candidate, document = chosen
-    if document is not None and candidate.mapping is not None:
-        return candidate.mapping.read(document, payload, candidate, limits, received_us)
-    return decoders[candidate.decoder](payload, candidate, limits, received_us)
+    return {**made, MAPPING: decode_mapping, IGNORE: decode_ignored}

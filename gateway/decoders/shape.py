@@ -24,8 +24,8 @@ class RouteMatch:
     """A topic's route, resolved: who sends, what a bare value is called, and what the payload itself does not say.
 
     `names` are the named segments of the route's filter as they stand in this topic; `route` says in words which route
-    it is. `candidates` are the routes among which the payload decides (decoder `first-of`), in order: each but the last
-    has a condition, `payload` or its mapping's `when`. `device_named`: the route says how the device is called.
+    it is. `candidates`, where there are any, are the routes among which the payload decides, in order: each but the last has a
+    condition, `payload` or its mapping's `when`. `device_named`: the route says how the device is called.
     """
 
     decoder: str

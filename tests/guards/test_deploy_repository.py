@@ -39,6 +39,8 @@ def test_the_wheel_holds_exactly_the_six_packages(tmp_path: Path) -> None:
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
     assert "deploy/local/jars.lock" in names
+    shipped = {name for name in names if name.startswith("gateway/presets/") and name.endswith(".toml")}
+    assert shipped == {f"gateway/presets/{file.name}" for file in (ROOT / "gateway" / "presets").glob("*.toml")}
 
 
 def test_every_package_resolves_to_this_checkout() -> None:

@@ -7,11 +7,13 @@ from pydantic import ValidationError
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.decoders.shape import RouteMatch
+from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.outcome import Gate, Message, Outcome
+from gateway.policy import Policy
 from gateway.presets.load import load_presets
 from gateway.routes import OWN, RouteTable, compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import IgnoredReason
@@ -247,3 +249,26 @@ def test_what_is_ignored_shows_that_a_device_lives_where_the_topic_names_it(
     outcome = Gate(compile_routes((), PRESETS), PRESETS).decide(Message(1, 0, 0, topic, payload))
     assert outcome.ignored is not None
     assert outcome.device == device
+
+
+def test_the_route_that_the_payload_decides_for_names_device_and_profile() -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    class Asking(Policy):
+        def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
+            seen.append((match.device, match.profile))
+            return None
+
+    routes = (
+        RouteSettings(filter="x/{dev}", mapping=MappingSettings(when={"a": True}), device="A", profile="pa"),
+        RouteSettings(filter="x/{dev}", mapping=MappingSettings(when={"b": True}), device="B", profile="pb"),
+    )
+    gate = Gate(compile_routes(routes), PRESETS, policy=Asking())
+    for payload in (b'{"b":1}', b'{"a":1}'):
+        assert gate.decide(Message(1, 0, 0, b"x/y", payload)).accepted
+    assert seen == [("B", "pb"), ("A", "pa")]
+
+
+def test_a_mapping_finds_the_device_where_the_topic_has_none() -> None:
+    gate = Gate(compile_routes((RouteSettings(filter="events", mapping=MappingSettings(device=("{.id}",))),)), PRESETS)
+    assert gate.decide(Message(1, 0, 0, b"events", b'{"id":"d7","a":1}')).device == "d7"
