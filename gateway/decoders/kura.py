@@ -33,7 +33,7 @@ __all__ = ["decode_kura"]
 
 BODY_NOT_READ: Final = "body_not_read"
 """The message holds metrics, and beside them bytes whose meaning only its application knows."""
-_TIMESTAMP, _POSITION, _METRIC, _BODY = 1, 3, 5000, 5001
+_TIMESTAMP, _POSITION, _METRIC, _BODY = 1, 2, 5000, 5001
 _PAYLOAD_FIELDS: Final = frozenset({_TIMESTAMP, _POSITION, _METRIC, _BODY})
 _NAME, _TYPE = 1, 2
 _MAX_FIELDS: Final = 100

@@ -1,5 +1,6 @@
 """Kura payloads, as they are and in gzip; bombs and bytes that are none."""
 
+import base64
 import gzip
 import struct
 import tracemalloc
@@ -85,11 +86,25 @@ def test_every_type_of_metric_is_a_reading(payload: bytes) -> None:
 
 
 def test_the_position_has_units_of_its_own() -> None:
-    decoded = decode(block(3, double(1, 46.25) + double(2, -13.5) + double(6, 2.0) + number(7, 5) + number(8, 9)))
+    decoded = decode(block(2, double(1, 46.25) + double(2, -13.5) + double(6, 2.0) + number(7, 5) + number(8, 9)))
     assert [(x.metric, x.value, x.unit, x.time_us) for x in decoded.readings] == [
         ("position.latitude", 46.25, "°", None), ("position.longitude", -13.5, "°", None),
         ("position.speed", 2.0, "m/s", None), ("position.satellites", 9.0, None, None),
     ]  # fmt: skip
+
+
+def test_a_real_gateways_payload_is_read_whole() -> None:
+    """Bytes as the shared example payloads have them: where the position stands is not ours to decide."""
+    payload = base64.b64decode(
+        "CIDQlf+8MRIbCW399J81PyRAEQUWwJSBpzTAGQAAAAAAAD9AwrgCGAoLdGVtcGVyYXR1cmUQABkAAAAAAIA0QMK4AhgKCWVycm9yQ29kZRAD"
+        "MP3//////////wE="
+    )
+    decoded = decode(payload)
+    assert [(x.metric, x.unit) for x in decoded.readings] == [
+        ("temperature", "°C"), ("errorCode", None),
+        ("position.latitude", "°"), ("position.longitude", "°"), ("position.altitude", "m"),
+    ]  # fmt: skip
+    assert [round(x.value or 0, 6) for x in decoded.readings] == [20.5, -3.0, 10.123456, -20.654321, 31.0]
 
 
 def test_a_metric_that_stands_twice_is_kept_twice() -> None:
@@ -137,7 +152,7 @@ def test_a_body_beside_metrics_is_told_and_alone_is_undecoded() -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        b"21.5", b"hello", b"{}", b"\x08", number(77, 1), number(3, 1), block(1, b""),
+        b"21.5", b"hello", b"{}", b"\x08", number(77, 1), number(2, 1), block(1, b""),
         gzip.compress(ALL_TYPES)[:-1], gzip.compress(ALL_TYPES) + b"x", b"\x1f\x8b\x08", b"\x1f\x8b\x08" + b"\xff" * 30,
         gzip.compress(b"hello"), number(78, 1) * 20_000,
     ],
