@@ -154,7 +154,7 @@ def test_readings_have_their_device_metric_and_unit(
         ("owntracks/j/p", {"_type": "encrypted", "data": "x"}, "undecoded", "payloads that OwnTracks does not encrypt"),
         ("telegraf/h/x", {"a": 1}, "undecoded", "an object with name, tags, fields and timestamp, or metrics of them"),
         ("plc/x", {"MessageType": "ua-data", "Messages": 5}, "undecoded", "Messages: an array of data set messages"),
-        ("plc/x", {"a": 1}, "no_route", "MessageType = present"),
+        ("plc/x", {"a": 1}, "undecoded", "a network message with MessageType and Messages"),
         ("plc/x", {"MessageType": "ua-data", "Messages": [{"DataSetWriterId": 1, "Payload": {"a": 1}}]}, "missing_field",
          "a device id: {$.PublisherId}/{.DataSetWriterId}"),
         ("N/c0/grid/30/Ac/Power", b"936", "no_route", None),
@@ -214,6 +214,20 @@ def test_opc_ua_values_of_bad_status_are_refused_and_uncertain_ones_kept(decide:
     ]
     assert {x.time_us for x in record.readings} == {1_700_000_000_123_456}
     assert {x.message_id for x in record.readings} == {"fm:m:3:2023-11-14T22:13:20.1234567Z"}
+
+
+def test_a_batch_of_opc_ua_network_messages_is_read(decide: Callable[..., Outcome]) -> None:
+    one = {"DataSetWriterId": "w", "SequenceNumber": 1, "Timestamp": "2023-11-14T22:13:20Z", "Payload": {"t": 1}}
+    two = {**one, "SequenceNumber": 2, "Payload": {"t": 2}}
+    batch = [
+        {"MessageId": str(i), "MessageType": "ua-data", "PublisherId": "p", "Messages": [m]}
+        for i, m in enumerate([one, two])
+    ]
+    [record] = records(decide("plc/x", batch))
+    assert record.device == "p/w"
+    assert [(x.value, x.message_id) for x in record.readings] == [
+        (1.0, "fm:0:1:2023-11-14T22:13:20Z"), (2.0, "fm:0:2:2023-11-14T22:13:20Z"),
+    ]  # fmt: skip
 
 
 def test_a_location_that_the_broker_kept_is_the_same_message(decide: Callable[..., Outcome]) -> None:
