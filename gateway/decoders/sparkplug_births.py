@@ -36,11 +36,17 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Definitions:
     """The metrics of one edge node or device."""
 
-    __slots__ = ("by_alias", "by_name")
+    __slots__ = ("_by_alias", "_by_name")
 
     def __init__(self, definitions: list[Definition]) -> None:
-        self.by_name = {one.name: one for one in definitions}
-        self.by_alias = {one.alias: one for one in definitions if one.alias is not None}
+        self._by_name = {one.name: one for one in definitions}
+        self._by_alias = {one.alias: one for one in definitions if one.alias is not None}
+
+    def find(self, metric: Metric) -> Definition | None:
+        """This metric's definition, by its name where it has one."""
+        if metric.name is not None:
+            return self._by_name.get(metric.name)
+        return None if metric.alias is None else self._by_alias.get(metric.alias)
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -22,11 +22,11 @@ _PAYLOAD_TAGS: Final = frozenset({_TIME_TAG, _METRIC_TAG, _SEQ_TAG})
 _ALIAS_TAG, _TIME_OF_METRIC_TAG, _DATATYPE_TAG = 0x10, 0x18, 0x20
 _NUMBER_TAGS: Final = frozenset({_ALIAS_TAG, _TIME_OF_METRIC_TAG, _DATATYPE_TAG, 0x50, 0x58, 0x70})
 """Field number and wire type of what data messages are made of; the last three are int, long and boolean values."""
-_FLOAT_TAG, _DOUBLE_TAG = 0x65, 0x69
 _ONE_BYTE: Final = 0x7F
 _64_BITS: Final = 0xFFFF_FFFF_FFFF_FFFF
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
+_REAL_FORMS: Final = {0x65: _FLOAT, 0x69: _DOUBLE}
 
 
 class TooMany(Exception):
@@ -71,10 +71,11 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
     """
     payload, rest = Payload([]), []
     metrics = payload.metrics
+    stamp = b""
     at, end = 0, len(data)
     try:
         while at < end:
-            tag = data[at]
+            start, tag = at, data[at]
             if tag not in _PAYLOAD_TAGS:
                 # Rare, and bounded by what is left: the generic reader takes over.
                 rest = list(read_fields(data[at:]))
@@ -86,10 +87,11 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
             if tag == _METRIC_TAG:
                 if len(metrics) >= max_metrics:
                     raise TooMany(max_metrics)
-                metrics.append(_read_metric(data, at, at + number))
+                metrics.append(_read_metric(data, at, at + number, stamp, payload.time_ms))
                 at += number
             elif tag == _TIME_TAG:
                 payload.time_ms = number
+                stamp = b"\x18" + data[start + 1 : at]
             else:
                 payload.seq = number
     except (IndexError, struct.error):
@@ -100,13 +102,19 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
     return _finish(payload, rest, max_metrics, max_bytes) if rest else payload
 
 
-def _read_metric(data: bytes, at: int, end: int) -> Metric:
-    """The metric from `at` to before `end`. Fields that come all day are read here, the others one by one."""
+def _read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int | None = None) -> Metric:
+    """The metric from `at` to before `end`. Fields that come all day are read here, the others one by one.
+
+    Most metrics have the message's own time: `stamp` is how that stands in a metric, so it is not read again.
+    """
     metric = Metric()
     start = at
     while at < end:
         tag = data[at]
-        if tag in _NUMBER_TAGS:
+        if tag == _TIME_OF_METRIC_TAG and stamp and data.startswith(stamp, at):
+            metric.time_ms = sent_ms
+            at += len(stamp)
+        elif tag in _NUMBER_TAGS:
             number = data[at + 1]
             at += 2
             if number > _ONE_BYTE:
@@ -119,12 +127,10 @@ def _read_metric(data: bytes, at: int, end: int) -> Metric:
                 metric.datatype = number
             else:
                 metric.field, metric.raw = tag >> 3, number
-        elif tag == _FLOAT_TAG:
-            metric.field, metric.raw = 12, _FLOAT.unpack_from(data, at + 1)[0]
-            at += 5
-        elif tag == _DOUBLE_TAG:
-            metric.field, metric.raw = 13, _DOUBLE.unpack_from(data, at + 1)[0]
-            at += 9
+        elif tag in _REAL_FORMS:
+            form = _REAL_FORMS[tag]
+            metric.field, metric.raw = tag >> 3, form.unpack_from(data, at + 1)[0]
+            at += 1 + form.size
         else:
             metric.is_plain = False
             for field in read_fields(data[at:end]):

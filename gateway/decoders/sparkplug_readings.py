@@ -29,20 +29,11 @@ Lookup = Callable[[Metric], Definition | None]
 
 def look_up(known: list[Definitions]) -> Lookup:
     """How to find a metric's definition; None where there is none, or where several births disagree about it."""
-    if len(known) != 1:
-        return partial(_find_agreed, known)
-    by_alias, by_name = known[0].by_alias, known[0].by_name
-
-    def find(metric: Metric) -> Definition | None:
-        if metric.name is not None:
-            return by_name.get(metric.name)
-        return None if metric.alias is None else by_alias.get(metric.alias)
-
-    return find
+    return known[0].find if len(known) == 1 else partial(_find_agreed, known)
 
 
 def _find_agreed(known: list[Definitions], metric: Metric) -> Definition | None:
-    found = {look_up([one])(metric) for one in known}
+    found = {one.find(metric) for one in known}
     return found.pop() if len(found) == 1 else None
 
 
