@@ -65,8 +65,12 @@ class CompiledMapping:
     ) -> Decoding:
         """Decode a parsed message for which `when` holds."""
         root = document.value
-        case = next((case for case in self._cases if case.when.hold(root)), self._own)
-        return read_case(case, document, payload, match, limits, received_us)
+        chosen = self._own
+        for case in self._cases:
+            if case.when.hold(root):
+                chosen = case
+                break
+        return read_case(chosen, document, payload, match, limits, received_us)
 
 
 def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:

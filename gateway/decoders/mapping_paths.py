@@ -258,7 +258,7 @@ def glob_pattern(text: str) -> str:
 class Conditions:
     """All of these paths hold what they must."""
 
-    __slots__ = ("_tests", "texts")
+    __slots__ = ("_members", "_tests", "texts")
 
     def __init__(self, wanted: Mapping[str, bool | tuple[str, ...]]) -> None:
         """Compile.
@@ -271,20 +271,29 @@ class Conditions:
             (parse_path(path), value if isinstance(value, bool) else glob(value)) for path, value in wanted.items()
         ]
 
+        # The usual condition, that a member is there or not, costs no call.
+        plain = [
+            len(path.steps) == 1 and type(path.steps[0]) is str and isinstance(test, bool) for path, test in self._tests
+        ]
+        self._members = [(path.steps[0], test) for (path, test), one in zip(self._tests, plain, strict=True) if one]
+        self._tests = [pair for pair, one in zip(self._tests, plain, strict=True) if not one]
+
     def hold(self, root: object) -> bool:
         """Whether they do for this message."""
-        return self.first_fault(root) is None
-
-    def first_fault(self, root: object) -> int | None:
-        """Place of the first condition that does not hold."""
-        for place, (path, test) in enumerate(self._tests):
+        if type(root) is dict:
+            for name, wanted in self._members:
+                if (root.get(name) is not None) is not wanted:
+                    return False
+        elif any(wanted for _name, wanted in self._members):
+            return False
+        for path, test in self._tests:
             value = path.look(root, root)
             if isinstance(test, bool):
                 if (value is not None) is not test:
-                    return place
+                    return False
             elif value is None or test is None or not test(_as_text(value)):
-                return place
-        return None
+                return False
+        return True
 
 
 def _as_text(value: object) -> str:

@@ -54,6 +54,9 @@ class _Reader:
 
     def read(self) -> Decoding:
         for path in self._case.items:
+            if not path.steps and self._document.value is not None:
+                self._read_item(self._document.value, "$", ())
+                continue
             for value, trail, keys in path.spread(self._document.value):
                 self._read_item(value, trail, keys)
         found = list(self._found.values())
