@@ -6,6 +6,15 @@ from typing import Any
 
 import pytest
 
+from gateway.decoders.shape import Decoded, Ignored, RouteMatch
+from gateway.decoders.sparkplug import SparkplugDecoder
+from gateway.decoders.state import DecoderState
+from gateway.settings import GatewaySettings
+from ingest.contract.dead_letter import Reject
+
+T = 1_750_000_000_000
+NOW_US = (T + 60_000) * 1000
+
 FIELDS = {"int": 10, "long": 11, "float": 12, "double": 13, "boolean": 14, "string": 15, "bytes": 16, "dataset": 17}
 
 
@@ -68,6 +77,38 @@ def payload(metrics: list[dict[str, Any]], *, time_ms: int | None = None, seq: i
     out = b"" if time_ms is None else number(1, time_ms)
     out += b"".join(block(2, metric(spec)) for spec in metrics)
     return out if seq is None else out + number(3, seq)
+
+
+class Host:
+    """One gateway's decoder, with the state that it leaves."""
+
+    def __init__(self, state: DecoderState | None = None, **limits: int) -> None:
+        self.state = state or DecoderState()
+        self.decoder = SparkplugDecoder(self.state)
+        self.encode, self.limits = payload, GatewaySettings(**limits)
+
+    def raw(self, topic: str, payload: bytes, *, now_us: int = NOW_US) -> Decoded | Reject | Ignored:
+        full = topic if topic.startswith("STATE") else f"spBv1.0/{topic}"
+        match = RouteMatch("sparkplug", full.rpartition("/")[0], "", topic=full)
+        return self.decoder(payload, match, self.limits, now_us)
+
+    def send(
+        self, topic: str, metrics: list[dict[str, Any]], *, seq: int | None = 0, at: int = T, now_us: int = NOW_US
+    ) -> Decoded:
+        decoded = self.raw(topic, self.encode(metrics, time_ms=at, seq=seq), now_us=now_us)
+        assert isinstance(decoded, Decoded), decoded
+        return decoded
+
+
+@pytest.fixture(scope="session")
+def new_sparkplug_host() -> Callable[..., Host]:
+    """`new_sparkplug_host(state, **limits)`: a gateway's decoder; its `send(topic, metrics, seq=…, at=…)` decodes one."""
+    return Host
+
+
+@pytest.fixture
+def sparkplug_host() -> Host:
+    return Host()
 
 
 @pytest.fixture(scope="session")

@@ -31,8 +31,9 @@ from gateway.decoders.sparkplug_births import (
     properties_of,
     unpack,
 )
+from gateway.decoders.sparkplug_metric import Metric, TooMany
 from gateway.decoders.sparkplug_nodes import Node, Nodes
-from gateway.decoders.sparkplug_payload import Metric, Payload, TooMany, read_payload, rebirth_request
+from gateway.decoders.sparkplug_payload import Payload, read_payload, rebirth_request
 from gateway.decoders.sparkplug_readings import YEAR_2000_MS, Reader, look_up
 from gateway.decoders.state import DecoderState
 from gateway.decoders.told import MAX_VALUE_BYTES, Memory

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from gateway.decoders.protobuf import BadProtobuf
-from gateway.decoders.sparkplug_payload import Metric, TooMany, read_properties, read_template
+from gateway.decoders.sparkplug_metric import Metric, TooMany, read_properties, read_template
 from gateway.decoders.sparkplug_values import TEMPLATE
 
 __all__ = ["Definition", "Definitions", "flatten", "is_protocol", "pack", "properties_of", "unpack"]
@@ -79,10 +79,13 @@ def properties_of(metric: Metric) -> tuple[str | None, list[str]]:
     """
     if metric.properties is None:
         return None, []
+    if metric.traits is not None:
+        return metric.traits
     found = read_properties(metric.properties, _WANTED_PROPERTIES)
     unit = next((unit for key in UNIT_PROPERTIES if isinstance(unit := found.get(key), str) and unit), None)
     flag = _QUALITIES.get(found.get("Quality", 192))
-    return unit, [] if flag is None else [flag]
+    metric.traits = unit, [] if flag is None else [flag]
+    return metric.traits
 
 
 def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_metrics: int) -> list[Metric]:

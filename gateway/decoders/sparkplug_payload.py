@@ -1,6 +1,5 @@
 """Sparkplug B payload bytes to metrics: the protobuf message `org.eclipse.tahu.protobuf.Payload`, and a rebirth request.
 
-Values stay as they stand on the wire: what they mean is known only with the datatype, and that only with the birth.
 Source: Sparkplug 3.0.0, chapter 6 (payloads) and sparkplug_b.proto.
 """
 
@@ -10,48 +9,24 @@ from typing import Final
 
 import msgspec
 
-from gateway.decoders.protobuf import WIRE_BYTES, WIRE_VARINT, BadProtobuf, Field, as_bytes, as_text, read_fields
+from gateway.decoders.protobuf import BadProtobuf, Field, as_bytes, as_text
+from gateway.decoders.sparkplug_metric import (
+    MAX_FIELDS,
+    Metric,
+    TooMany,
+    as_number,
+    read_few,
+    read_long,
+    read_metric,
+    read_whole,
+)
 
-__all__ = ["Metric", "Payload", "TooMany", "read_payload", "read_properties", "read_template", "rebirth_request"]
+__all__ = ["Payload", "read_payload", "rebirth_request"]
 
 _COMPRESSED: Final = "SPBV1.0_COMPRESSED"
-_WIRES: Final = {10: 0, 11: 0, 12: 5, 13: 1, 14: 0, 15: 2, 16: 2, 17: 2, 18: 2}
-"""Wire type of each field that holds a value."""
 _TIME_TAG, _METRIC_TAG, _SEQ_TAG = 0x08, 0x12, 0x18
 _PAYLOAD_TAGS: Final = frozenset({_TIME_TAG, _METRIC_TAG, _SEQ_TAG})
-_ALIAS_TAG, _TIME_OF_METRIC_TAG, _DATATYPE_TAG = 0x10, 0x18, 0x20
-_NUMBER_TAGS: Final = frozenset({_ALIAS_TAG, _TIME_OF_METRIC_TAG, _DATATYPE_TAG, 0x50, 0x58, 0x70})
-"""Field number and wire type of what data messages are made of; the last three are int, long and boolean values."""
 _ONE_BYTE: Final = 0x7F
-_64_BITS: Final = 0xFFFF_FFFF_FFFF_FFFF
-_FLOAT: Final = struct.Struct("<f")
-_DOUBLE: Final = struct.Struct("<d")
-_REAL_FORMS: Final = {0x65: _FLOAT, 0x69: _DOUBLE}
-
-
-class TooMany(Exception):
-    """A message with more metrics than it may have; holds that number."""
-
-
-class Metric(msgspec.Struct, gc=False):
-    """One metric; None where a field is not there. Times in epoch ms.
-
-    `field` is the number of the field that holds the value (10 int, 11 long, 12 float, 13 double, 14 boolean,
-    15 string, 16 bytes, 17 dataset, 18 template), 0 for none; `raw` is an unsigned integer, a float, or bytes.
-    `is_plain`: nothing but alias, time, datatype and a number or boolean, as in data that comes all day.
-    """
-
-    name: str | None = None
-    alias: int | None = None
-    time_ms: int | None = None
-    datatype: int | None = None
-    historical: bool = False
-    transient: bool = False
-    null: bool = False
-    properties: bytes | None = None
-    field: int = 0
-    raw: int | float | bytes = 0
-    is_plain: bool = True
 
 
 class Payload(msgspec.Struct, gc=False):
@@ -78,16 +53,16 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
             start, tag = at, data[at]
             if tag not in _PAYLOAD_TAGS:
                 # Rare, and bounded by what is left: the generic reader takes over.
-                rest = list(read_fields(data[at:]))
+                rest = read_few(data[at:], max_metrics + MAX_FIELDS)
                 break
             number = data[at + 1]
             at += 2
             if number > _ONE_BYTE:
-                number, at = _read_long(data, at - 1)
+                number, at = read_long(data, at - 1)
             if tag == _METRIC_TAG:
                 if len(metrics) >= max_metrics:
                     raise TooMany(max_metrics)
-                metrics.append(_read_metric(data, at, at + number, stamp, payload.time_ms))
+                metrics.append(read_metric(data, at, at + number, stamp, payload.time_ms))
                 at += number
             elif tag == _TIME_TAG:
                 payload.time_ms = number
@@ -102,86 +77,6 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
     return _finish(payload, rest, max_metrics, max_bytes) if rest else payload
 
 
-def _read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int | None = None) -> Metric:
-    """The metric from `at` to before `end`. Fields that come all day are read here, the others one by one.
-
-    Most metrics have the message's own time: `stamp` is how that stands in a metric, so it is not read again.
-    """
-    metric = Metric()
-    start = at
-    while at < end:
-        tag = data[at]
-        if tag == _TIME_OF_METRIC_TAG and stamp and data.startswith(stamp, at):
-            metric.time_ms = sent_ms
-            at += len(stamp)
-        elif tag in _NUMBER_TAGS:
-            number = data[at + 1]
-            at += 2
-            if number > _ONE_BYTE:
-                number, at = _read_long(data, at - 1)
-            if tag == _ALIAS_TAG:
-                metric.alias = number
-            elif tag == _TIME_OF_METRIC_TAG:
-                metric.time_ms = number
-            elif tag == _DATATYPE_TAG:
-                metric.datatype = number
-            else:
-                metric.field, metric.raw = tag >> 3, number
-        elif tag in _REAL_FORMS:
-            form = _REAL_FORMS[tag]
-            metric.field, metric.raw = tag >> 3, form.unpack_from(data, at + 1)[0]
-            at += 1 + form.size
-        else:
-            metric.is_plain = False
-            for field in read_fields(data[at:end]):
-                _take_field(metric, field)
-            return metric
-    if at > end:
-        message = f"the metric at byte {start} is cut off at byte {end}"
-        raise BadProtobuf(message)
-    return metric
-
-
-def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    """The number of more than one byte at `at`, cut to 64 bits, and the place behind it."""
-    number = shift = 0
-    while shift < 70:
-        byte = data[at]
-        at += 1
-        number |= (byte & _ONE_BYTE) << shift
-        if byte <= _ONE_BYTE:
-            return number & _64_BITS, at
-        shift += 7
-    message = f"the number before byte {at} is longer than 10 bytes"
-    raise BadProtobuf(message)
-
-
-def _take_field(metric: Metric, field: Field) -> None:
-    number, wire, value = field
-    if number in _WIRES:
-        if wire != _WIRES[number]:
-            message = f"field {number} of a metric has wire type {wire}"
-            raise BadProtobuf(message)
-        metric.field = number
-        metric.raw = value if wire in (0, 2) else _real(number, value)
-    elif number == 1:
-        metric.name = as_text(field)
-    elif number == 2:
-        metric.alias = _number(field)
-    elif number == 3:
-        metric.time_ms = _number(field)
-    elif number == 4:
-        metric.datatype = _number(field)
-    elif number == 5:
-        metric.historical = _number(field) != 0
-    elif number == 6:
-        metric.transient = _number(field) != 0
-    elif number == 7:
-        metric.null = _number(field) != 0
-    elif number == 9:
-        metric.properties = as_bytes(field)
-
-
 def _finish(payload: Payload, rest: list[Field], max_metrics: int, max_bytes: int) -> Payload:
     """The payload with the fields that came behind one that is rare; inflated where it is compressed."""
     uuid, body = None, None
@@ -191,11 +86,11 @@ def _finish(payload: Payload, rest: list[Field], max_metrics: int, max_bytes: in
             if len(payload.metrics) >= max_metrics:
                 raise TooMany(max_metrics)
             data = as_bytes(field)
-            payload.metrics.append(_read_whole(data))
+            payload.metrics.append(read_whole(data))
         elif number == 1:
-            payload.time_ms = _number(field)
+            payload.time_ms = as_number(field)
         elif number == 3:
-            payload.seq = _number(field)
+            payload.seq = as_number(field)
         elif number == 4:
             uuid = as_text(field)
         elif number == 5:
@@ -206,28 +101,6 @@ def _finish(payload: Payload, rest: list[Field], max_metrics: int, max_bytes: in
     inner.time_ms = payload.time_ms if inner.time_ms is None else inner.time_ms
     inner.seq = payload.seq if inner.seq is None else inner.seq
     return inner
-
-
-def _read_whole(data: bytes) -> Metric:
-    try:
-        return _read_metric(data, 0, len(data))
-    except (IndexError, struct.error):
-        message = f"a metric is cut off at byte {len(data)}"
-        raise BadProtobuf(message) from None
-
-
-def _number(field: Field) -> int:
-    number, wire, value = field
-    if wire != WIRE_VARINT or not isinstance(value, int):
-        message = f"field {number} has wire type {wire} where a number was wanted"
-        raise BadProtobuf(message)
-    return value
-
-
-def _real(number: int, value: int | bytes) -> float:
-    form = _FLOAT if number == 12 else _DOUBLE
-    found: float = form.unpack(value)[0]  # type: ignore[arg-type]
-    return found
 
 
 def _inflate(body: bytes, max_bytes: int) -> bytes:
@@ -242,48 +115,6 @@ def _inflate(body: bytes, max_bytes: int) -> bytes:
         message = f"the compressed body is cut off, or holds more than {max_bytes} bytes"
         raise BadProtobuf(message)
     return data
-
-
-def read_template(data: bytes, *, max_metrics: int) -> list[Metric] | None:
-    """The members of a template instance; None for a definition, which holds no values.
-
-    Raises:
-        BadProtobuf: these bytes are no template.
-        TooMany: it has more than `max_metrics` members.
-    """
-    members: list[Metric] = []
-    for field in read_fields(data):
-        if field[0] == 2:
-            if len(members) >= max_metrics:
-                raise TooMany(max_metrics)
-            members.append(_read_whole(as_bytes(field)))
-        elif field[0] == 5 and _number(field):
-            return None
-    return members
-
-
-def read_properties(data: bytes, wanted: tuple[str, ...]) -> dict[str, str | int]:
-    """The properties of these names that are texts or integers.
-
-    Raises:
-        BadProtobuf: these bytes are no property set.
-    """
-    keys: list[str] = []
-    values: list[bytes] = []
-    for field in read_fields(data):
-        if field[0] == 1:
-            keys.append(as_text(field))
-        elif field[0] == 2:
-            values.append(as_bytes(field))
-    found: dict[str, str | int] = {}
-    for key, value in zip(keys, values, strict=False):
-        if key in wanted:
-            for field in read_fields(value):
-                if field[0] in (3, 4) and isinstance(field[2], int):
-                    found[key] = field[2]
-                elif field[0] == 8 and field[1] == WIRE_BYTES:
-                    found[key] = as_text(field)
-    return found
 
 
 def rebirth_request(time_ms: int) -> bytes:

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.sparkplug_births import Definition, Definitions, is_protocol, properties_of
-from gateway.decoders.sparkplug_payload import Metric, TooMany
+from gateway.decoders.sparkplug_metric import Metric, TooMany
 from gateway.decoders.sparkplug_values import BOOLEAN, BOOLEAN_FIELD, PLAIN_BELOW, REALS, Misfit, Scalar, read_raw
 from gateway.decoders.values import read_value
 from gateway.settings import GatewaySettings

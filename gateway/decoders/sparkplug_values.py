@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gateway.decoders.sparkplug_payload import Metric
+from gateway.decoders.sparkplug_metric import Metric
 from gateway.json_text import BadNumber
 from gateway.show import show
 from ingest.contract.reasons import Reason
