@@ -5,12 +5,13 @@ against each other.
 """
 
 import json
+from collections.abc import Callable
 from typing import Final
 
 from gateway.block import COUNT_BYTES, Block
 from gateway.decoders.shape import RouteMatch
-from gateway.native_text import NativeText
-from gateway.policy import Policy
+from gateway.native_text import NativeText, Readings
+from gateway.policy import NumberLimits, Policy
 from gateway.routes import RouteTable
 from gateway.session_events import Incoming, Received
 from gateway.settings import GatewaySettings
@@ -23,6 +24,9 @@ __all__ = ["Express"]
 _KEPT: Final = 20_000
 """Topics and devices that are remembered."""
 
+Read = Callable[[bytes, bytes, int, int], Readings | None]
+"""`NativeText.read` of those whose devices are asked the same."""
+
 _Topic = tuple[str, bytes, str]
 """Device, key of its records, and its piece of them."""
 
@@ -34,12 +38,14 @@ class Express:
         self._routes, self._limits, self._policy = routes, limits, policy
         self._text = NativeText(limits.max_readings_per_message)
         self._topics: dict[bytes, _Topic | None] = {}
-        self._plain: dict[str, bool] = {}
+        self._readers: dict[str, Read | None] = {}
+        self._texts: dict[NumberLimits, NativeText] = {}
         self._head = f'{{"v":{RECORD_VERSION},"gateway":{json.dumps(limits.gateway_id)},"epoch":'
 
     def tick(self) -> None:
         """The policy may have changed its mind about devices."""
-        self._plain.clear()
+        self._readers.clear()
+        self._texts.clear()
 
     def fill(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
         """Add messages from place `begin` on to the block, up to the first that has to go the long way.
@@ -53,7 +59,7 @@ class Express:
         Returns:
             Place of the first message that was not added.
         """
-        topics, plain, read = self._topics, self._plain, self._text.read
+        topics, readers = self._topics, self._readers
         accepted, sequences = block.accepted, block.sequences
         add_message, add_mid = block.messages.append, block.mids.append
         add_key, add_value = block.keys.append, block.values.append
@@ -72,7 +78,8 @@ class Express:
             if known is None or len(payload) > max_bytes:
                 break
             device, key, piece = known
-            if not (plain[device] if device in plain else self._ask(device)):
+            read = readers[device] if device in readers else self._ask(device)
+            if read is None:
                 break
             found = read(topic, payload, first_ms, last_ms)
             if found is None:
@@ -100,11 +107,21 @@ class Express:
             block.size_bytes += len(payload) + len(value)
         return begin + len(block.messages) - before
 
-    def _ask(self, device: str) -> bool:
-        if len(self._plain) >= _KEPT:
-            self._plain.clear()
-        answer = self._plain[device] = self._policy.plain(device)
+    def _ask(self, device: str) -> Read | None:
+        if len(self._readers) >= _KEPT:
+            self._readers.clear()
+        answer = self._readers[device] = self._reader(device)
         return answer
+
+    def _reader(self, device: str) -> Read | None:
+        if self._policy.plain(device):
+            return self._text.read
+        limits = self._policy.number_limits(device)
+        if limits is None:
+            return None
+        if limits not in self._texts:
+            self._texts[limits] = NativeText(self._limits.max_readings_per_message, limits)
+        return self._texts[limits].read
 
     def _find(self, topic: bytes) -> _Topic | None:
         if len(self._topics) >= _KEPT:
@@ -118,7 +135,7 @@ class Express:
         except UnicodeDecodeError:
             return None
         match = self._routes.match(text)
-        if not isinstance(match, RouteMatch) or match.decoder != "native" or match.tags:
+        if not isinstance(match, RouteMatch) or match.decoder != "native" or match.tags or match.profile:
             return None
         if id_fault(match.device, self._limits.max_device_id_bytes) is not None:
             return None

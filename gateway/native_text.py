@@ -5,11 +5,13 @@ the same for a metric or a set of metrics. What is not taken here is for the nat
 """
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
 
 from gateway.decoders.values import metric_fault
+from gateway.policy import NumberLimits
 
 __all__ = ["NativeText", "Readings"]
 
@@ -52,8 +54,10 @@ _TIME: Final = "\0"
 class NativeText:
     """Remembers the pieces, bounded. Not thread-safe."""
 
-    def __init__(self, max_readings: int) -> None:
-        """`max_readings` is how many a message may have."""
+    def __init__(self, max_readings: int, limits: NumberLimits | None = None) -> None:
+        """`max_readings` is how many a message may have; `limits` what is asked of their numbers."""
+        self._limits = limits
+        self._units = {} if limits is None else {name: f',"unit":{json.dumps(u)}' for name, u in limits.units.items()}
         self._max_metrics = min(_MAX_METRICS, max_readings)
         self._shapes: dict[tuple[str, ...], str] = {}
         self._pieces: dict[str, str] = {}
@@ -82,9 +86,12 @@ class NativeText:
         if shape is None or payload.count(b":") != len(values) + 4 or not first_ms <= ts <= last_ms:
             return None
         numbers = tuple(values.values())
-        if 0.0 in numbers and _may_underflow(payload):
+        if (0.0 in numbers and _may_underflow(payload)) or not self._may(values):
             return None
         return (shape % numbers).replace(_TIME, f',"time_us":{ts}000'), len(numbers), boot, seq
+
+    def _may(self, values: Mapping[str, object]) -> bool:
+        return self._limits is None or self._limits.hold(values)
 
     def _try_mixed(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
         found = self._read_mixed(payload, first_ms, last_ms)
@@ -98,10 +105,13 @@ class NativeText:
         """The readings of these metrics with a place for each number; None where one is no metric, or they are many."""
         if not 0 < len(values) <= self._max_metrics:
             return None
-        pieces = [self._piece(metric) for metric in values]
-        shape = ",".join([f'{piece.replace("%", "%%")},"value":%r{_TIME}}}' for piece in pieces if piece is not None])
-        if None in pieces:
-            return None
+        pieces: list[str] = []
+        for metric in values:
+            piece, unit = self._piece(metric), self._units.get(metric, "")
+            if piece is None:
+                return None
+            pieces.append(f'{piece.replace("%", "%%")},"value":%r{unit.replace("%", "%%")}{_TIME}}}')
+        shape = ",".join(pieces)
         if len(self._shapes) >= _KEPT:
             self._shapes.clear()
         self._shapes[tuple(values)] = shape
@@ -123,7 +133,7 @@ class NativeText:
             return None
         values, ts = item.values, item.ts
         counted = item.boot is not None
-        if not 0 < len(values) <= self._max_metrics or counted != (item.seq is not None):
+        if not 0 < len(values) <= self._max_metrics or counted != (item.seq is not None) or not self._may(values):
             return None
         if ts is not None and not first_ms <= ts <= last_ms:
             return None
@@ -131,7 +141,7 @@ class NativeText:
         colons = 1 + len(values) + (ts is not None) + 2 * counted
         parts: list[str] = []
         for metric, value in values.items():
-            piece, unit = self._piece(metric), ""
+            piece, unit = self._piece(metric), self._units.get(metric, "")
             if type(value) is _Quantity:
                 colons += 1
                 if value.unit is not None:

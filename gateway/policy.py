@@ -1,9 +1,41 @@
 """What is asked of a device's readings beyond their format. This one asks nothing; others extend it."""
 
+from collections.abc import Mapping, Set
+
 from gateway.decoders.shape import Decoded, RouteMatch
 from ingest.contract.dead_letter import Reject
 
-__all__ = ["Policy"]
+__all__ = ["NumberLimits", "Policy"]
+
+
+class NumberLimits:
+    """A profile that asks nothing but ranges of numbers, names what must be there, and fills in units: the usual one."""
+
+    def __init__(
+        self, ranges: Mapping[str, tuple[float, float]], required: Set[str], units: Mapping[str, str], *, others: bool
+    ) -> None:
+        """Take the rules.
+
+        Args:
+            ranges: lowest and highest value of each metric, both allowed.
+            required: metrics that each message must have.
+            units: of values that name none.
+            others: whether metrics that have no range pass.
+        """
+        self._ranges, self._required, self._others = dict(ranges), frozenset(required), others
+        self.units = dict(units)
+
+    def hold(self, values: Mapping[str, object]) -> bool:
+        """Whether these are numbers within the limits, with none missing; False also where that is not for sure."""
+        ranges = self._ranges
+        for metric, value in values.items():
+            if metric in ranges:
+                low, high = ranges[metric]
+                if type(value) is not float or not low <= value <= high:
+                    return False
+            elif not self._others:
+                return False
+        return not self._required or self._required <= values.keys()
 
 
 class Policy:
@@ -30,6 +62,13 @@ class Policy:
         Cheap (one look into a dict) and true until the next `tick`.
         """
         return True
+
+    def number_limits(self, device: str) -> NumberLimits | None:
+        """Where all that is asked of a device on a native topic is of this kind; None where it is more.
+
+        True until the next `tick`, as `plain` is; asked where that says False.
+        """
+        return None
 
     def tick(self) -> None:
         """Called about once a second, between messages: read anew what changed on disk. Never raises, never waits."""

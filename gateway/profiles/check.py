@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.policy import NumberLimits
 from gateway.profiles.glob import compile_glob, is_glob, specificity
 from gateway.profiles.lookback import look_back
 from gateway.profiles.model import Profile
@@ -33,6 +34,16 @@ class CompiledProfile:
         self._required = {name for name, metric in profile.metrics.items() if metric.required}
         self._looks_back = any(rule.is_temporal for rule in rules.values())
         self._unknown = profile.unknown_metrics
+        self.number_limits = None if self._patterns or self._looks_back else self._as_number_limits()
+
+    def _as_number_limits(self) -> NumberLimits:
+        """The rules as ranges; a metric that needs a closer look has one that no number is in."""
+        return NumberLimits(
+            {name: (rule.low, rule.high) if rule.is_simple else (1.0, 0.0) for name, rule in self._rules.items()},
+            self._required,
+            {name: rule.unit for name, rule in self._rules.items() if rule.is_simple and rule.unit is not None},
+            others=self._unknown == "keep",
+        )
 
     def rule_of(self, metric: str) -> MetricRule | None:
         """The rules of a metric: by its name, else by the most specific pattern; None where it is unknown."""

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
-from gateway.policy import Policy
+from gateway.policy import NumberLimits, Policy
 from gateway.profiles.check import CompiledProfile
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.select import Choice, ProfileSet
@@ -147,6 +147,13 @@ class ProfilePolicy(Policy):
             found = is_welcome and not (known and known.tags) and self.choose(device, None) is None
             self._plain[device] = found
         return found
+
+    def number_limits(self, device: str) -> NumberLimits | None:
+        """See Policy."""
+        if self._rate is not None or (self._unregistered != "accept" and device not in self._devices):
+            return None
+        known, choice = self._devices.get(device), self.choose(device, None)
+        return None if choice is None or (known is not None and known.tags) else choice.compiled.number_limits
 
     def tick(self) -> None:
         """See Policy."""

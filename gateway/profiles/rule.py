@@ -52,7 +52,7 @@ class MetricRule:
         self.unit, self._target = rules.unit, rules.convert_to
         # A number that is compared with two others: most are, and the caller does it without a call.
         self.converts, self.is_required = self._target is not None, rules.required
-        self.is_simple = self._kind == "number" and not self.converts
+        self.is_simple = self._kind in ("number", "any") and not self.converts
         self._spellings = {spelled: canonical_spelling(unit) for spelled, unit in rules.spellings.items()}
         self._convert: dict[str, Callable[[float], float]] = {}
         self.is_temporal = any(

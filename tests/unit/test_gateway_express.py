@@ -1,6 +1,7 @@
 """The short way says what the long way says, on whatever message."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ from gateway.express import Express
 from gateway.intake import MAX_BLOCK, Intake
 from gateway.outcome import Gate
 from gateway.policy import Policy
+from gateway.profiles.folder import ProfileFolder
+from gateway.profiles.policy import ProfilePolicy
 from gateway.routes import compile_routes
 from gateway.session_events import Incoming, Received
 from gateway.settings import GatewaySettings, RouteSettings
@@ -26,7 +29,8 @@ NOW_MS = NOW_US // 1000
 LIMITS = GatewaySettings(max_payload_bytes=2000)
 ROUTES = compile_routes(
     (RouteSettings(filter="own/{id}", decoder="native", device="{id}"),
-     RouteSettings(filter="tagged/{id}", decoder="native", device="{id}", tags={"site": "a"}))
+     RouteSettings(filter="tagged/{id}", decoder="native", device="{id}", tags={"site": "a"}),
+     RouteSettings(filter="profiled/{id}", decoder="native", device="{id}", profile="limits"))
 )  # fmt: skip
 TOPIC = b"tidegate/v1/dev-1/readings"
 FULL = {"ts": NOW_MS - 5, "boot": 3, "seq": 4}
@@ -210,6 +214,92 @@ def test_a_device_that_the_policy_watches_goes_the_long_way_until_a_tick() -> No
     assert len(bench.fill([message])) == 0, "asked once, and again after a tick"
     bench.express.tick()
     assert len(bench.fill([message])) == 1
+
+
+LIMITED = """
+name = "limits"
+version = 1
+devices = ["dev-*"]
+unknown_metrics = "{others}"
+[metrics.a]
+unit = "%"
+min = -10
+max = 10
+required = true
+[metrics.b]
+max = 5
+[metrics.c]
+unit = "\\"°C"
+[metrics.s]
+values = ["ON"]
+"""
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bench]:
+    """Both ways under a profile of ranges, which lets other metrics pass, or flags them."""
+    benches = {}
+    for others in ("keep", "flag"):
+        folder = tmp_path_factory.mktemp(others)
+        (folder / "limits.toml").write_text(LIMITED.replace("{others}", others))
+        benches[others] = Bench(ProfilePolicy(ProfileFolder(folder)))
+    return benches
+
+
+@pytest.mark.parametrize(
+    ("values", "short"),
+    [
+        ({"a": 1}, True),
+        ({"a": -10, "b": 5, "c": 1e9}, True),
+        ({"a": 10.000001}, False),
+        ({"b": 1}, False),
+        ({"a": 1, "b": 5.1}, False),
+        ({"a": True}, False),
+        ({"a": {"value": 1, "unit": "%"}}, False),
+        ({"a": 1, "s": "ON"}, False),
+        ({"a": 1, "s": 1}, False),
+    ],
+)
+def test_a_profile_of_ranges_is_kept_on_the_short_way(limited: dict[str, Bench], values: Any, short: bool) -> None:
+    for bench in limited.values():
+        assert bench.compare(TOPIC, native(values, **FULL)) is short
+        assert bench.compare(TOPIC, native(values)) is short, "without ts and counters"
+        assert not bench.compare(b"profiled/x", native(values, **FULL)), "by its route"
+
+
+def test_metrics_that_a_profile_does_not_name_pass_only_where_it_says_so(limited: dict[str, Bench]) -> None:
+    for other in (1, "text", False, {"value": 1, "unit": "V"}):
+        message = native({"a": 1, "other": other}, **FULL)
+        assert [limited[others].compare(TOPIC, message) for others in ("keep", "flag")] == [True, False]
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcsx"), st.one_of(st.floats(-20, 20), st.booleans(), st.just("ON"))),
+    st.booleans(),
+)
+def test_both_ways_agree_under_a_profile(limited: dict[str, Bench], values: Any, counted: bool) -> None:
+    for bench in limited.values():
+        bench.compare(TOPIC, native(values, **(FULL if counted else {})))
+
+
+def test_a_profile_that_asks_for_more_sends_its_devices_the_long_way(tmp_path: Path) -> None:
+    for rule in ("max_step = 1", "stuck_count = 9", 'convert_to = "K"\nunit = "°C"', 'type = "integer"'):
+        (tmp_path / "p.toml").write_text(f'name = "p"\nversion = 1\ndevices = ["*"]\n[metrics.a]\n{rule}\n')
+        assert not Bench(ProfilePolicy(ProfileFolder(tmp_path))).compare(TOPIC, native({"a": 1}, **FULL)), rule
+
+
+def test_a_new_profile_holds_on_the_short_way_after_a_tick(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    text = 'name = "p"\nversion = {v}\ndevices = ["*"]\n[metrics.a]\nmax = {v}\n'
+    file.write_text(text.format(v=1))
+    policy = ProfilePolicy(ProfileFolder(tmp_path))
+    bench = Bench(policy)
+    assert not bench.compare(TOPIC, native({"a": 15}, **FULL))
+    file.write_text(text.format(v=20))
+    for _ in range(2):
+        policy.tick()
+        bench.express.tick()
+    assert bench.compare(TOPIC, native({"a": 15}, **FULL))
 
 
 def intake_of(bench: Bench, *, full_at: int = 10**9) -> Intake:
