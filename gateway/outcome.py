@@ -121,9 +121,15 @@ class Gate:
         self._policy.tick()
 
     def decide(self, message: Message) -> Outcome:
-        """The outcome of a message; never raises: what fails inside becomes a dead letter `internal_error`."""
+        """The outcome of a message: what fails inside becomes a dead letter `internal_error`.
+
+        Raises:
+            MemoryError: no fault of the message, which comes again when there is room for it.
+        """
         try:
             return self._decide(message)
+        except MemoryError:
+            raise
         except Exception as error:
             logger.exception("a decoder failed on message %d; it becomes a dead letter", message.number)
             fault = Reject(
