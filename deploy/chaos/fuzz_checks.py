@@ -84,11 +84,9 @@ def _record_faults(
     faults += [f"flag {flag!r} is no short word" for flag in record.flags or () if not _FLAG.fullmatch(flag)]
     for reading in record.readings:
         faults += [f"{reading.metric[:80]!r}: {found}" for found in _reading_faults(reading, message, limits)]
-        boot, seq = (record.boot, record.seq) if reading.boot is None else (reading.boot, reading.seq)
+        counters = (record.boot, record.seq, reading.boot, reading.seq)
         faults += [
-            f"{name} {number} is no counter"
-            for name, number in (("boot", boot), ("seq", seq))
-            if number is not None and not 0 <= number < 2**63 - 1
+            f"{number} is no counter" for number in counters if number is not None and not 0 <= number < 2**63 - 1
         ]
         identity = (record.device, reading.message_id or record.message_id, reading.metric, reading.index)
         if identity in seen:
