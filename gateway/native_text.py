@@ -47,6 +47,7 @@ _decode_mixed = msgspec.json.Decoder(_MixedItem).decode
 _ANY_FAULT: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _KEPT: Final = 20_000
 _MAX_METRICS: Final = 200
+_MANY_ZEROS: Final = b"0" * 300
 _TIME: Final = "\0"
 """Stands in a piece where the time comes: no JSON text holds it."""
 
@@ -165,4 +166,4 @@ def _value_text(value: object) -> str:
 
 def _may_underflow(payload: bytes) -> bool:
     """A number that became 0 may have been a very small one, which is flagged."""
-    return b"e-" in payload or b"E-" in payload
+    return b"e-" in payload or b"E-" in payload or _MANY_ZEROS in payload
