@@ -1,7 +1,9 @@
 """For tests that break things: a real broker, a real Kafka, real gateway processes of both MQTT versions, and a judge."""
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,31 +104,47 @@ class Rig:
 MakeRig = Callable[..., Rig]
 
 
-@pytest.fixture
-def fault_rig(tmp_path: Path, unique_name: str, kafka_server: Any, wait_until: Any) -> Iterator[MakeRig]:
-    """`fault_rig(**limits of the broker)`; skips where mosquitto is not there: the other broker forgets in a fault."""
+@contextmanager
+def rig_maker(folder: Path, kafka_server: Any) -> Iterator[MakeRig]:
     made: list[Rig] = []
 
     def make(*, kafka: Any = None, **limits: Any) -> Rig:
         if find_mosquitto() is None:
             pytest.skip("mosquitto is not on this machine")
-        folder, name = tmp_path / f"stage-{len(made)}", f"{unique_name}{'abc'[len(made)]}"
-        folder.mkdir()
-        part = Mosquitto(folder / "broker", choose_port(0)[0], users={USER: PASSWORD}, **limits)
-        broker = Server(part, folder / "broker.log")
+        own = folder / f"stage-{len(made)}"
+        own.mkdir()
+        part = Mosquitto(own / "broker", choose_port(0)[0], users={USER: PASSWORD}, **limits)
+        broker = Server(part, own / "broker.log")
         try:
-            made.append(Rig(folder, name, broker, kafka or BorrowedKafka(kafka_server, folder / "kafka.log")))
+            name = f"t-{uuid.uuid4().hex[:12]}"
+            made.append(Rig(own, name, broker, kafka or BorrowedKafka(kafka_server, own / "kafka.log")))
         except BaseException:
             broker.kill()
             raise
         return made[-1]
 
-    yield make
-    for rig in made:
-        rig.close()
+    try:
+        yield make
+    finally:
+        for rig in made:
+            rig.close()
 
 
 @pytest.fixture
+def fault_rig(tmp_path: Path, kafka_server: Any) -> Iterator[MakeRig]:
+    """`fault_rig(**limits of the broker)`; skips where mosquitto is not there: the other broker forgets in a fault."""
+    with rig_maker(tmp_path, kafka_server) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_rig(tmp_path_factory: pytest.TempPathFactory, kafka_server: Any) -> Iterator[MakeRig]:
+    """The same for faults after which a rig is as good as new: its gateways need not be started for each."""
+    with rig_maker(tmp_path_factory.mktemp("shared"), kafka_server) as make:
+        yield make
+
+
+@pytest.fixture(scope="session")
 def start_all(wait_until: Any) -> Callable[..., None]:
     """`start_all(rig)`: every gateway up and subscribed."""
 

@@ -22,16 +22,25 @@ from ingest.contract.topics import READINGS
 pytestmark = pytest.mark.durable_broker
 
 PROTOCOLS = ("5", "3.1.1")
-IMPATIENT = {"socket.timeout.ms": "1000", "request.timeout.ms": "1000"}
+CLIENT = {
+    # A queue smaller than the window, requests that time out while Kafka hangs, and no long hope for a lost topic.
+    "queue.buffering.max.messages": "100",
+    "socket.timeout.ms": "1000",
+    "request.timeout.ms": "1000",
+    "topic.metadata.propagation.max.ms": "1000",
+}
 
 
-def test_a_kafka_that_is_killed_and_comes_again(
-    fault_rig: Callable[..., Any], start_all: Callable[..., None], assert_whole: Callable[..., Any]
-) -> None:
-    rig = fault_rig()
+@pytest.fixture(scope="module")
+def rig(shared_rig: Callable[..., Any], start_all: Callable[..., None]) -> Any:
+    made = shared_rig()
     for protocol in PROTOCOLS:
-        rig.add(protocol)
-    start_all(rig)
+        made.add(protocol, kafka={"extra": CLIENT})
+    start_all(made)
+    return made
+
+
+def test_a_kafka_that_is_killed_and_comes_again(rig: Any, assert_whole: Callable[..., Any]) -> None:
     rig.load.start(200)
     rig.kafka.kill()
     rig.kafka.start()
@@ -42,13 +51,8 @@ def test_a_kafka_that_is_killed_and_comes_again(
 
 
 def test_a_kafka_that_hangs_while_the_queue_of_the_writer_is_small_and_its_requests_time_out(
-    fault_rig: Callable[..., Any], start_all: Callable[..., None], assert_whole: Callable[..., Any], wait_until: Any
+    rig: Any, assert_whole: Callable[..., Any], wait_until: Any
 ) -> None:
-    rig = fault_rig()
-    for protocol in PROTOCOLS:
-        small = {"queue.buffering.max.messages": "100", **IMPATIENT}
-        rig.add(protocol, kafka={"extra": small}, gateway={"window_messages": 1000})
-    start_all(rig)
     rig.load.send(20)
     wait_until(lambda: all(rig.has_all(one) for one in rig.gateways), what="the connections to Kafka")
     rig.kafka.hold()
@@ -64,33 +68,20 @@ def test_a_kafka_that_hangs_while_the_queue_of_the_writer_is_small_and_its_reque
         assert verdict.repeated == 0
 
 
-def alter(kafka: Any, topic: str, **config: str | None) -> None:
+def set_largest_record(kafka: Any, topic: str, limit_bytes: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    changes = [
-        ConfigEntry(
-            name.replace("_", "."),
-            value or "",
-            incremental_operation=AlterConfigOpType.SET if value else AlterConfigOpType.DELETE,
-        )
-        for name, value in config.items()
-    ]
+    change = ConfigEntry("max.message.bytes", str(limit_bytes), incremental_operation=AlterConfigOpType.SET)
     [future] = admin.incremental_alter_configs(
-        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)]
+        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])]
     ).values()
     future.result(20)
 
 
-def test_a_topic_that_takes_less_than_before_costs_only_what_is_too_large(
-    fault_rig: Callable[..., Any], start_all: Callable[..., None], wait_until: Any
-) -> None:
+def test_a_topic_that_takes_less_than_before_costs_only_what_is_too_large(rig: Any, wait_until: Any) -> None:
     """Kafka refuses whole batches: the neighbours of the large one must not share its fate, nor wait for it for ever."""
-    rig = fault_rig()
-    for protocol in PROTOCOLS:
-        rig.add(protocol)
-    start_all(rig)
     rig.load.send(20)
     before = rig.kafka_settings.max_record_bytes
-    alter(rig.kafka_settings, READINGS, max_message_bytes="3000")
+    set_largest_record(rig.kafka_settings, READINGS, 3000)
     try:
         rig.load.send(30)
         # Not compressible: Kafka weighs the compressed batch.
@@ -102,20 +93,14 @@ def test_a_topic_that_takes_less_than_before_costs_only_what_is_too_large(
             wait_until(lambda one=gateway: rig.has_all(one), what="the good ones")
             wait_until(lambda one=gateway: rig.landed(one).dead_letters, what="the dead letter")
     finally:
-        alter(rig.kafka_settings, READINGS, max_message_bytes=str(before))
+        set_largest_record(rig.kafka_settings, READINGS, before)
     for gateway in rig.gateways:
         letters = {(letter.device, letter.reason) for _, letter in rig.landed(gateway).dead_letters}
         assert letters == {(f"{rig.name}-large", "kafka_too_large")}
         assert rig.judge(gateway).reordered == 0
 
 
-def test_a_topic_that_is_deleted_is_made_anew_aloud(
-    fault_rig: Callable[..., Any], start_all: Callable[..., None], wait_until: Any
-) -> None:
-    rig = fault_rig()
-    for protocol in PROTOCOLS:
-        rig.add(protocol, kafka={"extra": {"topic.metadata.propagation.max.ms": "1000"}})
-    start_all(rig)
+def test_a_topic_that_is_deleted_is_made_anew_aloud(rig: Any, wait_until: Any) -> None:
     rig.load.send(20)
     wait_until(lambda: all(rig.has_all(one) for one in rig.gateways), what="all stored")
     admin = AdminClient({"bootstrap.servers": rig.kafka_settings.bootstrap_servers})
