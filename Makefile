@@ -39,6 +39,9 @@ chaos: setup ## break each part for minutes under load and account for every mes
 	@$(VENV) -m deploy.local.broker --provide
 	@./tidegate chaos run --long $(ARGS)
 	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no such test
+	@$(VENV) -m deploy.chaos.fuzz --provide
+	@$(VENV) -m deploy.chaos.fuzz
+	@$(VENV) -m deploy.chaos.fuzz_cost
 
 lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
