@@ -3,7 +3,9 @@
 All chance comes from the `Random` that is given, so a fuzzer or a property test can repeat what it found.
 """
 
+import gzip
 import json
+import zlib
 from random import Random
 from typing import Any, Final
 
@@ -28,11 +30,23 @@ _MARK: Final = "\x01%d\x01"
 
 
 def bend(random: Random, payload: bytes, other: bytes) -> bytes:
-    """The payload after one to four changes; `other` gives pieces to splice in."""
+    """The payload after one to four changes; `other` gives pieces to splice in. Of gzip, what is inside is bent."""
+    inside = _unpack(payload)
+    if inside is not None and random.random() < 0.8:
+        return gzip.compress(bend(random, inside, _unpack(other) or other), 1, mtime=0)
     for _ in range(random.choice((1, 1, 2, 4))):
         bent = _bend_json(random, payload) if random.random() < 0.6 else None
         payload = _bend_bytes(random, payload, other) if bent is None else bent
     return payload
+
+
+def _unpack(payload: bytes) -> bytes | None:
+    if not payload.startswith(b"\x1f\x8b"):
+        return None
+    try:
+        return zlib.decompressobj(31).decompress(payload, 65_536)
+    except zlib.error:
+        return None
 
 
 def _bend_bytes(random: Random, payload: bytes, other: bytes) -> bytes:  # noqa: PLR0911 - one per kind of change
@@ -66,7 +80,10 @@ def _bend_json(random: Random, payload: bytes) -> bytes | None:
     holder: list[Any] = [document]
     parent, key = random.choice(_places(holder))
     value = parent[key]
-    match random.randrange(7):
+    match random.randrange(8):
+        case 5 if isinstance(value, str) and value:
+            at = random.randrange(len(value))
+            parent[key] = value[:at] + random.choice("0fF9-+.eZ:/ ") + value[at + random.randrange(2) :]
         case 0 if parent is not holder:
             del parent[key]
         case 1 if isinstance(parent, dict):
