@@ -149,13 +149,17 @@ def embedded_settings(
         **{
             f"{section}.{field}": value
             for section, fields in plain.items()
-            if section != "routes"
+            if section not in _WHOLE
             for field, value in fields.items()
         },
-        "routes": plain["routes"],
+        **settings.model_dump(include=set(_WHOLE), exclude_unset=True),
         **overrides,
     }
     return load_settings(overrides=overrides, environ={})
+
+
+_WHOLE: Final = ("mappings", "routes")
+"""Sections that are no tables of plain fields; what is not set in them stays so: a mapping's cases inherit it."""
 
 
 def _specs(

@@ -12,6 +12,7 @@ from deploy.local.locate import locate_settings
 from deploy.local.plan import embedded_settings
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
+from gateway.decoders.mapping_settings import MappingSettings
 from ingest.contract.errors import UnavailableError
 
 PORTS = {"mqtt": 1, "mqtt_v5": 2, "kafka": 3, "kafka_controller": 4, "gateway": 5, "stream": 6, "canary": 7}
@@ -31,6 +32,19 @@ def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path)
     assert settings.mqtt.subscriptions == ("#", "$aws/#")
     assert settings.routes[0].zone == "Europe/Berlin"
     assert embedded(tmp_path, **{"mqtt.protocol": "3.1.1"}).mqtt.port == 1
+
+
+def test_mappings_reach_the_parts_as_they_were_written(tmp_path: Path) -> None:
+    case = {"when": {"x": True}, "skip": "x"}
+    mappings = {"mine.v1": {"prefix": "p.", "units": {"y": "V"}, "cases": [case]}}
+    settings = embedded(tmp_path, mappings=mappings, routes=[{"filter": "a/#", "mapping": "mine.v1"}])
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(settings), "utf-8")
+    for again in (settings, load_settings(file, environ={})):
+        mapping = again.routes[0].mapping
+        assert isinstance(mapping, MappingSettings)
+        assert mapping == again.mappings["mine.v1"]
+        assert mapping.cases[0].model_fields_set == {"when", "skip"}
 
 
 def test_profiles_and_devices_have_a_place_in_the_run_unless_the_person_names_one(
