@@ -22,8 +22,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DATA: Final = ROOT.parent / "shared" / "data"
 OWN_FOLDER: Final = ROOT / ".venv-fuzz"
 CONSTRAINTS: Final = Path(__file__).with_name("fuzz_constraints.txt")
-START_SECONDS: Final = 60
-"""For imports and the corpus, before libFuzzer's own clock starts."""
+START_SECONDS: Final = 240
+"""For imports and the corpus, before libFuzzer's own clock starts; a busy machine takes minutes."""
 _PROGRESS = re.compile(r"^#\d+\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", re.MULTILINE)
 _STATISTIC = re.compile(r"^stat::(\w+):\s+(\d+)", re.MULTILINE)
 
