@@ -259,6 +259,21 @@ def test_plain_is_never_true_for_strangers_or_under_a_rate(tmp_path: Path) -> No
     assert not Rig(tmp_path, rate=DeviceRate(1, 1, catch_up_seconds=0)).policy.plain("anything")
 
 
+def test_ranges_alone_are_no_all_that_is_asked_under_a_rate_of_strangers_or_with_tags(tmp_path: Path) -> None:
+    text = 'name = "p"\nversion = 1\ndevices = ["*"]\n[metrics.t]\nmax = 1\n'
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles" / "p.toml").write_text(text)
+    open_to_all = Rig(tmp_path)
+    assert open_to_all.policy.number_limits("pump-1") is not None
+    assert Rig(tmp_path, rate=DeviceRate(1, 1, catch_up_seconds=0)).policy.number_limits("pump-1") is None
+    assert Rig(tmp_path, unregistered="refuse").policy.number_limits("pump-1") is None
+    add_device(tmp_path / "devices.jsonl", "pump-1")
+    assert Rig(tmp_path, unregistered="refuse").policy.number_limits("pump-1") is not None
+    add_device(tmp_path / "devices.jsonl", "pump-1", tags={"site": "x"})
+    assert Rig(tmp_path).policy.number_limits("pump-1") is None
+    assert Policy().number_limits("pump-1") is None
+
+
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(["profile", "unprofile", "register", "tick"]), max_size=15))
 def test_plain_says_what_a_message_meets(tmp_path_factory: pytest.TempPathFactory, events: list[str]) -> None:
