@@ -30,7 +30,7 @@ _MADE: Final = {
     ),
     "plain": (b"21.5 \xc2\xb0C", b"-3 dBm", b"00123", b"true", b"1.2e3"),
     "json": (b'{"ts":1764331199,"a":{"b":1.5,"c":[1,2]},"t":{"value":21,"unit":"C"}}', b'[{"a":1},{"b":"x"}]'),
-    "influx": (b'weather,room=a temp=21.5,on=t,n=3i,s="x\\"y" 1764331199000000000\n',),
+    "mapping influx": (b'weather,room=a temp=21.5,on=t,n=3i,s="x\\"y" 1764331199000000000\n',),
 }
 """Good payloads of formats that the shared examples do not show, or not enough."""
 _NAMED = re.compile(r"\{[^{}]*\}|\+")
@@ -45,7 +45,7 @@ class Seed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """One decoder, or the routes of one preset (`preset NAME`), with topics that lead to it."""
+    """One decoder, the routes of one preset (`preset NAME`) or one shipped mapping, with topics that lead to it."""
 
     name: str
     topics: tuple[str, ...]
@@ -60,7 +60,7 @@ class Target:
 
 
 def targets() -> list[Target]:
-    """Every decoder of the registry, and every preset that routes topics by itself."""
+    """Every decoder of the registry, every preset that routes topics by itself, and the mappings of the others."""
     decoders = [
         Target(name, _TOPICS.get(name, _ANY_TOPICS), (RouteSettings(filter="#", decoder=name),), (), _ZONE)
         for name in decoder_names()
@@ -70,7 +70,13 @@ def targets() -> list[Target]:
         for name, preset in load_presets().items()
         if preset.routes
     ]
-    return decoders + presets
+    mappings = [
+        Target(f"mapping {name}", _ANY_TOPICS, (RouteSettings(filter="#", mapping=name),), (), _ZONE)
+        for preset in load_presets().values()
+        if not preset.routes
+        for name in preset.mappings
+    ]
+    return decoders + mappings + presets
 
 
 def _topic_of(route: RouteSettings) -> str:
