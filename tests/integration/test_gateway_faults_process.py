@@ -110,16 +110,20 @@ def test_a_gateway_without_memory_ends_and_loses_nothing(
     for gateway in rig.gateways:
         has = psutil.Process(gateway.pid).memory_info().vms
         resource.prlimit(gateway.pid, resource.RLIMIT_AS, (has, resource.RLIM_INFINITY))
+
+    def lacks(gateway: Any) -> bool:
+        return gateway.ended is not None or "MemoryError" in gateway.log()
+
     rig.kafka.hold()
     try:
         publish_large(rig, 800, 100_000)
-        full = "waiting for Kafka to report"
+        held_up = "waiting for Kafka to report"
         for gateway in rig.gateways:
-            wait_until(lambda one=gateway: one.ended is not None or full in one.log(), what="its memory being full")
+            wait_until(lambda one=gateway: lacks(one) or held_up in one.log(), what="its memory being full")
     finally:
         rig.kafka.let_go()
     for gateway in rig.gateways:
-        wait_until(lambda one=gateway: one.ended is not None or "MemoryError" in one.log(), what="the lack of memory")
+        wait_until(lambda one=gateway: lacks(one), what="the lack of memory")
         gateway.kill()
     start_all(rig)
     for gateway in rig.gateways:
