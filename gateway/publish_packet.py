@@ -42,10 +42,12 @@ def split(data: bytes, at: int, publishes: list[Incoming], *, is_5: bool) -> tup
     while end - at >= 2:
         head, size, begin = data[at], data[at + 1], at + 2
         if size > 127:
-            longer = _remaining_length(data, at + 1)
-            if longer is None:
+            if begin < end and data[begin] < 128:
+                size, begin = size - 128 | data[begin] << 7, begin + 1
+            elif (longer := _remaining_length(data, at + 1)) is not None:
+                size, begin = longer
+            else:
                 return at, end - at + 1, None
-            size, begin = longer
         stop = begin + size
         if stop > end:
             return at, stop - at, None

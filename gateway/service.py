@@ -46,7 +46,7 @@ logger = logging.getLogger("tidegate.gateway")
 ReadState = Callable[[], list[tuple[str, bytes]]]
 """What earlier gateways remembered for their decoders; read once, before the first connection."""
 
-GATHER_SECONDS: Final = 0.01
+GATHER_SECONDS: Final = 0.015
 """How long a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
 HURRY_BYTES: Final = 16 * 1024
 """A read of this much leaves no time for gathering."""
