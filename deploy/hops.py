@@ -47,9 +47,9 @@ def version() -> str:
 def run_gateway(settings: Settings) -> None:
     """Run hop 1 until a signal asks to stop."""
     from deploy.stored import tell_stored
+    from gateway.build import build
     from gateway.profiles.policy import make_policy
     from gateway.receipts import make_receipts
-    from gateway.service import build
     from ingest.contract.reasons import IgnoredReason, Reason
 
     configure_logging()

@@ -7,7 +7,6 @@ epoch, and every call into paho is guarded. The session itself lives at the brok
 
 import contextlib
 import logging
-import os
 import select
 import socket
 import time
@@ -25,15 +24,15 @@ from gateway.connection import (
     is_buffered,
     new_client,
     read_bytes,
+    say_goodbye,
     send,
-    subscriptions,
 )
 from gateway.reconnect import Reconnect
 from gateway.session_events import Incoming, SessionEvents
-from gateway.session_memory import SessionMemory
+from gateway.session_words import downgrade, refusal, suspicion, taken_over
 from gateway.settings import MqttSettings
 from gateway.show import show
-from gateway.topics import is_shared, subscription_filter
+from gateway.subscribe import Subscriptions
 from ingest.contract.errors import FatalError
 
 __all__ = ["MqttSession"]
@@ -41,7 +40,6 @@ __all__ = ["MqttSession"]
 logger = logging.getLogger("tidegate.gateway")
 
 TAKEN_OVER: Final = 0x8E
-BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
 CONNECT_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 15.0
 READ_SECONDS: Final = 0.05
@@ -70,15 +68,7 @@ class MqttSession:
     ) -> None:
         self._settings, self._window, self._events = settings, window, events
         self._clock, self._wall_ms = clock, wall_ms
-        self._filters = tuple(dict.fromkeys(subscription_filter(text) for text in settings.subscriptions))
-        if shared := [text for text in self._filters if is_shared(text)]:
-            logger.warning(
-                "mqtt.subscriptions: %s is shared with other gateways, so a device's messages may come through several, "
-                "and their order is then lost, unless the broker keeps a device with one of them: better give each "
-                "gateway filters of its own",
-                ", ".join(shared),
-            )
-        self._memory = SessionMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
+        self._subscriptions = Subscriptions(settings)
         self._client: paho.Client | None = None
         self._had_session = False
         self._reconnect = Reconnect(settings.reconnect_max_seconds)
@@ -86,7 +76,6 @@ class MqttSession:
         self._reads = 0
         self._lost_because: str | None = None
         self._loss_explained = False
-        self._at_most_once: list[str] = []
         self._live = False
         self._fatal: FatalError | None = None
         self.epoch = 0
@@ -170,27 +159,11 @@ class MqttSession:
         """Say DISCONNECT (the session stays at the broker) after what waits to be written is out."""
         if self._client is not None and self._live:
             with contextlib.suppress(Exception):
-                self._say_goodbye(self._client, self._clock() + timeout_seconds)
+                say_goodbye(self._client, timeout_seconds)
         self._lost_because = None
         self._discard()
         self.connected = False
         self.detail = "stopped"
-
-    def _say_goodbye(self, client: paho.Client, deadline: float) -> None:
-        sock = cast("socket.socket", client.socket())
-        # paho closes the socket right behind DISCONNECT. With packets unread that is a reset, which takes back the
-        # last PUBACKs from the broker's buffer: a second handle keeps the connection until the broker has ended it.
-        with socket.socket(fileno=os.dup(sock.fileno())) as second:
-            while client.want_write() and self._clock() < deadline:
-                select.select([], [sock], [], 0.1)
-                client.loop_write()
-            client.disconnect()
-            second.shutdown(socket.SHUT_WR)
-            second.settimeout(0.1)
-            while self._clock() < deadline:
-                with contextlib.suppress(TimeoutError):
-                    if not second.recv(65536):
-                        break
 
     def _wait_or_connect(self, timeout_seconds: float) -> None:
         wait = self._reconnect.wait_seconds(self._clock())
@@ -276,54 +249,41 @@ class MqttSession:
         self, client: paho.Client, _data: object, flags: paho.ConnectFlags, reason: ReasonCode, _properties: object
     ) -> None:
         if reason.is_failure:
-            self._lost_because = self._explain(reason)
+            self._lost_because = refusal(reason, self.address, self._settings.username)
             return
         present = flags.session_present
-        session_lost = not present and (self._had_session or self._memory.filters() is not None)
+        session_lost = not present and (self._had_session or self._subscriptions.remembered)
         self._had_session = True
         self._live = True
         self._reconnect.accepted(self._clock())
         # Before CONNACK's successors: with a kept session the broker sends PUBLISH packets right behind it.
         self.epoch = max(self.epoch + 1, self._wall_ms())
         self._events.connected(self.epoch, session_lost=session_lost)
-        held = self._memory.filters() if present else ()
-        if present and held == self._filters:
+        if self._subscriptions.ask(client, present=present):
             self._established()
-            return
-        gone = [text for text in held or () if text not in self._filters]
-        if gone:
-            client.unsubscribe(gone)
-        client.subscribe(subscriptions(self._settings, self._filters))  # type: ignore[arg-type]
 
     def _on_subscribe(
         self, _client: paho.Client, _data: object, _mid: int, reasons: list[ReasonCode], _properties: object
     ) -> None:
-        refused = [text for text, reason in zip(self._filters, reasons, strict=False) if reason.is_failure]
+        refused = self._subscriptions.answered(reasons)
         if refused:
             names = ", ".join(refused)
             self._lost_because = (
                 f"the broker refuses the subscription to {names}: check its access rules for {self._settings.username}"
             )
             return
-        self._at_most_once = [text for text, reason in zip(self._filters, reasons, strict=False) if reason.value == 0]
-        if self._at_most_once:
+        if self._subscriptions.at_most_once:
             logger.error("the MQTT broker at %s %s", self.address, self._downgrade())
-        else:
-            self._memory.remember(self._filters)
         self._established()
 
     def _downgrade(self) -> str:
-        names = ", ".join(self._at_most_once)
-        return (
-            f"grants {names} at QoS 0 only: a message that is under way in a fault is lost; "
-            f"allow QoS 1 for {self._settings.username or 'this client'} at the broker"
-        )
+        return downgrade(self._subscriptions.at_most_once, self._settings.username)
 
     def _established(self) -> None:
         self.connected = True
         self._reconnect.established()
         self.detail = f"connected to {self.address}"
-        if self._at_most_once:
+        if self._subscriptions.at_most_once:
             self.detail += f", which {self._downgrade()}"
 
     def _on_publish(self, _client: paho.Client, messages: list[Incoming]) -> None:
@@ -336,31 +296,13 @@ class MqttSession:
         if flags.is_disconnect_packet_from_server:
             self._loss_explained = True
             if reason.value == TAKEN_OVER:
-                self._fatal = self._taken_over()
+                self._fatal = taken_over(self._settings.client_id, self.address)
         self._lost_because = self._lost_because or f"the broker at {self.address} closed the connection ({reason})"
-
-    def _explain(self, reason: ReasonCode) -> str:
-        if reason.value in BAD_CREDENTIALS:
-            user = self._settings.username or "(none)"
-            return f"the broker at {self.address} refuses user {user} ({reason}): check mqtt.username and mqtt.password"
-        return f"the broker at {self.address} refuses the connection: {reason}"
-
-    def _taken_over(self) -> FatalError:
-        return FatalError(
-            f"another MQTT client uses client id {self._settings.client_id!r} at {self.address} (the broker says the "
-            "session was taken over): stop the other gateway, or give this one its own mqtt.client_id"
-        )
-
-    def _suspect(self) -> str:
-        return (
-            f" ({self._reconnect.quick_losses} connections in a row were lost at once: the link is bad, or another client uses "
-            f"client id {self._settings.client_id!r})"
-        )
 
     def _lose(self, why: str) -> None:
         """End this connection and plan the next one."""
         if self.connected and self._reconnect.lost(self._clock(), explained=self._loss_explained):
-            why += self._suspect()
+            why += suspicion(self._reconnect.quick_losses, self._settings.client_id)
         self._lost_because, self._loss_explained, self.connected = None, False, False
         self._discard()
         self.detail = f"{why}; next try in {self._reconnect.plan(self._clock()):.1f} s"

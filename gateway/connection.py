@@ -1,7 +1,13 @@
 """One paho client, made, connected and subscribed as the promises need it."""
 
+import contextlib
 import logging
+import os
+import select
+import socket
+import time
 from collections.abc import Callable
+from typing import cast
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -22,6 +28,7 @@ __all__ = [
     "is_buffered",
     "new_client",
     "read_bytes",
+    "say_goodbye",
     "send",
     "subscriptions",
     "use_tls",
@@ -126,6 +133,25 @@ def excuse_ping(client: paho.Client) -> None:
     """Nothing is read for now: the lack of a PINGRESP is no sign of a dead link. Stock paho will connect anew then."""
     if isinstance(client, ChunkClient):
         client.excuse_ping()
+
+
+def say_goodbye(client: paho.Client, timeout_seconds: float) -> None:
+    """Write what waits, then DISCONNECT, and see the broker close; the session stays there."""
+    deadline = time.monotonic() + timeout_seconds
+    sock = cast("socket.socket", client.socket())
+    # paho closes the socket right behind DISCONNECT. With packets unread that is a reset, which takes back the
+    # last PUBACKs from the broker's buffer: a second handle keeps the connection until the broker has ended it.
+    with socket.socket(fileno=os.dup(sock.fileno())) as second:
+        while client.want_write() and time.monotonic() < deadline:
+            select.select([], [sock], [], 0.1)
+            client.loop_write()
+        client.disconnect()
+        second.shutdown(socket.SHUT_WR)
+        second.settimeout(0.1)
+        while time.monotonic() < deadline:
+            with contextlib.suppress(TimeoutError):
+                if not second.recv(65536):
+                    break
 
 
 def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None:

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from gateway.accounts import Accounts
@@ -22,7 +21,7 @@ from gateway.condition import Condition
 from gateway.decoders.state import DecoderState
 from gateway.express import Express
 from gateway.intake import Intake
-from gateway.kafka_log import OpenLog, open_kafka
+from gateway.kafka_log import OpenLog
 from gateway.outcome import Gate
 from gateway.policy import Policy
 from gateway.pump import Pump
@@ -35,11 +34,9 @@ from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import OUTCOMES
 from ingest.log import LogWriter
-from ingest.settings import KafkaSettings
-from ingest.state import read_state
 from monitoring.metrics import GatewayMetrics
 
-__all__ = ["GatewayService", "build", "run"]
+__all__ = ["GatewayService"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -54,61 +51,6 @@ TICK_SECONDS: Final = 1.0
 HELD_UP_SECONDS: Final = 0.02
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
-
-
-def run(
-    *,
-    mqtt: MqttSettings,
-    gateway: GatewaySettings,
-    routes: tuple[RouteSettings, ...],
-    kafka: KafkaSettings,
-    metrics: GatewayMetrics,
-    stop: threading.Event,
-    policy: Policy | None = None,
-    receipts: Receipts | None = None,
-) -> None:
-    """Run a gateway until `stop` is set; returns when what it received is acknowledged or left to the broker."""
-    service = build(
-        mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics, policy=policy, receipts=receipts
-    )
-    service.run(stop)
-
-
-def build(
-    *,
-    mqtt: MqttSettings,
-    gateway: GatewaySettings,
-    routes: tuple[RouteSettings, ...],
-    kafka: KafkaSettings,
-    metrics: GatewayMetrics,
-    policy: Policy | None = None,
-    receipts: Receipts | None = None,
-) -> "GatewayService":
-    """A gateway on a real Kafka, not yet running: for callers that also serve its health.
-
-    Args:
-        mqtt: the broker and the session.
-        gateway: limits.
-        routes: which decoder reads which topic.
-        kafka: the cluster.
-        metrics: where it counts.
-        policy: what is asked of readings beyond their format; nothing by default.
-        receipts: who tells devices why; nobody by default.
-
-    Raises:
-        ConfigError: a route is wrong.
-    """
-    open_log = partial(open_kafka, kafka, used_topics=set())
-    return GatewayService(
-        mqtt,
-        gateway,
-        routes,
-        open_log,
-        metrics,
-        policy=policy,
-        receipts=receipts,
-        read_state=partial(read_state, kafka),
-    )
 
 
 class GatewayService(SessionEvents):

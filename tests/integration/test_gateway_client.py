@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.chunk_client import why_not
 from gateway.client import MqttSession
 from gateway.reconnect import QUICK_LOSSES
 from gateway.session_events import Incoming, Received, SessionEvents
@@ -388,6 +389,24 @@ def test_another_paho_is_used_as_it_is_with_a_warning(
     assert (first.topic, first.payload, first.mid, first.qos) == (b"t", b"x", 1, 1)
     assert first.message_id == ("m-1" if scripted_broker.protocol == "5" else None)
     assert second.topic == b"a/\xff"
+    rig.session.drop("end of test")
+
+
+def test_a_paho_that_lacks_a_member_is_used_as_it_is(
+    scripted_broker: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert why_not() is None, "the pinned paho is the one that this was proved with"
+    monkeypatch.setattr("gateway.chunk_client._METHODS", ("_packet_queue", "_gone_in_some_release"))
+    rig = Rig(scripted_broker)
+    assert "lacks _gone_in_some_release" in caplog.text
+    link = scripted_broker.accept()
+    link.handshake()
+    for mid in (1, 2):
+        link.publish(b"t", b"x", mid)
+    rig.until(lambda: len(rig.heard.messages) == 2)
+    assert link.quiet() == []
+    assert rig.session.acknowledge(rig.heard.epochs[0], mids(1, 2)) == 2
+    assert [link.packet(PUBACK).mid for _ in range(2)] == [1, 2]
     rig.session.drop("end of test")
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 RUNNER = """
 import json, logging, signal, sys, threading
 from prometheus_client import CollectorRegistry
-from gateway.service import run
+from gateway.build import run
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.settings import KafkaSettings

@@ -24,7 +24,7 @@ from ingest.memory import MemoryLog
 from ingest.settings import KafkaSettings
 from monitoring.metrics import GatewayMetrics
 
-CONNECT, PUBACK, SUBSCRIBE, DISCONNECT = 1, 4, 8, 14
+CONNECT, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 4, 8, 12, 14
 TOPIC = b"tidegate/v1/dev-1/readings"
 
 
@@ -312,6 +312,38 @@ def test_qos_0_is_dropped_and_counted_beyond_the_bytes_of_the_window(
     rig.log.release()
     assert link.packet(PUBACK).mid == 1
     assert rig.service._chain.in_flight_bytes == 0
+    rig.service._session.drop("end of test")
+
+
+def test_nothing_more_is_read_beyond_the_bytes_of_the_window_and_the_keepalive_goes_on(
+    scripted_broker: Any, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(scripted_broker, registry, window_bytes=100_000)
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.until(lambda: rig.service._session.connected)
+    rig.log.hold()
+    values = {f"m{n}": n / 7 for n in range(60)}
+    for mid in range(1, 401):
+        link.publish(TOPIC, json.dumps({"boot": 1, "seq": mid, "values": values}).encode(), mid)
+    rig.until(rig.service._holds_enough)
+    held = rig.service._chain.in_flight
+    now, ahead, pings = time.monotonic(), 0.0, 0
+    monkeypatch.setattr("paho.mqtt.client.time_func", lambda: now + ahead)
+    for _ in range(8):
+        ahead += 21.0
+        for _ in range(3):
+            rig.pump()
+        link._fill()
+        while (packet := link._take()) is not None:
+            pings += packet.kind == PINGREQ
+    assert pings >= 7, "each keepalive time has its PINGREQ"
+    assert rig.service._session.connected, "an answer that is not read is no reason to leave"
+    assert rig.service._chain.in_flight == held < 400
+    ahead = 0.0
+    rig.log.release()
+    assert [link.packet(PUBACK).mid for _ in range(400)] == list(range(1, 401))
+    assert rig.seqs() == list(range(1, 401))
     rig.service._session.drop("end of test")
 
 

@@ -1,0 +1,70 @@
+"""A gateway between a real broker and a real Kafka, put together from settings."""
+
+import threading
+from functools import partial
+
+from gateway.kafka_log import open_kafka
+from gateway.policy import Policy
+from gateway.refusal import Receipts
+from gateway.service import GatewayService
+from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from ingest.settings import KafkaSettings
+from ingest.state import read_state
+from monitoring.metrics import GatewayMetrics
+
+__all__ = ["build", "run"]
+
+
+def run(
+    *,
+    mqtt: MqttSettings,
+    gateway: GatewaySettings,
+    routes: tuple[RouteSettings, ...],
+    kafka: KafkaSettings,
+    metrics: GatewayMetrics,
+    stop: threading.Event,
+    policy: Policy | None = None,
+    receipts: Receipts | None = None,
+) -> None:
+    """Run a gateway until `stop` is set; returns when what it received is acknowledged or left to the broker."""
+    service = build(
+        mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics, policy=policy, receipts=receipts
+    )
+    service.run(stop)
+
+
+def build(
+    *,
+    mqtt: MqttSettings,
+    gateway: GatewaySettings,
+    routes: tuple[RouteSettings, ...],
+    kafka: KafkaSettings,
+    metrics: GatewayMetrics,
+    policy: Policy | None = None,
+    receipts: Receipts | None = None,
+) -> GatewayService:
+    """A gateway on a real Kafka, not yet running: for callers that also serve its health.
+
+    Args:
+        mqtt: the broker and the session.
+        gateway: limits.
+        routes: which decoder reads which topic.
+        kafka: the cluster.
+        metrics: where it counts.
+        policy: what is asked of readings beyond their format; nothing by default.
+        receipts: who tells devices why; nobody by default.
+
+    Raises:
+        ConfigError: a route is wrong.
+    """
+    open_log = partial(open_kafka, kafka, used_topics=set())
+    return GatewayService(
+        mqtt,
+        gateway,
+        routes,
+        open_log,
+        metrics,
+        policy=policy,
+        receipts=receipts,
+        read_state=partial(read_state, kafka),
+    )
