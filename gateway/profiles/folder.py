@@ -47,6 +47,8 @@ class ProfileFolder:
         self._watch = FolderWatch(self._stamps)
         self._files: dict[str, tuple[Stamp, Profile]] = {}
         self.refused: dict[str, str] = {}
+        # What is wrong at the start the caller tells.
+        self._is_told = False
         self.current = ProfileSet()
         try:
             stamps = self._stamps()
@@ -61,6 +63,7 @@ class ProfileFolder:
         faults += [f"{path}: a route names profile {name!r}, and no file here has it" for name in missing]
         if faults and strict:
             raise ConfigError("\n".join(faults))
+        self._is_told = True
 
     def files(self) -> list[LoadedFile]:
         """Every version that could be read, by name and version."""
@@ -105,7 +108,9 @@ class ProfileFolder:
         self._keep_needed(files, refused, needed)
         self._drop_copies(files, refused)
         self._watch.take(stamps)
-        self._tell_refused(refused)
+        if self._is_told:
+            self._tell_refused(refused)
+        self.refused = refused
         return self._replace(files)
 
     def _keep_needed(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str], needed: Set[str]) -> None:

@@ -95,7 +95,7 @@ def test_of_several_versions_the_highest_applies(path: Path) -> None:
 # At start.
 
 
-def test_at_start_every_fault_is_told_at_once(path: Path) -> None:
+def test_at_start_every_fault_is_told_at_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (path / "bad.toml").write_text("name = ")
     (path / "worse.toml").write_text(text().replace("max", "maxx"))
     (path / ".hidden.toml").write_text("no")
@@ -108,6 +108,7 @@ def test_at_start_every_fault_is_told_at_once(path: Path) -> None:
     assert "a route names profile 'named', and no file here has it" in told
     assert len(told.splitlines()) == 3
     assert set(ProfileFolder(path, strict=False).refused) == {"bad.toml", "worse.toml"}
+    assert not caplog.records, "by who started it, not by the log too"
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
