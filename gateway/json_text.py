@@ -22,7 +22,9 @@ UNDERFLOW: Final = "underflow"
 _MAX_DIGITS: Final = 309
 """More digits than this are past every double; refusing by length also keeps quadratic int parsing out."""
 _LARGEST: Final = 2**1024
-_SMALL_EXPONENT = re.compile(rb"[eE]-\d{3}")
+_SMALL_EXPONENT = re.compile(rb"e-\d{3}")
+_SMALL_EXPONENT_UPPER = re.compile(rb"E-\d{3}")
+"""Two that begin with fixed bytes: a class of bytes is searched for much slower."""
 _MANY_ZEROS: Final = b"0" * 300
 """A fraction needs more leading zeros than these to be less than every double."""
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
@@ -78,11 +80,16 @@ def _key_may_stand_twice(payload: bytes, keys: int) -> bool:
 
     Where no quote and colon have blanks between them, each key that was written shows as `":`.
     """
-    return payload.count(b'":') != keys or _SPACED_COLON.search(payload) is not None
+    if payload.count(b'":') != keys:
+        return True
+    blank = b'" ' in payload or b'"\n' in payload or b'"\t' in payload or b'"\r' in payload
+    return blank and _SPACED_COLON.search(payload) is not None
 
 
 def _may_underflow(payload: bytes) -> bool:
-    if (b"e-" in payload or b"E-" in payload) and _SMALL_EXPONENT.search(payload) is not None:
+    if b"e-" in payload and _SMALL_EXPONENT.search(payload) is not None:
+        return True
+    if b"E-" in payload and _SMALL_EXPONENT_UPPER.search(payload) is not None:
         return True
     return len(payload) > len(_MANY_ZEROS) and _MANY_ZEROS in payload
 
