@@ -186,10 +186,10 @@ class Flattener:
     def _quantity(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
         """Whether an object is one reading; then it is added."""
         quantity = self._shape.quantity
-        value = body.get(quantity.value)
-        unit = None if quantity.unit is None else body.get(quantity.unit)
         if quantity.value not in body:
             return False
+        value = body[quantity.value]
+        unit = None if quantity.unit is None else body.get(quantity.unit)
         bad = quantity.bad_status(body) if quantity.status else None
         if bad is not None:
             wanted = "a measurement: the status says that this is none"
