@@ -13,16 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from prometheus_client import CollectorRegistry
 
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.process import configure_logging
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.outcome import Gate, Message, Outcome
+from gateway.receipts import make_receipts, receipt_topic
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
+from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import READINGS
 from lakehouse.query import run_sql
+from monitoring.metrics import GatewayMetrics
 
 NAUGHTY = Path(__file__).parents[2].parent / "shared" / "data" / "naughty-strings.json"
 OWN = [
@@ -55,6 +59,7 @@ OWN = [
 STRINGS = [*(json.loads(NAUGHTY.read_text("utf-8")) if NAUGHTY.exists() else []), *OWN]
 NO_VALUE = {"", "null", "none", "unavailable", "unknown", "undefined", "n/a"}
 """Words by which devices say that they have no value."""
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 NOT_FINITE = {"nan", "inf", "infinity"}
 NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()
@@ -195,6 +200,28 @@ def test_as_plain_payload(text: str) -> None:
         assert float(number) == reading.value
 
 
+def test_receipts_go_to_a_topic_of_the_devices_own() -> None:
+    """What refuses a device's message is told under its id: a topic that MQTT allows, and nobody else's."""
+    names = [text for text in STRINGS if may_be_a_name(text, 256)]
+    topics = {receipt_topic(text) for text in names}
+    assert len(topics) == len(set(names))
+    for topic in topics:
+        assert topic.startswith("tidegate/receipts/")
+        assert topic.count("/") == 2
+        assert not set("+#\0") & set(topic)
+
+
+def test_a_receipt_is_json_whatever_the_device_said() -> None:
+    metrics = GatewayMetrics(CollectorRegistry(), reasons=Reason, ignored_reasons=IgnoredReason)
+    generous = ReceiptSettings(per_device_burst=1000, per_device_per_minute=6000, per_second=10_000)
+    for text in STRINGS:
+        receipts = make_receipts(generous, (), LIMITS, metrics)
+        for outcome in (decide(NATIVE, {"ts": text, "values": {"m": 1}}), decide(NATIVE, {"values": {text: None}})):
+            [reply] = receipts.of(outcome.refusals, NOW_US)
+            assert json.loads(reply.payload)["reason"] == outcome.rejected
+            assert not CONTROL.search(reply.payload.decode("utf-8"))
+
+
 def rows() -> Iterator[dict[str, str]]:
     """Every string that a device, a metric and a text may be, through the Kafka record's codec."""
     for text in STRINGS:
@@ -219,7 +246,6 @@ def test_through_a_delta_table_and_sql_nothing_changes(tmp_path: Path) -> None:
             assert {"text": row["text"]} in found
 
 
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 BEGINNING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (ERROR|WARNING|INFO) +tidegate\.| {4}")
 
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_mutate import bend
 from deploy.chaos.fuzz_seeds import Seed, Target, fitting_seeds, read_seeds, targets
-from gateway.outcome import Message
-from gateway.settings import GatewaySettings
+from gateway.outcome import Gate, Message
+from gateway.profiles.policy import make_policy
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
 
 EXAMPLES = Path(__file__).parents[2].parent / "shared" / "data" / "payloads.jsonl"
 NOW_US = 1_796_000_000_000_000
@@ -60,3 +62,29 @@ def test_each_example_as_it_is_and_of_every_other_format(target: Target) -> None
         check(target, read_seeds(EXAMPLES))
     for topic in target.topics:
         check(target, [Seed(topic, seed.payload) for seed in seeds_of(target)])
+
+
+CHECKED = LIMITS.model_copy(
+    update={
+        "profiles": str(Path(__file__).parent / "hostile" / "profiles"),
+        "device_registry": str(Path(__file__).parent / "hostile" / "devices.jsonl"),
+        "unregistered": "quarantine",
+        "device_rate": 10.0,
+    }
+)
+PUMP = (
+    b'{"boot":1,"seq":2,"values":{"t":21.5,"flow":3,"serial":"x"}}',
+    b'[{"boot":1,"seq":3,"ts":1795999999000,"values":{"t":{"value":70,"unit":"\xc2\xb0F"}}},{"values":{"t":22,"x":1}}]',
+)
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False))
+def test_good_payloads_bent_with_profiles_registry_and_rate(random: Random) -> None:
+    gate = Gate(compile_routes((RouteSettings(filter="j/{device}", decoder="json", device="{device}"),)), CHECKED,
+                policy=make_policy(CHECKED))  # fmt: skip
+    for number in range(6):
+        topic = random.choice((b"tidegate/v1/pump-1/readings", b"tidegate/v1/pump-9/readings", b"j/pump-2"))
+        payload = bend(random, random.choice(PUMP), PUMP[0])
+        message = Message(number, 1, NOW_US + number * 1000, topic, payload)
+        assert faults_of(message, gate.decide(message), CHECKED) == [], (topic, payload)
