@@ -9,7 +9,8 @@ from typing import Final
 
 from gateway.decoders.influx import parse_influx
 from gateway.decoders.mapping_case import Case
-from gateway.decoders.mapping_paths import BadPath, Conditions
+from gateway.decoders.mapping_conditions import Conditions
+from gateway.decoders.mapping_paths import BadPath
 from gateway.decoders.mapping_reader import read_case
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 from gateway.decoders.shape import Decoding, RouteMatch

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.decoders.flatten import Quantity, Shape
+from gateway.decoders.mapping_conditions import Conditions
 from gateway.decoders.mapping_names import Names
-from gateway.decoders.mapping_paths import EACH_ITEM, BadPath, Conditions, Path, Template, parse_path
+from gateway.decoders.mapping_paths import EACH_ITEM, BadPath, Path, Template, parse_path
 from gateway.decoders.mapping_settings import CaseSettings, TimeFormat, TimeSource
 from gateway.decoders.values import NO_VALUE
 

@@ -2,9 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -12,7 +12,6 @@ from gateway.decoders.shape import RouteMatch
 
 __all__ = [
     "BadPath",
-    "Conditions",
     "Path",
     "Scope",
     "Template",
@@ -253,58 +252,3 @@ def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
 def glob_pattern(text: str) -> str:
     """The regular expression of a glob; brackets stand for themselves, since metric names hold them."""
     return "".join({"*": ".*", "?": "."}.get(char) or re.escape(char) for char in text)
-
-
-class Conditions:
-    """All of these paths hold what they must."""
-
-    __slots__ = ("_members", "_tests", "texts")
-
-    def __init__(self, wanted: Mapping[str, bool | tuple[str, ...]]) -> None:
-        """Compile.
-
-        Raises:
-            BadPath: a path cannot be read.
-        """
-        self.texts = [f"{path} = {_show(value)}" for path, value in wanted.items()]
-        self._tests = [
-            (parse_path(path), value if isinstance(value, bool) else glob(value)) for path, value in wanted.items()
-        ]
-
-        # The usual condition, that a member is there or not, costs no call.
-        plain = [
-            len(path.steps) == 1 and type(path.steps[0]) is str and isinstance(test, bool) for path, test in self._tests
-        ]
-        self._members = [(path.steps[0], test) for (path, test), one in zip(self._tests, plain, strict=True) if one]
-        self._tests = [pair for pair, one in zip(self._tests, plain, strict=True) if not one]
-
-    def hold(self, root: object) -> bool:
-        """Whether they do for this message."""
-        if type(root) is dict:
-            for name, wanted in self._members:
-                if (root.get(name) is not None) is not wanted:
-                    return False
-        elif any(wanted for _name, wanted in self._members):
-            return False
-        for path, test in self._tests:
-            value = path.look(root, root)
-            if isinstance(test, bool):
-                if (value is not None) is not test:
-                    return False
-            elif value is None or test is None or not test(_as_text(value)):
-                return False
-        return True
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict | list):
-        return "object" if isinstance(value, dict) else "array"
-    return value if isinstance(value, str) else repr(value)[:400]
-
-
-def _show(value: bool | tuple[str, ...]) -> Literal["present", "absent"] | str:
-    if isinstance(value, bool):
-        return "present" if value else "absent"
-    return " or ".join(value)

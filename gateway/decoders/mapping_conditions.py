@@ -1,0 +1,63 @@
+"""Whether a message is of the shape that a mapping, or one of its cases, asks for."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from gateway.decoders.mapping_paths import glob, parse_path
+
+__all__ = ["Conditions"]
+
+
+class Conditions:
+    """All of these paths hold what they must."""
+
+    __slots__ = ("_members", "_tests", "texts")
+
+    def __init__(self, wanted: Mapping[str, bool | tuple[str, ...]]) -> None:
+        """Compile.
+
+        Raises:
+            BadPath: a path cannot be read.
+        """
+        self.texts = [f"{path} = {_show(value)}" for path, value in wanted.items()]
+        self._tests = [
+            (parse_path(path), value if isinstance(value, bool) else glob(value)) for path, value in wanted.items()
+        ]
+
+        # The usual condition, that a member is there or not, costs no call.
+        plain = [
+            len(path.steps) == 1 and type(path.steps[0]) is str and isinstance(test, bool) for path, test in self._tests
+        ]
+        self._members = [(path.steps[0], test) for (path, test), one in zip(self._tests, plain, strict=True) if one]
+        self._tests = [pair for pair, one in zip(self._tests, plain, strict=True) if not one]
+
+    def hold(self, root: object) -> bool:
+        """Whether they do for this message."""
+        if type(root) is dict:
+            for name, wanted in self._members:
+                if (root.get(name) is not None) is not wanted:
+                    return False
+        elif any(wanted for _name, wanted in self._members):
+            return False
+        for path, test in self._tests:
+            value = path.look(root, root)
+            if isinstance(test, bool):
+                if (value is not None) is not test:
+                    return False
+            elif value is None or test is None or not test(_as_text(value)):
+                return False
+        return True
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return "object" if isinstance(value, dict) else "array"
+    return value if isinstance(value, str) else repr(value)[:400]
+
+
+def _show(value: bool | tuple[str, ...]) -> Literal["present", "absent"] | str:
+    if isinstance(value, bool):
+        return "present" if value else "absent"
+    return " or ".join(value)
