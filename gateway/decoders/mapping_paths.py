@@ -1,4 +1,4 @@
-"""Paths, templates and conditions of a mapping: parsed once, then only followed. Syntax: see `mapping_settings`."""
+"""Paths and templates of a mapping: parsed once, then only followed. Syntax: see `mapping_settings`."""
 
 import hashlib
 import re
