@@ -16,7 +16,13 @@ from prometheus_client import CollectorRegistry
 TESTS = Path(__file__).parent
 FOLDERS = ("guards", "unit", "contract", "integration", "spark", "e2e")
 """In the order they run: what is cheap fails first, and what starts a whole pipeline does not burden the rest."""
-SHARED_FIXTURES = ("fixtures_servers.py", "fixtures_scripted_broker.py", "fixtures_sparkplug.py", "fixtures_faults.py")
+SHARED_FIXTURES = (
+    "fixtures_servers.py",
+    "fixtures_scripted_broker.py",
+    "fixtures_gateway.py",
+    "fixtures_sparkplug.py",
+    "fixtures_faults.py",
+)
 """Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""
 
 # Before anything else reads the zone: a test that passes only in its author's zone proves nothing.

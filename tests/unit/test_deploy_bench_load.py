@@ -1,0 +1,108 @@
+"""The benchmark's publisher: its packets are MQTT's, its windows hold, its rate is open loop."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from deploy.bench.gateway import cpu_seconds
+from deploy.bench.load import LoadPlan, connect_packet, native_payload, publish_packet, run_load
+from gateway.publish_packet import split
+from gateway.session_events import Incoming
+
+
+def test_packets_are_those_that_the_gateway_reads() -> None:
+    publishes: list[Incoming] = []
+    data = b"".join(publish_packet("a/b", b"x" * size, mid=size + 1) for size in (0, 120, 20_000))
+    at, _, control = split(data, 0, publishes, is_5=False)
+    assert (at, control) == (len(data), None)
+    assert [(one[0], len(one[1]), one[2]) for one in publishes] == [
+        (b"a/b", 0, b"\x00\x01"), (b"a/b", 120, b"\x00\x79"), (b"a/b", 20_000, b"\x4e\x21"),
+    ]  # fmt: skip
+    assert connect_packet("c", "u", "p")[:2] == bytes([0x10, len(connect_packet("c", "u", "p")) - 2])
+
+
+def test_the_payload_is_a_usual_native_message() -> None:
+    topic, payload = native_payload(1_764_331_200, 1_764_331_200_000)(7, 3)
+    document = json.loads(payload)
+    assert topic == "tidegate/v1/bench-0007/readings"
+    assert (document["boot"], document["seq"], len(document["values"])) == (1_764_331_200, 3, 2)
+    assert 90 <= len(payload) <= 130
+
+
+class Broker:
+    """Takes connections and acknowledges so many messages at a time as it is told; counts what waits at most."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.topics: list[list[bytes]] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                link, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(link,), daemon=True).start()
+
+    def _serve(self, link: socket.socket) -> None:
+        seen: list[bytes] = []
+        self.topics.append(seen)
+        link.recv(4096)
+        link.sendall(b"\x20\x02\x00\x00")
+        held = b""
+        while data := link.recv(1024 * 1024):
+            publishes: list[Incoming] = []
+            at, _, control = split(held + data, 0, publishes, is_5=False)
+            held = (held + data)[at:]
+            self.most = max(self.most, len(publishes))
+            seen += [one[0] for one in publishes]
+            link.sendall(b"".join(b"\x40\x02" + bytes(one[2]) for one in publishes))
+            if control is not None:
+                return
+
+
+@pytest.mark.parametrize("rate", [0.0, 5000.0])
+def test_every_message_is_sent_in_order_within_the_window(rate: float) -> None:
+    broker = Broker()
+    plan = LoadPlan(
+        host="127.0.0.1", port=broker.port, username="u", password="p", messages=600, rate=rate, devices=10,
+        connections=2, window=20,
+    )  # fmt: skip
+    begun: list[bool] = []
+    result = run_load(plan, native_payload(1, 1_764_331_200_000), wait=lambda: begun.append(True))
+    broker.listener.close()
+    assert begun == [True]
+    assert (result.sent, result.acknowledged) == (600, 600)
+    assert broker.most <= 20
+    assert sorted(map(len, broker.topics)) == [300, 300]
+    assert not set(broker.topics[0]) & set(broker.topics[1]), "a device stays on its connection"
+
+
+def test_a_broker_that_refuses_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            link, _ = listener.accept()
+            link.recv(4096)
+            link.sendall(b"\x20\x02\x00\x05")
+
+        threading.Thread(target=refuse, daemon=True).start()
+        plan = LoadPlan(
+            host="127.0.0.1", port=listener.getsockname()[1], username="u", password="p", messages=1, connections=1
+        )
+        with pytest.raises(ConnectionError, match="refuses"):
+            run_load(plan, native_payload(1, 1_764_331_200_000))
+
+
+def test_processor_time_only_grows() -> None:
+    import os
+
+    before = cpu_seconds(os.getpid())
+    total = sum(number * number for number in range(300_000))
+    assert total
+    assert sum(cpu_seconds(os.getpid())) >= sum(before)
