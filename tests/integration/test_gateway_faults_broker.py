@@ -36,6 +36,8 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
     start_all(rig)
     rig.load.send(50)
     wait_until(lambda: all(rig.has_all(one) for one in gateways), what="all stored")
+    now = time.time()
+    wait_until(lambda: saved_at(rig) > now, what="the broker saving the sessions, as it does each second")
     rig.broker.kill()
     rig.broker.start()
     rig.load.send(50)
@@ -57,6 +59,10 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
         assert gateway.metric("tidegate_gateway_sessions_lost_total") == 1
     rig.load.send(100)
     assert_whole(rig, by_device=False)
+
+
+def saved_at(rig: Any) -> float:
+    return rig.broker.part.database.stat().st_mtime if rig.broker.part.database.exists() else 0.0
 
 
 def test_two_gateways_with_one_client_id(

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.durable_broker
 ROUTES = [{"filter": "line/{line}/{device}/readings", "decoder": "native", "device": "{device}"}]
 
 
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_two_gateways_and_a_rolling_restart_keep_each_devices_order(
-    fault_rig: Callable[..., Any], start_all: Callable[..., None], wait_until: Any, protocol: str
+    fault_rig: Callable[..., Any], start_all: Callable[..., None], wait_until: Any
 ) -> None:
     rig = fault_rig()
-    parts = ["1", "2"]
+    parts = {"1": "5", "2": "3.1.1"}
     gateways = [
-        rig.add(protocol, f"-{part}", mqtt={"subscriptions": [f"line/{part}/#"]}, routes=ROUTES) for part in parts
+        rig.add(protocol, f"-{part}", mqtt={"subscriptions": [f"line/{part}/#"]}, routes=ROUTES)
+        for part, protocol in parts.items()
     ]
     start_all(rig)
     login = {"username": "tester", "password": "a secret: with spaces"}
