@@ -17,7 +17,7 @@ from ingest.contract.errors import TidegateError
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["BadLine", "decode_lines", "describe"]
+__all__ = ["BadLine", "decode_lines", "describe", "read_line"]
 
 
 class BadLine(TidegateError):
@@ -51,7 +51,7 @@ def decode_lines(
 
 
 def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, Any]:
-    identity, topic, payload = _read_line(number, line)
+    identity, topic, payload = read_line(number, line)
     return {"id": identity, **describe(gate.decide(Message(number, 0, received_us, topic, payload)))}
 
 
@@ -78,7 +78,8 @@ def describe(outcome: Outcome) -> dict[str, Any]:
     return found
 
 
-def _read_line(number: int, line: str) -> tuple[Any, bytes, bytes]:
+def read_line(number: int, line: str) -> tuple[Any, bytes, bytes]:
+    """Id, topic and payload of a line; raises BadLine where it is no message."""
     try:
         given = json.loads(line)
         # A byte that is no UTF-8 stands in the text as Python's surrogateescape writes it.

@@ -1,5 +1,6 @@
-"""`tidegate bench e2e | gateway`: how long from publish to queryable row, and what a message costs the gateway."""
+"""`tidegate bench e2e | gateway | decoders`: time from publish to queryable row, and what a message costs."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -64,3 +65,23 @@ def gateway(
     else:
         typer.echo(render_gateway(result))
     raise typer.Exit(0 if result["lost"] == 0 else 1)
+
+
+@app.command()
+def decoders(
+    file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, format, topic, payload | payload_base64}.")],
+    config: OptionalConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what each decoder costs, from a message to its records; needs no server."""
+    from deploy.bench.decoders import measure_decoders, render_decoders
+    from deploy.commands.proof import open_lines
+    from deploy.settings import load_settings
+
+    settings = load_settings(config)
+    with open_lines(file) as lines:
+        result = measure_decoders(lines, settings.routes, settings.gateway)
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render_decoders(result))
