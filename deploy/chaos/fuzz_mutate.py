@@ -72,11 +72,14 @@ def _bend_bytes(random: Random, payload: bytes, other: bytes) -> bytes:  # noqa:
 
 
 def _bend_json(random: Random, payload: bytes) -> bytes | None:
-    """One node of the document exchanged, dropped, renamed, doubled or moved; None where it is none."""
+    """One node of the document exchanged, dropped, renamed, doubled or moved; None where it is none, or too deep."""
     try:
-        document = json.loads(payload)
+        return _bend_node(random, json.loads(payload))
     except (ValueError, RecursionError):
         return None
+
+
+def _bend_node(random: Random, document: Any) -> bytes:
     holder: list[Any] = [document]
     parent, key = random.choice(_places(holder))
     value = parent[key]

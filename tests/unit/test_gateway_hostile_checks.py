@@ -131,6 +131,11 @@ def test_bending_repeats_and_changes() -> None:
     assert len(set(bent)) > 150
 
 
+def test_bending_takes_what_is_nested_deeply() -> None:
+    deep = b"[" * 990 + b"]" * 990
+    assert all(bend(Random(seed), deep, deep) for seed in range(50) if seed)
+
+
 def test_bombs_are_made_by_name_and_stay_small() -> None:
     sizes = {name: len(make_bomb(name)) for name in BOMBS if "gzip" not in name}
     assert {name for name, size in sizes.items() if size > LIMITS.max_payload_bytes + 64} <= {
