@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,19 +80,18 @@ class Rig:
             self._load = Load(MqttSettings.model_validate(mqtt), name=self.name, devices=4)
         return self._load
 
-    def landed(self, gateway: GatewayProcess) -> Landed | None:
-        """None while Kafka does not answer."""
-        try:
-            return self._readers[gateway.name].look()
-        except RetryableError:
-            return None
+    def landed(self, gateway: GatewayProcess) -> Landed:
+        """What is in Kafka of it; as far as known, while Kafka does not answer."""
+        reader = self._readers[gateway.name]
+        with suppress(RetryableError):
+            reader.look()
+        return reader.landed
 
     def has_all(self, gateway: GatewayProcess) -> bool:
-        landed = self.landed(gateway)
-        return landed is not None and not set(self.load.sent).difference(landed.keys())
+        return not set(self.load.sent).difference(self.landed(gateway).keys())
 
     def judge(self, gateway: GatewayProcess, **how: Any) -> Verdict:
-        return judge(self.load.sent, self.load.acknowledged, self._readers[gateway.name].look(), **how)
+        return judge(self.load.sent, self.load.acknowledged, self.landed(gateway), **how)
 
     def close(self) -> None:
         if self._load is not None:

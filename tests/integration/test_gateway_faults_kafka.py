@@ -128,7 +128,7 @@ class SmallDisk:
         self.folder, self._image = folder, image
         with image.open("wb") as file:
             file.truncate(80 * 1024**2)
-        self._run("mkfs.ext4", "-q", "-F", str(image))
+        self._run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
         folder.mkdir()
         self.mount()
 
