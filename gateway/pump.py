@@ -10,7 +10,8 @@ from functools import partial
 from gateway.accounts import Accounts
 from gateway.ack_chain import AckChain, Batch
 from gateway.block import Block
-from gateway.outcome import Gate, Message, Outcome, Record, shrink
+from gateway.dead_letters import shrink
+from gateway.outcome import Gate, Message, Outcome, Record
 from ingest.contract.dead_letter import Reject
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import Reason

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.dead_letters import MAX_PARTS, shrink
 from gateway.decoders import registry
-from gateway.outcome import MAX_PARTS, Gate, Message, Outcome, shrink
+from gateway.outcome import Gate, Message, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter

@@ -1,0 +1,129 @@
+"""The dead letters of one message: what was refused, with the payload once, however many devices and parts it has.
+
+A message may carry thousands of devices, each of which may be refused. What it costs is bounded by its own size: at most
+`MAX_PARTS` letters, which together hold one payload, or `max_payload_bytes` of it where it is smaller than that.
+"""
+
+import base64
+import hashlib
+from typing import Final
+
+from gateway.message import Message, Record, short_id, traceparent
+from gateway.refusal import Refusal
+from gateway.settings import GatewaySettings
+from gateway.show import show
+from ingest.contract.dead_letter import (
+    MAX_PAYLOAD_BYTES,
+    DeadLetterRecord,
+    Reject,
+    cut_payload,
+    decode_dead_letter,
+    encode_dead_letter,
+)
+from ingest.contract.reading import RECORD_VERSION
+from ingest.contract.topics import DEAD_LETTERS
+
+__all__ = ["MAX_PARTS", "part_letters", "shrink", "told", "whole_letter"]
+
+MAX_PARTS: Final = 100
+"""Partial dead letters of one message, and refusals told; what goes beyond is a count in the last letter."""
+_MAX_KEY_BYTES: Final = 1024
+_Cut = tuple[str, str | None]
+
+
+def told(refusals: list[Refusal]) -> list[Refusal]:
+    """At most MAX_PARTS of a message's refusals, in their order: the first of each device before the second of any."""
+    if len(refusals) <= MAX_PARTS:
+        return refusals
+    firsts: dict[str | None, int] = {}
+    for place, refusal in enumerate(refusals):
+        firsts.setdefault(refusal.device, place)
+    places = dict.fromkeys([*firsts.values(), *range(len(refusals))])
+    return [refusals[place] for place in sorted(list(places)[:MAX_PARTS])]
+
+
+def whole_letter(message: Message, refusal: Refusal, limits: GatewaySettings, *, devices: int = 1) -> Record:
+    """The dead letter of a message of which nothing was stored; of several refused `devices` it tells the first."""
+    fault = refusal.reject
+    keep = limits.max_payload_bytes if fault.keep_bytes is None else fault.keep_bytes
+    got = fault.got
+    if devices > 1:
+        got = f"{devices} devices refused" + (f"; of the first: {got}" if got else "")
+    return _letter(message, refusal, limits, cut_payload(message.payload, keep), got=got, partial=False)
+
+
+def part_letters(message: Message, refusals: list[Refusal], limits: GatewaySettings) -> list[Record]:
+    """A dead letter for each refused part of a message of which something was stored, at most MAX_PARTS.
+
+    The first ones have the whole payload, as long as all of them hold at most `max_payload_bytes` or one payload; the
+    rest have its length and sha256.
+    """
+    chosen = told(refusals)
+    if len(refusals) > MAX_PARTS:
+        chosen = [*chosen[:-1], _more(chosen[-1], refusals)]
+    budget = max(limits.max_payload_bytes, len(message.payload))
+    cuts: dict[int, _Cut] = {}
+    records = []
+    for refusal in chosen:
+        keep = limits.max_payload_bytes if refusal.reject.keep_bytes is None else refusal.reject.keep_bytes
+        size = min(len(message.payload), keep)
+        if size > budget:
+            keep = size = 0
+        budget -= size
+        if keep not in cuts:
+            cuts[keep] = cut_payload(message.payload, keep)
+        records.append(_letter(message, refusal, limits, cuts[keep], got=refusal.reject.got, partial=True))
+    return records
+
+
+def shrink(record: Record) -> Record | None:
+    """A dead letter that Kafka refused by size, smaller: 64 KiB of payload, then none, then a cut topic; then None."""
+    letter = decode_dead_letter(record.value)
+    payload = base64.b64decode(letter.payload_base64)
+    if payload:
+        kept = payload[:MAX_PAYLOAD_BYTES] if len(payload) > MAX_PAYLOAD_BYTES else b""
+        letter.payload_sha256 = letter.payload_sha256 or hashlib.sha256(payload).hexdigest()
+        letter.payload_base64 = base64.b64encode(kept).decode("ascii")
+    elif len(letter.topic) > _MAX_KEY_BYTES:
+        letter.topic = letter.topic[:_MAX_KEY_BYTES]
+    else:
+        return None
+    return record._replace(value=encode_dead_letter(letter))
+
+
+def _more(last: Refusal, refusals: list[Refusal]) -> Refusal:
+    """What stands for all that got no letter, in place of the last one that would have; of no device where of several."""
+    count = len(refusals) - MAX_PARTS + 1
+    device = last.device if all(one.device == last.device for one in refusals) else None
+    return last._replace(device=device, reject=Reject(last.reject.reason, "$", f"{count} more parts refused", None))
+
+
+def _letter(
+    message: Message, refusal: Refusal, limits: GatewaySettings, cut: _Cut, *, got: str | None, partial: bool
+) -> Record:
+    fault, device = refusal.reject, refusal.device
+    letter = DeadLetterRecord(
+        v=RECORD_VERSION,
+        gateway=limits.gateway_id,
+        epoch=message.epoch,
+        number=message.number,
+        received_us=message.received_us,
+        topic=refusal.topic,
+        reason=fault.reason,
+        payload_base64=cut[0],
+        payload_bytes=len(message.payload),
+        partial=partial,
+        path=None if fault.path is None else show(fault.path),
+        got=None if got is None else show(got),
+        wanted=None if fault.wanted is None else show(fault.wanted),
+        device=device,
+        profile=fault.profile,
+        qos=message.qos,
+        dup=message.dup,
+        retain=message.retain,
+        payload_sha256=cut[1],
+        trace=traceparent(message.trace),
+        message_id=short_id(message.message_id) if message.message_id else None,
+    )
+    key = message.topic if device is None else device.encode()
+    return Record(DEAD_LETTERS, key[:_MAX_KEY_BYTES], encode_dead_letter(letter))
