@@ -96,10 +96,15 @@ def _plan(parts: Stage, messages: int, rate: float, boot: int) -> LoadPlan:
 
 def _repetition(parts: Stage, plan: LoadPlan) -> dict[str, Any]:
     begin = end_offsets(parts.kafka, READINGS)
-    command = [sys.executable, "-P", "-m", "deploy.bench.load", json.dumps(asdict(plan))]
+    command = [sys.executable, "-P", "-m", "deploy.bench.load"]
     load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        if load.stdout is None or load.stdin is None or load.stdout.readline().strip() != "ready":
+        if load.stdout is None or load.stdin is None:
+            raise AssertionError
+        # The plan holds a password, which has no place on a command line.
+        load.stdin.write(json.dumps(asdict(plan)) + "\n")
+        load.stdin.flush()
+        if load.stdout.readline().strip() != "ready":
             message = "the benchmark's publisher did not start; its words are above"
             raise FatalError(message)
         before, began, cpu = _scrape(parts), time.monotonic(), cpu_seconds(parts.gateway_pid)

@@ -1,20 +1,30 @@
 """A publisher that costs next to nothing: MQTT 3.1.1 over bare sockets, every packet encoded before the clock starts.
 
-Run as its own process, so that its work is not the gateway's: it reads a plan as one JSON argument, says `ready`, waits
-for a line on standard input, publishes, and prints what became of it as JSON. Packets of a device stay on one
-connection, in order; a connection has at most a window of them unacknowledged.
+Run as its own process, so that its work is not the gateway's: it reads a plan as one line of JSON, says `ready`, waits for
+another line, publishes, and prints what became of it as JSON. Packets of a device stay on one connection, in order; a
+connection has at most a window of them unacknowledged.
 """
 
 import json
 import select
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final
 
-__all__ = ["LoadPlan", "LoadResult", "Payload", "connect_packet", "native_payload", "publish_packet", "run_load"]
+__all__ = [
+    "LoadPlan",
+    "LoadResult",
+    "Payload",
+    "connect_packet",
+    "native_payload",
+    "publish_packet",
+    "run_load",
+    "timed_payload",
+]
 
 _TICK_SECONDS: Final = 0.001
 _PUBACK_BYTES: Final = 4
@@ -26,7 +36,11 @@ Payload = Callable[[int, int], tuple[str, bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """What is published: `messages` in all, at `rate` a second, or as fast as the windows let where it is 0."""
+    """What is published: `messages` in all, at `rate` a second, or as fast as the windows let where it is 0.
+
+    With `begin_at` (epoch seconds) message number i is due at `begin_at + i / rate`, says so itself as its `ts`, and is
+    never sent before: so what a slow publisher or broker delays counts as latency too.
+    """
 
     host: str
     port: int
@@ -40,6 +54,17 @@ class LoadPlan:
     boot: int = 1
     first_seq: int = 1
     name: str = "bench"
+    begin_at: float = 0.0
+    tls: bool = False
+    ca_file: str | None = None
+
+    def due_at(self, number: int) -> float:
+        """When message `number` is due, in epoch seconds; for a plan with `begin_at`."""
+        return self.begin_at + number / self.rate
+
+    def names(self, number: int) -> tuple[int, int]:
+        """Device number and sequence number of message `number`."""
+        return number % self.devices, self.first_seq + number // self.devices
 
 
 @dataclass(frozen=True)
@@ -61,6 +86,9 @@ class _Link:
         self.sent = self._bytes_back = 0
         self.socket = socket.create_connection((plan.host, plan.port), 10)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if plan.tls:
+            context = ssl.create_default_context(cafile=plan.ca_file)
+            self.socket = context.wrap_socket(self.socket, server_hostname=plan.host)
         self.socket.sendall(connect_packet(f"{plan.name}-{number}", plan.username, plan.password))
         answer = self.socket.recv(4)
         if answer[:1] != b"\x20" or answer[3:] != b"\0":
@@ -88,6 +116,8 @@ class _Link:
             message = "the broker closed the publisher's connection"
             raise ConnectionError(message)
         self._bytes_back += len(data)
+        if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+            self.receive()
 
 
 def run_load(plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = lambda: None) -> LoadResult:
@@ -98,14 +128,15 @@ def run_load(plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = l
     """
     links = [_Link(plan, number, packets) for number, packets in enumerate(_encode(plan, payload))]
     wait()
+    time.sleep(max(0.0, plan.begin_at - time.time()))
     began_cpu, began = time.process_time(), time.monotonic()
     sent_at = began
     sockets = {link.socket: link for link in links}
     deadline = began + plan.messages / (plan.rate or 500) + GIVE_UP_SECONDS
     while not all(link.done for link in links) and time.monotonic() < deadline:
-        due = int((time.monotonic() - began) * plan.rate) + 1 if plan.rate else plan.messages
-        for link in links:
-            link.send(-(-due // len(links)))
+        due = int((time.monotonic() - began) * plan.rate) if plan.rate else plan.messages
+        for number, link in enumerate(links):
+            link.send((due + len(links) - 1 - number) // len(links))
         if sum(link.sent for link in links) < plan.messages:
             sent_at = time.monotonic()
         if plan.rate:
@@ -125,7 +156,7 @@ def run_load(plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = l
 def _encode(plan: LoadPlan, payload: Payload) -> list[list[bytes]]:
     packets: list[list[bytes]] = [[] for _ in range(plan.connections)]
     for number in range(plan.messages):
-        device, seq = number % plan.devices, plan.first_seq + number // plan.devices
+        device, seq = plan.names(number)
         own = packets[device % plan.connections]
         own.append(publish_packet(*payload(device, seq), mid=len(own) % 65535 + 1))
     return packets
@@ -139,6 +170,18 @@ def native_payload(boot: int, now_ms: int) -> Payload:
         temperature, humidity = 20 + (device + seq) % 800 / 100, 40 + (device * 3 + seq) % 2000 / 100
         text = f'{{"ts":{ts},"boot":{boot},"seq":{seq},"values":{{"temperature":{temperature:.2f},"humidity":{humidity:.2f}}}}}'
         return f"tidegate/v1/bench-{device:04d}/readings", text.encode()
+
+    return make
+
+
+def timed_payload(plan: LoadPlan) -> Payload:
+    """Native messages of one metric whose `ts` is when they are due."""
+
+    def make(device: int, seq: int) -> tuple[str, bytes]:
+        number = (seq - plan.first_seq) * plan.devices + device
+        ts = round(plan.due_at(number) * 1000)
+        text = f'{{"ts":{ts},"boot":{plan.boot},"seq":{seq},"values":{{"temperature":{20 + number % 800 / 100:.2f}}}}}'
+        return f"tidegate/v1/{plan.name}-{device:04d}/readings", text.encode()
 
     return make
 
@@ -171,14 +214,15 @@ def _length(size: int) -> bytes:
 
 def main() -> None:
     """One plan from the command line."""
-    plan = LoadPlan(**json.loads(sys.argv[1]))
+    plan = LoadPlan(**json.loads(sys.stdin.readline()))
 
     def wait() -> None:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
 
-    result = run_load(plan, native_payload(plan.boot, int(time.time() * 1000)), wait=wait)
+    payload = timed_payload(plan) if plan.begin_at else native_payload(plan.boot, int(time.time() * 1000))
+    result = run_load(plan, payload, wait=wait)
     sys.stdout.write(json.dumps(asdict(result)) + "\n")
 
 

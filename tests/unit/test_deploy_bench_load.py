@@ -3,11 +3,12 @@
 import json
 import socket
 import threading
+import time
 
 import pytest
 
 from deploy.bench.gateway import cpu_seconds
-from deploy.bench.load import LoadPlan, connect_packet, native_payload, publish_packet, run_load
+from deploy.bench.load import LoadPlan, connect_packet, native_payload, publish_packet, run_load, timed_payload
 from gateway.publish_packet import split
 from gateway.session_events import Incoming
 
@@ -39,6 +40,7 @@ class Broker:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.topics: list[list[bytes]] = []
+        self.arrived: list[tuple[float, bytes]] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -61,6 +63,7 @@ class Broker:
             held = (held + data)[at:]
             self.most = max(self.most, len(publishes))
             seen += [one[0] for one in publishes]
+            self.arrived += [(time.time(), one[1]) for one in publishes]
             link.sendall(b"".join(b"\x40\x02" + bytes(one[2]) for one in publishes))
             if control is not None:
                 return
@@ -81,6 +84,21 @@ def test_every_message_is_sent_in_order_within_the_window(rate: float) -> None:
     assert broker.most <= 20
     assert sorted(map(len, broker.topics)) == [300, 300]
     assert not set(broker.topics[0]) & set(broker.topics[1]), "a device stays on its connection"
+
+
+def test_a_timed_message_says_when_it_is_due_and_is_not_sent_before() -> None:
+    broker = Broker()
+    plan = LoadPlan(
+        host="127.0.0.1", port=broker.port, username="u", password="p", messages=200, rate=1000.0, devices=10,
+        connections=2, begin_at=time.time() + 0.3,
+    )  # fmt: skip
+    result = run_load(plan, timed_payload(plan))
+    broker.listener.close()
+    assert result.acknowledged == 200
+    claimed = sorted(json.loads(payload)["ts"] for _, payload in broker.arrived)
+    assert claimed == [round(plan.due_at(number) * 1000) for number in range(200)]
+    # Half a millisecond of rounding, and as much for two clocks of one machine.
+    assert all(at >= json.loads(payload)["ts"] / 1000 - 0.001 for at, payload in broker.arrived)
 
 
 def test_a_broker_that_refuses_is_an_error() -> None:
