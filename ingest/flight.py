@@ -56,6 +56,6 @@ class Flight:
         """Which record this is: reports carry content, not places. Equal ones stand for one another."""
         known = {place for place, _ in self.failures}
         for place, (own_key, own) in enumerate(zip(self.keys, self.values, strict=True)):
-            if own == value and own_key == key and place not in known:
+            if (own or None) == (value or None) and own_key == key and place not in known:
                 return place
         return 0

@@ -61,7 +61,7 @@ class LogWriter(Protocol):
     """
 
     def produce(self, topic: str, key: bytes, value: bytes, done: Done) -> None:
-        """Take one record; never blocks.
+        """Take one record; never blocks. An empty `value` is written as none: it ends its key in a compacted topic.
 
         `done` runs exactly once, inside a later `poll` or `flush`, never inside `produce`: with None when all in-sync
         replicas have the record, else with the failure. After `abort` it does not run.

@@ -132,7 +132,7 @@ class MemoryLog:
         pending.stored = True
         part = self._parts(pending.topic)[pending.partition]
         now_ms = time.time_ns() // 1_000_000
-        part.append(LogRecord(pending.partition, len(part), now_ms, pending.key, pending.value))
+        part.append(LogRecord(pending.partition, len(part), now_ms, pending.key, pending.value or None))
 
     def _next_reports(self, timeout_seconds: float) -> list[_Pending]:
         """Take the reports that are due, waiting for a first one; in a partition none overtakes an earlier one."""

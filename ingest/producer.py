@@ -180,7 +180,9 @@ class KafkaWriter:
         if max(map(len, batch.values)) + max(map(len, batch.keys)) > limit:
             records = self._fitting(batch, limit)
         else:
-            records = [{"key": key, "value": value} for key, value in zip(batch.keys, batch.values, strict=True)]
+            records = [
+                {"key": key, "value": value or None} for key, value in zip(batch.keys, batch.values, strict=True)
+            ]
         if not records:
             return
         try:
@@ -203,7 +205,7 @@ class KafkaWriter:
                 )
                 batch.failures.append((place, DeliveryError("record", text)))
             else:
-                records.append({"key": key, "value": value})
+                records.append({"key": key, "value": value or None})
         return records
 
     def _land(self) -> None:

@@ -6,17 +6,30 @@ from unacknowledged messages is forgotten then, and learned again from their red
 
 A PUBACK that was sent may not have reached the broker, and what a gateway finds in the log at its start may be of
 messages that were never acknowledged: both come again, and nothing tells so. `settled` says when that is over.
+
+Where there is no room, the keys that were not heard of for longest leave, as if they had never been told. None that a
+message which may come again was about: so nobody's aliases are lost while they are at work. Who leaves is a change
+like any other, with an empty value: it is acknowledged or rolled back, and removes the key from the log. What this
+process only found in the log leaves its memory alone, since another gateway may be the one that hears of it.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["MAX_STATE_BYTES", "DecoderState"]
+__all__ = ["MAX_KEY_CHARACTERS", "MAX_STATE_BYTES", "DecoderState"]
 
 MAX_STATE_BYTES: Final = 64 * 1024 * 1024
 """What devices can make a gateway remember, all together; a name that is invented costs as much as one that is real."""
+MAX_KEY_CHARACTERS: Final = 1024
+"""A longer key is not remembered: MQTT allows topics of 65,535 bytes, and no device of use has one."""
 DEFAULT_WINDOW: Final = 1000
 _ENTRY_BYTES: Final = 200
+_FOUND_SHARE: Final = 7 / 8
+"""Of the room: in its first window of messages a process makes none."""
+_GONE: Final = b""
+_NEVER: Final = -(2**62)
+_LONG_AGO: Final = _NEVER + 1
 
 
 class DecoderState:
@@ -30,40 +43,59 @@ class DecoderState:
     """
 
     def __init__(self, found: Iterable[tuple[str, bytes]] = (), *, max_bytes: int = MAX_STATE_BYTES) -> None:
-        """`found` is what earlier gateways left in the log."""
-        self._safe: dict[str, bytes] = dict(found)
+        """`found` is what earlier gateways left in the log, least recently written first."""
+        self._safe: dict[str, bytes] = {}
         self._recent: dict[str, bytes] = {}
         self._changes: dict[str, bytes] = {}
         self._acknowledged_at: dict[str, int] = {}
-        self._received = 0
+        # Which of all messages was the last about a key; in ascending order.
+        self._heard_at: OrderedDict[str, int] = OrderedDict()
+        self._received = self._received_ever = 0
         self.window_messages = DEFAULT_WINDOW
         self._max_bytes = max_bytes
-        self._held_bytes = self._measure()
+        self._held_bytes = 0
         self.generation = 0
+        self.load(found)
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> None:
-        """Take what earlier gateways left in the log; before the first message."""
-        self._safe.update(found)
+        """Take what earlier gateways left in the log; before the first message.
+
+        Least recently written first: of too many keys the first are left out, and some room stays for who is new.
+        """
+        for key, value in found:
+            if value:
+                self._safe[key] = value
+                self._heard_at[key] = _NEVER
+                self._heard_at.move_to_end(key)
         self._held_bytes = self._measure()
+        while self._held_bytes > self._max_bytes * _FOUND_SHARE:
+            oldest, _ = self._heard_at.popitem(last=False)
+            self._held_bytes -= _size_bytes(oldest, self._safe.pop(oldest))
 
     def get(self, key: str) -> bytes | None:
-        """The newest value, acknowledged or not."""
-        value = self._recent.get(key)
-        return self._safe.get(key) if value is None else value
+        """The newest value, acknowledged or not. Asking means that a message is about this key."""
+        value = self._newest(key)
+        if value is not None:
+            self._hear(key)
+        return value
 
     def put(self, key: str, value: bytes) -> bool:
         """Remember; a value equal to the known one is no change. False, and nothing remembered, where there is no room.
 
-        What is known already stays: who invents names crowds out other new ones, never those that are at work.
+        A value is not empty: in the log that is the end of its key.
+        Room is made by those unheard for longest, never by what the last window of messages was about: who invents
+        names crowds out what is silent, or other new ones.
         """
-        old = self.get(key)
+        old = self._newest(key)
         if old == value:
+            self._hear(key)
             return True
         more_bytes = _size_bytes(key, value) - _size_bytes(key, old)
-        if more_bytes > 0 and self._held_bytes + more_bytes > self._max_bytes:
+        if len(key) > MAX_KEY_CHARACTERS or (more_bytes > 0 and not self._make_room(more_bytes, key)):
             return False
         self._held_bytes += more_bytes
         self._recent[key] = self._changes[key] = value
+        self._hear(key)
         return True
 
     def settled(self, key: str) -> bool:
@@ -76,8 +108,12 @@ class DecoderState:
         return past > self.window_messages and key not in self._recent
 
     def take_changes(self, *, repeatable: bool = True) -> list[tuple[str, bytes]]:
-        """What changed since the last call: by the message that was just decoded; `repeatable`: at QoS 1 or 2."""
+        """What changed since the last call: by the message that was just decoded; `repeatable`: at QoS 1 or 2.
+
+        An empty value is the end of its key.
+        """
         self._received += repeatable
+        self._received_ever += repeatable
         if not self._changes:
             return []
         changes, self._changes = list(self._changes.items()), {}
@@ -86,23 +122,67 @@ class DecoderState:
     def acknowledged(self, changes: Iterable[tuple[str, bytes]]) -> None:
         """These changes' messages are acknowledged: they outlive the connection."""
         for key, value in changes:
-            before = self.get(key)
-            self._safe[key] = value
-            self._acknowledged_at[key] = self._received
+            before = self._newest(key)
+            if value:
+                self._safe[key] = value
+                self._acknowledged_at[key] = self._received
+            else:
+                self._safe.pop(key, None)
+                self._acknowledged_at.pop(key, None)
             if self._recent.get(key) is value:
                 del self._recent[key]
-            after = self.get(key)
+            after = self._newest(key)
             if after is not before:
                 self._held_bytes += _size_bytes(key, after) - _size_bytes(key, before)
+                self._order(key, after)
 
     def roll_back(self) -> None:
         """A new connection begins: forget what came from messages that will come again."""
+        forgotten = list(self._recent)
         self._recent.clear()
         self._changes.clear()
+        for key in forgotten:
+            self._order(key, self._safe.get(key))
         self._acknowledged_at.clear()
         self._received = 0
         self._held_bytes = self._measure()
         self.generation += 1
+
+    def _newest(self, key: str) -> bytes | None:
+        value = self._recent.get(key)
+        return (self._safe.get(key) if value is None else value) or None
+
+    def _hear(self, key: str) -> None:
+        self._heard_at[key] = self._received_ever
+        self._heard_at.move_to_end(key)
+
+    def _order(self, key: str, value: bytes | None) -> None:
+        """A key has its place while it has a value; one that is back is again the first to leave."""
+        if value is None:
+            self._heard_at.pop(key, None)
+        elif key not in self._heard_at:
+            self._heard_at[key] = _LONG_AGO
+            self._heard_at.move_to_end(key, last=False)
+
+    def _make_room(self, more_bytes: int, wanted_by: str) -> bool:
+        """Whether there is room now; nobody leaves where that would not suffice."""
+        missing = self._held_bytes + more_bytes - self._max_bytes
+        leaving: list[str] = []
+        for key, heard_at in self._heard_at.items():
+            if missing <= 0 or self._received_ever - max(heard_at, 0) <= self.window_messages:
+                break
+            if key != wanted_by and key not in self._recent:
+                leaving.append(key)
+                missing -= _size_bytes(key, self._safe[key])
+        if missing > 0:
+            return False
+        for key in leaving:
+            self._held_bytes -= _size_bytes(key, self._safe[key])
+            if self._heard_at.pop(key) == _NEVER:
+                del self._safe[key]
+            else:
+                self._recent[key] = self._changes[key] = _GONE
+        return True
 
     def _measure(self) -> int:
         return sum(_size_bytes(key, value) for key, value in self._safe.items())

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ingest.contract.errors import FatalError, RetryableError
+from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
 from ingest.state import read_state
 
@@ -43,6 +44,16 @@ def test_the_newest_value_wins_and_a_tombstone_drops_the_key(settings: KafkaSett
     assert read_state(settings, topic=topic) == [("a", b"2"), ("c", b"1"), ("ü/ß", b"")]
     write(settings, topic, [(b"b", b"again"), (b"c", None)])
     assert dict(read_state(settings, topic=topic)) == {"a": b"2", "ü/ß": b"", "b": b"again"}
+
+
+def test_a_gateway_ends_a_key_by_an_empty_value(settings: KafkaSettings, topic: str) -> None:
+    writer, seen = open_writer(settings), []
+    for key, value in ((b"a", b"1"), (b"b", b"1"), (b"a", b"")):
+        writer.produce(topic, key, value, seen.append)
+    assert writer.flush(30) == 0
+    writer.close()
+    assert seen == [None] * 3
+    assert read_state(settings, topic=topic) == [("b", b"1")]
 
 
 def test_a_long_history_of_few_keys_is_few_values(settings: KafkaSettings, topic: str) -> None:

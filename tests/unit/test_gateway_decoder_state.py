@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.decoders.state import DecoderState
+from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
 from gateway.decoders.told import MAX_VALUE_BYTES, Memory
 
 
@@ -50,7 +50,7 @@ class TestState:
         state.roll_back()
         assert state.get("a") == b"1"
 
-    def test_a_flood_of_invented_keys_costs_new_ones_only(self) -> None:
+    def test_a_flood_of_invented_keys_within_a_window_costs_new_ones_only(self) -> None:
         state = DecoderState([("real", b"." * 50)], max_bytes=2000)
         kept = [name for name in (f"k{n:03}" for n in range(100)) if state.put(name, b"." * 100)]
         assert kept == [f"k{n:03}" for n in range(5)]
@@ -59,6 +59,106 @@ class TestState:
         assert state.get("real") == b"!" * 50
         state.roll_back()
         assert state.put("k099", b"." * 100), "what was forgotten takes no room"
+
+    def test_a_key_of_the_length_of_a_hostile_topic_is_not_remembered(self) -> None:
+        state = DecoderState()
+        assert not state.put("." * (MAX_KEY_CHARACTERS + 1), b"1")
+        assert state.take_changes() == []
+
+
+def tell(state: DecoderState, key: str, value: bytes = b"." * 100) -> list[tuple[str, bytes]]:
+    """One message that tells this, with its PUBACK; its changes."""
+    assert state.put(key, value)
+    changes = state.take_changes()
+    state.acknowledged(changes)
+    return changes
+
+
+def hear(state: DecoderState, key: str) -> bytes | None:
+    """One message about this key."""
+    value = state.get(key)
+    assert state.take_changes() == []
+    return value
+
+
+class TestRoom:
+    """A state of six keys of 100 bytes that is full: three invented ones were told last."""
+
+    @pytest.fixture
+    def full(self) -> DecoderState:
+        state = DecoderState(max_bytes=6 * 310)
+        state.window_messages = 3
+        for key in ("a", "b", "c", "x1", "x2", "x3"):
+            tell(state, key)
+        return state
+
+    def test_who_was_not_heard_of_for_longest_leaves_also_from_the_log(self, full: DecoderState) -> None:
+        hear(full, "a")
+        assert tell(full, "new") == [("b", b""), ("new", b"." * 100)]
+        assert (full.get("b"), full.get("a"), full.get("c")) == (None, b"." * 100, b"." * 100)
+        full.roll_back()
+        assert (full.get("b"), full.get("new")) == (None, b"." * 100)
+
+    def test_however_many_are_invented_those_at_work_stay_and_new_ones_come_in(self, full: DecoderState) -> None:
+        for number in range(1000):
+            assert hear(full, "a")
+            assert hear(full, "b")
+            tell(full, f"x{number}")
+        assert tell(full, "new")[-1] == ("new", b"." * 100)
+        assert sum(full.get(key) is not None for key in ("c", *(f"x{n}" for n in range(1000)))) == 3
+
+    def test_what_a_message_that_may_come_again_was_about_stays(self, full: DecoderState) -> None:
+        full.window_messages = 5
+        for key in ("x1", "x2", "a", "b", "c"):
+            hear(full, key)
+        assert full.put("one", b"." * 100), "x3 was heard of before the window"
+        full.acknowledged(full.take_changes())
+        full.window_messages = 1000
+        assert not full.put("two", b"." * 100)
+        assert full.get("a") is not None
+
+    def test_nobody_leaves_where_that_would_not_be_enough(self, full: DecoderState) -> None:
+        assert not full.put("huge", b"." * 2000)
+        assert full.take_changes() == []
+        assert full.get("a") is not None
+
+    def test_who_left_for_a_message_that_comes_again_is_back(self, full: DecoderState) -> None:
+        assert full.put("new", b"." * 100)
+        full.take_changes()
+        assert full.get("a") is None
+        full.roll_back()
+        assert full.get("a") == b"." * 100
+        hear(full, "a")
+        assert tell(full, "new") == [("b", b""), ("new", b"." * 100)]
+
+    def test_room_is_counted_right_over_every_turn(self, full: DecoderState) -> None:
+        full.window_messages, left = 1, 0
+        waiting: list[tuple[str, bytes]] = []
+        for number in range(200):
+            full.put(f"n{number}", b"." * (1 + number * 37 % 100))
+            waiting += full.take_changes()
+            if number % 3:
+                left += sum(not value for _key, value in waiting)
+                full.acknowledged(waiting)
+                waiting = []
+            if number % 7 == 0:
+                full.roll_back()
+                waiting = []
+            held = sum(len(key) + len(full._newest(key) or b"") + 200 for key in full._heard_at)
+            assert full._held_bytes == held <= 6 * 310
+        assert left > 50
+
+    def test_after_a_restart_a_full_log_is_no_full_state(self, full: DecoderState) -> None:
+        log = dict.fromkeys((f"x{n}" for n in range(20)), b"." * 100)
+        again = DecoderState(log.items(), max_bytes=6 * 310)
+        again.window_messages = 3
+        assert tell(again, "new") == [("new", b"." * 100)], "some room is left for who is new"
+        assert again.get("x19") is not None, "written last"
+        assert again.get("x0") is None
+        for _ in range(4):
+            hear(again, "x19")
+        for key in ("n1", "n2", "n3"):
+            assert tell(again, key) == [(key, b"." * 100)], "what was only found may be another gateway's to keep"
 
 
 class TestTold:

@@ -46,6 +46,13 @@ def test_a_held_report_may_be_of_a_record_that_is_stored() -> None:
     assert len(log.records("t")) == 1
 
 
+def test_an_empty_value_is_none_as_in_kafka() -> None:
+    log = MemoryLog(partitions=1)
+    writer = log.writer()
+    writer.produce("t", b"k", b"", lambda _error: None)
+    assert [(record.key, record.value) for record in log.records("t")] == [(b"k", None)]
+
+
 def test_partitions_may_answer_one_after_the_other() -> None:
     log, seen = MemoryLog(partitions=2), []
     writer = log.writer()
