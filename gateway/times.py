@@ -16,7 +16,16 @@ from gateway.show import show, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["YEAR_2000_S", "Instant", "native_time", "parse_text", "plausible", "read_time", "read_time_as"]
+__all__ = [
+    "AMBIGUOUS_LOCAL",
+    "YEAR_2000_S",
+    "Instant",
+    "native_time",
+    "parse_text",
+    "plausible",
+    "read_time",
+    "read_time_as",
+]
 
 AMBIGUOUS_LOCAL: Final = "ambiguous_local_time"
 NONEXISTENT_LOCAL: Final = "nonexistent_local_time"

@@ -40,6 +40,9 @@ class Case:
         self.tags = {tag: _usable((text,), segments, f"tags.{tag}")[0] for tag, text in settings.tags.items()}
         self.flags = {flag: Conditions(wanted) for flag, wanted in settings.flags.items()}
         self.time = None if settings.time is None else [_time_source(source) for source in settings.time]
+        whole = not several
+        times = {_from(path, whole) for path, _how in self.time or ()}
+        self.id_holds_time = any(_from(path, whole) in times for template in self.message_id for path in template.paths)
         self.shape = _shape(settings)
         self.names = Names(settings, units, self._hidden(settings))
         for template in self.names.templates:
@@ -55,6 +58,11 @@ class Case:
         inside = [path for path in paths if whole or not path.absolute]
         bases = [path.steps for path in self.values] or [()]
         return [_flat(path.steps[len(base) :]) for base in bases for path in inside if path.steps[: len(base)] == base]
+
+
+def _from(path: Path, whole: bool) -> tuple[bool, tuple[Any, ...]]:
+    """Where a path leads; the item may be the whole message."""
+    return path.absolute or whole, path.steps
 
 
 def _flat(steps: Iterable[Any]) -> str:

@@ -14,7 +14,8 @@ from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
 __all__ = ["Names", "Patterns", "Rule", "Rules"]
 
 _MAX_NAMES: Final = 10_000
-_MAX_CONTEXTS: Final = 200
+_MAX_CONTEXTS: Final = 10_000
+"""Prefixes of one case; what comes beyond is decided each time."""
 _MAX_HELD: Final = 100_000
 """Verdicts of all mappings together, some 50 MB at worst; then all are forgotten, and made anew as names come."""
 
@@ -135,12 +136,13 @@ class Names:
         key = tuple([template.fill(scope) for template in self._changing]) if self._changing else ()
         rules = self._contexts.get(key)
         if rules is None:
-            if len(self._contexts) >= _MAX_CONTEXTS:
-                self.forget()
             # Cut behind the limit of a name: longer ones stay too long, and cost each metric no copy of them.
             prefix = (self.prefix.fill(scope) or "")[: MAX_METRIC_BYTES + 1]
             renames = {name: filled for name, template in self._renames.items() if (filled := template.fill(scope))}
-            rules = self._contexts[key] = Rules(self, prefix, renames)
+            if len(self._contexts) >= _MAX_CONTEXTS:
+                return Rules(self, prefix, renames, most=0)
+            rules = self._contexts[key] = Rules(self, prefix, renames, most=_MAX_NAMES)
+            _held.names += 1
         return rules
 
     def decide(self, flat: str, last: str, prefix: str, renames: dict[str, str]) -> Rule:
@@ -153,7 +155,7 @@ class Names:
         unit = self._units.find(name, last)
         template = unit if isinstance(unit, Template) else None
         errors = self._errors.find(name, last) or ()
-        plain, fixed = fault is None and not errors, None if template is not None else unit
+        plain, fixed = fault is None and not errors, None if template is not None else unit or None
         text, numeric = self._text(name, last), self._numeric(name, last)
         return Rule(name, fault, False, plain, text, numeric, fixed, template, errors)
 
@@ -165,23 +167,25 @@ class Names:
 class Rules:
     """Verdicts at one prefix. Names come again with every message, so each is decided once; bounded."""
 
-    __slots__ = ("_names", "_prefix", "_renames", "_skipped", "known")
+    __slots__ = ("_most", "_names", "_prefix", "_renames", "_skipped", "known")
 
-    def __init__(self, names: Names, prefix: str, renames: dict[str, str]) -> None:
+    def __init__(self, names: Names, prefix: str, renames: dict[str, str], *, most: int) -> None:
+        """`most` is how many verdicts of each kind are remembered."""
+        self._most = most
         self._names, self._prefix, self._renames = names, prefix, renames
         self.known: dict[str, Rule] = {}
         self._skipped: dict[str, bool] = {}
 
     def held(self) -> int:
-        """How many verdicts there are."""
-        return len(self.known) + len(self._skipped)
+        """How many verdicts there are, and itself."""
+        return 1 + len(self.known) + len(self._skipped)
 
     def of(self, flat: str, last: str) -> Rule:
         """The verdict on a flat name."""
         rule = self.known.get(flat)
         if rule is None:
             rule = self._names.decide(flat, last, self._prefix, self._renames)
-            if rule.fault is None and len(self.known) < _MAX_NAMES:
+            if rule.fault is None and len(self.known) < self._most:
                 self.known[flat] = rule
                 _held.names += 1
         return rule
@@ -191,7 +195,7 @@ class Rules:
         found = self._skipped.get(flat)
         if found is None:
             found = self._names.skips_all_under(flat, last, self._prefix)
-            if len(self._skipped) < _MAX_NAMES and len(flat) <= MAX_METRIC_BYTES:
+            if len(self._skipped) < self._most and len(flat) <= MAX_METRIC_BYTES:
                 self._skipped[flat] = found
                 _held.names += 1
         return found

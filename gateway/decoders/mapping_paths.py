@@ -250,5 +250,15 @@ def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
 
 
 def glob_pattern(text: str) -> str:
-    """The regular expression of a glob; brackets stand for themselves, since metric names hold them."""
-    return "".join({"*": ".*", "?": "."}.get(char) or re.escape(char) for char in text)
+    """The regular expression of a glob; brackets stand for themselves, since metric names hold them.
+
+    It takes time in proportion to the text: what stands between two stars is taken where it first occurs, and never
+    looked for again (an atomic group).
+    """
+    head, *pieces = text.split("*")
+    middle = "".join(f"(?>.*?{_literally(piece)})" for piece in pieces[:-1] if piece)
+    return _literally(head) + (f"{middle}.*{_literally(pieces[-1])}" if pieces else "")
+
+
+def _literally(text: str) -> str:
+    return "".join("." if char == "?" else re.escape(char) for char in text)

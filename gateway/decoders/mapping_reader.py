@@ -1,23 +1,29 @@
 """One message through one case of a mapping: items, their devices and times, their readings."""
 
+import re
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, number_twins, trail_path
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
-from gateway.decoders.mapping_times import RECEIVED, At, Clock
+from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.values import MAX_METRIC_BYTES
 from gateway.device_registry import identity_fault
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.show import show_value
+from gateway.times import AMBIGUOUS_LOCAL
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
 __all__ = ["read_case"]
+
+_MAC_OR_EUI = re.compile("[0-9a-f]{12}(?:[0-9a-f]{4})?")
+_UNSURE: Final = frozenset({AMBIGUOUS_LOCAL, CLOCK_UNSET})
+"""Flags of times that come twice."""
 
 
 def read_case(
@@ -26,7 +32,7 @@ def read_case(
     """Decode one parsed message; see `Decoder`."""
     root = document.value
     if case.ignore is not None or case.refuse is not None:
-        device = first_of(case.device, Scope(match, payload, root, root, received_us))
+        device = _route_device(case, match) or first_of(case.device, Scope(match, payload, root, root, received_us))
         if case.ignore is not None:
             return Ignored(case.ignore, "" if device is None and case.device else device)
         refused = Reject(case.refuse or Reason.UNDECODED, "$", show_value(root), case.wanted)
@@ -91,15 +97,9 @@ class _Reader:
             # A part that could not be parsed stands in the document as why.
             self._lost.append(replace(scope.item, path=trail_path(trail)))
             return
-        device = first_of(case.device, scope) if case.device else self._match.device
-        if device is None:
-            wanted = "a device id: " + ", else ".join(template.text for template in case.device)
-            self._lost.append(Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(scope.item), wanted))
-            return
-        claimed = first_of(case.same_device, scope) if case.same_device else None
-        other = identity_fault(device, claimed, trail_path(trail))
-        if other is not None:
-            self._lost.append(other)
+        device = self._device(scope, trail)
+        if isinstance(device, Reject):
+            self._lost.append(device)
             return
         decoded = self._found.get(device)
         if decoded is None:
@@ -114,6 +114,9 @@ class _Reader:
         if isinstance(at, Reject):
             decoded.rejects.append(at)
             return
+        if at[2] in _UNSURE and case.id_holds_time:
+            # Another hour, or another start, says the same time: it tells no messages apart.
+            own = decoded.message_id = None
         body = scope.item
         if case.values:
             path = next((path for path in case.values if path.look(body, scope.root) is not None), case.values[0])
@@ -132,6 +135,24 @@ class _Reader:
             reading.message_id = f"fm:{own}"
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
+
+    def _device(self, scope: Scope, trail: Trail) -> str | Reject:
+        case, match = self._case, self._match
+        device = _route_device(case, match)
+        if device is None:
+            device = first_of(case.device, scope) if case.device else match.device
+        if device is None:
+            wanted = "a device id: " + ", else ".join(template.text for template in case.device)
+            return Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(scope.item), wanted)
+        claim = first_of(case.same_device, scope) if case.same_device else None
+        if claim is None:
+            return device
+        if _spelled_alike(claim, device):
+            return claim
+        # A device of several segments, such as {application}/{device}: the payload names one of them.
+        if any(part in device and _spelled_alike(claim, part) for part in match.names.values()):
+            return device
+        return identity_fault(device, claim, trail_path(trail)) or device
 
     def _begin(self, device: str, scope: Scope) -> Decoded:
         case, root = self._case, self._document.value
@@ -157,6 +178,19 @@ class _Reader:
             if claimed is not None:
                 return self._clock.read(claimed, how, partial(_place, path, trail))
         return RECEIVED
+
+
+def _route_device(case: Case, match: RouteMatch) -> str | None:
+    """The device of the topic, where the route says it and the payload only has to agree."""
+    return match.device if case.same_device and match.device_named else None
+
+
+def _spelled_alike(one: str, other: str) -> bool:
+    """Whether two texts are one id: a MAC or EUI may have colons, and either case. Other ids are as they are."""
+    if one == other:
+        return True
+    bare = one.replace(":", "").lower()
+    return _MAC_OR_EUI.fullmatch(bare) is not None and bare == other.replace(":", "").lower()
 
 
 def _place(path: Path, trail: Trail) -> str:

@@ -97,7 +97,9 @@ class CaseSettings(BaseModel):
     )
     device: Texts = Field((), description="Templates; default: the route's device. None gives: the item is refused.")
     same_device: Texts = Field(
-        (), description="Templates of the sender's id in the payload: where one is there, it must be the device."
+        (),
+        description="Templates of the sender's id in the payload: where one is there, it must be the device that the route "
+        "names (`device` is not asked then), or a segment in it; of a MAC or EUI colons and case do not count.",
     )
     prefix: str = Field("", description="Template in front of every metric name of an item.")
     rename: dict[str, str] = Field(
@@ -113,7 +115,11 @@ class CaseSettings(BaseModel):
     )
     value_times: ValueTimes | None = None
     quantity: QuantitySettings | None = None
-    message_id: Texts = Field((), description="Templates of the format's own identity of a message.")
+    message_id: Texts = Field(
+        (),
+        description="Templates of the format's own identity of a message. One that holds the time is none where the time "
+        "is ambiguous (the repeated hour) or of a clock that was not set.",
+    )
 
     keep: Texts = Field((), description="Patterns of the only fields that are readings; default: all.")
     skip: Texts = Field((), description="Patterns of fields and whole objects that are no readings. Wins over keep.")
@@ -124,7 +130,8 @@ class CaseSettings(BaseModel):
         default_factory=dict, description="Pattern to the numbers that stand for a broken sensor: these are refused."
     )
     units: dict[str, str] = Field(
-        default_factory=dict, description="Pattern to unit, or to a template such as {$.TempUnit}; the route's win."
+        default_factory=dict,
+        description="Pattern to unit, or to a template such as {$.TempUnit}; '' says none. The route's win.",
     )
     unit_names: dict[str, str] = Field(
         default_factory=dict, description="What a unit in the payload is called in readings: C = °C."

@@ -12,7 +12,7 @@ from gateway.times import YEAR_2000_S, Instant, plausible, read_time, read_time_
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["RECEIVED", "At", "Clock"]
+__all__ = ["CLOCK_UNSET", "RECEIVED", "At", "Clock"]
 
 CLOCK_UNSET: Final = "clock_unset"
 At = tuple[int | None, int | None, str | None]
