@@ -1,7 +1,8 @@
 """The dead letters of one message: what was refused, with the payload once, however many devices and parts it has.
 
 A message may carry thousands of devices, each of which may be refused. What it costs is bounded by its own size: at most
-`MAX_PARTS` letters, which together hold one payload, or `max_payload_bytes` of it where it is smaller than that.
+`MAX_PARTS` letters, fewer where the topic is long, which together hold one payload, or `max_payload_bytes` where one is
+smaller than that.
 """
 
 import base64
@@ -27,19 +28,21 @@ __all__ = ["MAX_PARTS", "part_letters", "shrink", "told", "whole_letter"]
 
 MAX_PARTS: Final = 100
 """Partial dead letters of one message, and refusals told; what goes beyond is a count in the last letter."""
+_MAX_TOPICS_BYTES: Final = 1024 * 1024
+"""What the letters of a message repeat of its topic, which may have 64 KiB."""
 _MAX_KEY_BYTES: Final = 1024
 _Cut = tuple[str, str | None]
 
 
-def told(refusals: list[Refusal]) -> list[Refusal]:
-    """At most MAX_PARTS of a message's refusals, in their order: the first of each device before the second of any."""
-    if len(refusals) <= MAX_PARTS:
+def told(refusals: list[Refusal], most: int = MAX_PARTS) -> list[Refusal]:
+    """At most so many of a message's refusals, in their order: the first of each device before the second of any."""
+    if len(refusals) <= most:
         return refusals
     firsts: dict[str | None, int] = {}
     for place, refusal in enumerate(refusals):
         firsts.setdefault(refusal.device, place)
     places = dict.fromkeys([*firsts.values(), *range(len(refusals))])
-    return [refusals[place] for place in sorted(list(places)[:MAX_PARTS])]
+    return [refusals[place] for place in sorted(list(places)[:most])]
 
 
 def whole_letter(message: Message, refusal: Refusal, limits: GatewaySettings, *, devices: int = 1) -> Record:
@@ -58,9 +61,10 @@ def part_letters(message: Message, refusals: list[Refusal], limits: GatewaySetti
     The first ones have the whole payload, as long as all of them hold at most `max_payload_bytes` or one payload; the
     rest have its length and sha256.
     """
-    chosen = told(refusals)
-    if len(refusals) > MAX_PARTS:
-        chosen = [*chosen[:-1], _more(chosen[-1], refusals)]
+    most = min(MAX_PARTS, max(1, _MAX_TOPICS_BYTES // len(message.topic)))
+    chosen = told(refusals, most)
+    if len(refusals) > most:
+        chosen = [*chosen[:-1], _more(chosen[-1], refusals, len(refusals) - most + 1)]
     budget = max(limits.max_payload_bytes, len(message.payload))
     cuts: dict[int, _Cut] = {}
     records = []
@@ -91,9 +95,8 @@ def shrink(record: Record) -> Record | None:
     return record._replace(value=encode_dead_letter(letter))
 
 
-def _more(last: Refusal, refusals: list[Refusal]) -> Refusal:
+def _more(last: Refusal, refusals: list[Refusal], count: int) -> Refusal:
     """What stands for all that got no letter, in place of the last one that would have; of no device where of several."""
-    count = len(refusals) - MAX_PARTS + 1
     device = last.device if all(one.device == last.device for one in refusals) else None
     return last._replace(device=device, reject=Reject(last.reject.reason, "$", f"{count} more parts refused", None))
 

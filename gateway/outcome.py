@@ -28,6 +28,8 @@ __all__ = ["Gate", "Message", "Outcome", "Record"]
 logger = logging.getLogger("tidegate.gateway")
 
 NO_IDENTITY: Final = "no_identity"
+_MAX_TOPICS_BYTES: Final = 4 * 1024 * 1024
+"""What the records of a message of several devices repeat of its topic, which may have 64 KiB."""
 
 
 class Outcome(msgspec.Struct, gc=False):
@@ -150,6 +152,10 @@ class Gate:
             decoded = match.mapping.read(document, message.payload, match, self._limits, message.received_us)
         else:
             decoded = self._decoders[match.decoder](message.payload, match, self._limits, message.received_us)
+        if isinstance(decoded, list) and len(decoded) * len(message.topic) > _MAX_TOPICS_BYTES:
+            got = f"{len(decoded)} devices under a topic of {len(message.topic)} bytes"
+            wanted = "a shorter topic, or fewer devices in a message: the topic stands in the record of each"
+            decoded = Reject(Reason.TOO_LARGE, "topic", got, wanted)
         if isinstance(decoded, list):
             outcome = _join([self._settle(message, topic, match, one) for one in decoded])
         else:
