@@ -12,7 +12,6 @@ Source: Homie convention 4.0.0 and 5.0.0.
 import math
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,8 +19,9 @@ import msgspec
 from gateway.decoders.parsed import Parsed
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
-from gateway.decoders.state import DecoderState
+from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
 from gateway.decoders.told import MAX_VALUE_BYTES, Memory
+from gateway.decoders.topic_cache import remember_topics
 from gateway.decoders.values import NO_VALUE, read_value
 from gateway.json_text import parse_json
 from gateway.settings import GatewaySettings
@@ -64,7 +64,7 @@ class _Address(NamedTuple):
     tells: bool
 
 
-@lru_cache(maxsize=20_000)
+@remember_topics
 def _read_topic(topic: str) -> _Address | None:
     """None where no part of the convention has such topics."""
     parts = topic.split("/")
@@ -121,7 +121,10 @@ class HomieDecoder:
             return told
         if self._memory.told(_key(where)).learn(_encode(told), None):
             return None
-        wanted = f"a description of at most {MAX_VALUE_BYTES} bytes, and room among what all devices told"
+        wanted = (
+            f"a description of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
+            "room among what all devices told"
+        )
         return Reject(Reason.TOO_LARGE, "$", f"{len(told)} properties", wanted)
 
     def _read_attribute(self, payload: bytes, where: _Address) -> dict[str, _Traits] | Reject:

@@ -16,7 +16,6 @@ node has no clock (no timestamp, or one before 2000) two messages a reboot apart
 
 import hashlib
 from collections import Counter
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gateway.decoders.parsed import Parsed
@@ -35,8 +34,9 @@ from gateway.decoders.sparkplug_metric import Metric, TooMany
 from gateway.decoders.sparkplug_nodes import Node, Nodes
 from gateway.decoders.sparkplug_payload import Payload, read_payload, rebirth_request
 from gateway.decoders.sparkplug_readings import YEAR_2000_MS, Reader, look_up
-from gateway.decoders.state import DecoderState
+from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
 from gateway.decoders.told import MAX_VALUE_BYTES, Memory
+from gateway.decoders.topic_cache import remember_topics
 from gateway.decoders.values import metric_fault
 from gateway.settings import GatewaySettings
 from gateway.show import show
@@ -69,7 +69,7 @@ class _Address(NamedTuple):
         return f"{self.head}{_NAMESPACE}/{group}/NCMD/{node}"
 
 
-@lru_cache(maxsize=20_000)
+@remember_topics
 def _read_topic(topic: str) -> _Address | None:
     head, found, rest = topic.partition(f"{_NAMESPACE}/")
     if not found or (head and not head.endswith("/")):
@@ -136,7 +136,8 @@ class SparkplugDecoder:
             return decoded
         most = limits.max_readings_per_message
         message = read_payload(payload, max_metrics=most, max_bytes=limits.max_payload_bytes)
-        node = self._nodes.node(where.node, self._state.generation)
+        is_known = self._state.get(f"sparkplug/{where.node}") is not None
+        node = self._nodes.node(where.node, self._state.generation, is_known=is_known)
         if where.kind == "NDEATH":
             node.gone(_bd_seq(message))
             return Ignored(IgnoredReason.STATUS, decoded.device)
@@ -177,7 +178,10 @@ class SparkplugDecoder:
         metrics = flatten(message.metrics, lambda metric: metric.name, most)
         definitions = _define(metrics, decoded)
         if not self._memory.told(_key(where)).learn(pack(definitions), _ordering_ms(message)):
-            wanted = f"a birth of at most {MAX_VALUE_BYTES} bytes, and room among what all devices told"
+            wanted = (
+                f"a birth of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
+                "room among what all devices told"
+            )
             fault = Reject(Reason.TOO_LARGE, "$.metrics", f"{len(definitions)} definitions", wanted)
             decoded.rejects.append(fault)
         reader.read(metrics, message.time_ms, look_up([Definitions(definitions)]))

@@ -8,6 +8,8 @@ what is known, flagged, and the node is asked for a rebirth: once a minute at mo
 Source: Sparkplug 3.0.0, tck-id-operational-behavior-host-reordering-*, -edge-node-intentional-disconnect-*.
 """
 
+import hashlib
+from collections import OrderedDict
 from typing import Final
 
 __all__ = ["MAX_ASKED", "Node", "Nodes"]
@@ -15,16 +17,20 @@ __all__ = ["MAX_ASKED", "Node", "Nodes"]
 MAX_ASKED: Final = 300
 _MINUTE_US: Final = 60_000_000
 _MAX_NODES: Final = 20_000
+"""Of those with a birth, and of those without."""
+_MAX_CHARACTERS: Final = 256
+"""Of the names that are kept; of a longer one its hash."""
 
 
 class Node:
     """One edge node as this process has seen it; nothing of it outlives the process."""
 
-    __slots__ = ("_born", "_certain", "_generation", "_gone", "_last_ms", "_last_seq", "asked_us", "bd_seq")
+    __slots__ = ("_born", "_certain", "_generation", "_gone", "_last_ms", "_last_seq", "asked_us", "bd_seq", "was_born")
 
     def __init__(self, generation: int) -> None:
         self.asked_us: int | None = None
         self.bd_seq: int | None = None
+        self.was_born = False
         self._certain = False
         self._born: set[str] = set()
         self._gone: set[str] = set()
@@ -57,7 +63,7 @@ class Node:
         """NBIRTH: the sequence begins anew, and all that follows is known."""
         self._last_seq, self._last_ms, self._generation = seq, -1 if time_ms is None else time_ms, generation
         self.bd_seq = bd_seq
-        self._certain = True
+        self._certain = self.was_born = True
         self._born.clear()
         self._gone.clear()
 
@@ -83,16 +89,25 @@ class Nodes:
     """All edge nodes, and the right to ask them."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._known: OrderedDict[str, Node] = OrderedDict()
+        self._strangers: OrderedDict[str, Node] = OrderedDict()
         self._minute, self._asked = -1, 0
 
-    def node(self, name: str, generation: int) -> Node:
-        """The node of this name (group/node)."""
-        node = self._nodes.get(name)
-        if node is None:
-            if len(self._nodes) >= _MAX_NODES:
-                del self._nodes[next(iter(self._nodes))]
-            node = self._nodes[name] = Node(generation)
+    def node(self, name: str, generation: int, *, is_known: bool = False) -> Node:
+        """The node of this name (group/node); `is_known`: a birth of it is remembered.
+
+        Of too many the one that was silent for longest is forgotten; names without a birth crowd out only such names.
+        """
+        key = name if len(name) <= _MAX_CHARACTERS else hashlib.sha256(name.encode()).hexdigest()
+        node = self._known.pop(key, None) or self._strangers.pop(key, None) or Node(generation)
+        group = self._known if is_known or node.was_born else self._strangers
+        group[key] = node
+        if len(self._strangers) > _MAX_NODES:
+            oldest, stranger = self._strangers.popitem(last=False)
+            if stranger.was_born:  # by its last message
+                self._known[oldest] = stranger
+        if len(self._known) > _MAX_NODES:
+            self._known.popitem(last=False)
         return node
 
     def may_ask(self, node: Node, received_us: int) -> bool:

@@ -15,19 +15,21 @@ itself, never wrong but possibly undecided. At most `MAX_VERSIONS` tellings that
 at once; messages from before the oldest that is kept are undecided too, or have none.
 """
 
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
 
-from gateway.decoders.state import DecoderState
+from gateway.decoders.state import MAX_KEY_CHARACTERS, MAX_STATE_BYTES, DecoderState
 
 __all__ = ["MAX_VALUE_BYTES", "Memory", "Told"]
 
 MAX_VERSIONS: Final = 4
 MAX_VALUE_BYTES: Final = 512 * 1024
 """Of a state record: half of what Kafka takes by default."""
-_MAX_DEVICES: Final = 100_000
-"""Whose place is remembered: more than can have messages unacknowledged at once."""
+_MAX_UNTOLD: Final = 10_000
+"""Keys that nothing was told of yet, whose newest time is kept."""
+_ENTRY_BYTES: Final = 500
 
 
 class _Version(msgspec.Struct, array_like=True, frozen=True):
@@ -55,6 +57,16 @@ class Told:
         self._versions: list[_Version] = []
         self._place = -1
         self.refresh()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what is held of what was told; 0 where nothing was."""
+        return _ENTRY_BYTES + len(self._key) + 2 * len(self._value) if self._value else 0
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a message had a time, which a first telling has to be compared with."""
+        return self._latest >= 0
 
     def refresh(self) -> None:
         """Before each message: a new connection, or a change that was rolled back, moves the place."""
@@ -133,20 +145,42 @@ def _read(value: bytes | None) -> list[_Version]:
 
 
 class Memory:
-    """The keys of one decoder."""
+    """The keys of one decoder: those of which something is known, and some of those that nothing was told of yet.
+
+    Who was not heard of for longest leaves, and is made anew from the state. Nothing is kept of a key that is too long
+    for the state, nor of one that neither told anything nor has a clock.
+    """
 
     def __init__(self, state: DecoderState) -> None:
         self._state = state
-        self._told: dict[str, Told] = {}
+        self._told: OrderedDict[str, tuple[Told, int]] = OrderedDict()
+        self._told_bytes = 0
+        self._untold: OrderedDict[str, Told] = OrderedDict()
+        self._key, self._current = "", Told(state, "")
 
     def told(self, key: str) -> Told:
         """What is known under this key, brought up to date; ask anew for each message."""
-        told = self._told.get(key)
-        if told is None:
-            if len(self._told) >= _MAX_DEVICES:
-                # Dicts keep their order: the first is the one that was made first. It is made anew from the state.
-                del self._told[next(iter(self._told))]
-            told = self._told[key] = Told(self._state, key)
-        else:
-            told.refresh()
-        return told
+        if key != self._key:
+            self._put_away()
+            self._key, self._current = key, self._take(key)
+        self._current.refresh()
+        return self._current
+
+    def _take(self, key: str) -> Told:
+        found, size_bytes = self._told.pop(key, (None, 0))
+        self._told_bytes -= size_bytes
+        return found or self._untold.pop(key, None) or Told(self._state, key)
+
+    def _put_away(self) -> None:
+        """Once its message is done, since that may have told something."""
+        key, told = self._key, self._current
+        if told.size_bytes:
+            self._told[key] = told, told.size_bytes
+            self._told_bytes += told.size_bytes
+            while self._told_bytes > MAX_STATE_BYTES:
+                _oldest, (_, size_bytes) = self._told.popitem(last=False)
+                self._told_bytes -= size_bytes
+        elif told.has_times and len(key) <= MAX_KEY_CHARACTERS:
+            self._untold[key] = told
+            if len(self._untold) > _MAX_UNTOLD:
+                self._untold.popitem(last=False)

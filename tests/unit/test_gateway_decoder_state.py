@@ -1,10 +1,13 @@
 """What decoders remember: over new connections, restarts and floods of invented names."""
 
+import tracemalloc
+
 import msgspec
 import pytest
 
-from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
+from gateway.decoders.state import MAX_KEY_CHARACTERS, MAX_STATE_BYTES, DecoderState
 from gateway.decoders.told import MAX_VALUE_BYTES, Memory
+from gateway.decoders.topic_cache import MAX_CHARACTERS, remember_topics
 
 
 class TestState:
@@ -258,3 +261,55 @@ class TestTold:
     @pytest.mark.parametrize("value", [b"", b"\xff", b"\x90", b"\x91\x93\x01", b"{}"])
     def test_a_value_that_is_none_of_ours_is_nothing(self, value: bytes) -> None:
         assert Memory(DecoderState([("k", value)])).told("k").contents(5) == []
+
+
+class TestBounds:
+    def test_what_is_kept_of_keys_is_bounded_by_bytes_and_loses_nothing_known(self) -> None:
+        state = DecoderState()
+        state.window_messages = 3
+        memory = Memory(state)
+        tracemalloc.start()
+        for number in range(600):
+            assert memory.told(f"k{number}").learn(b"%07d" % number + b"." * 300_000, 1)
+            state.acknowledged(state.take_changes())
+        used, _peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert used < 3 * MAX_STATE_BYTES
+        assert memory.told("k599").contents(2)[0].startswith(b"0000599")
+        assert memory.told("k0").contents(2) == [], "it left the state"
+
+    def test_keys_that_told_nothing_or_are_too_long_cost_nothing(self) -> None:
+        state = DecoderState()
+        memory = Memory(state)
+        long = "." * 60_000
+        tracemalloc.start()
+        for number in range(2000):
+            assert memory.told(f"silent{number}").contents(None) == []
+            told = memory.told(f"{long}{number}")
+            assert told.contents(5) == []
+            assert not told.learn(b"A", 6)
+            memory.told(f"{number}{long[:1000]}").contents(5)
+        used, _peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert used < 2000 * 2000
+
+    def test_the_newest_time_before_the_first_telling_is_kept_over_other_messages(self) -> None:
+        state = DecoderState()
+        memory = Memory(state)
+        assert memory.told("k").contents(100) == []
+        memory.told("other").contents(1)
+        memory.told("k").learn(b"A", 50)
+        again = Memory(DecoderState(dict(state.take_changes()).items())).told("k")
+        assert again.contents(90) == [b"A", b""], "it may be from before the telling, whose clock ran back"
+
+    def test_a_topic_of_any_length_is_read_and_only_short_ones_are_kept(self) -> None:
+        asked: list[str] = []
+
+        @remember_topics
+        def read(topic: str) -> int:
+            asked.append(topic)
+            return len(topic)
+
+        for length in (10, 10, MAX_CHARACTERS + 1, MAX_CHARACTERS + 1, 65_535):
+            assert read("t" * length) == length
+        assert [len(topic) for topic in asked] == [10, MAX_CHARACTERS + 1, MAX_CHARACTERS + 1, 65_535]

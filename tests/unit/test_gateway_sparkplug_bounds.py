@@ -1,6 +1,7 @@
 """Sparkplug B: what a hostile or broken sender can send, and what that costs."""
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.decoders.shape import Decoded
+from gateway.decoders.sparkplug_nodes import Nodes
 from gateway.decoders.state import DecoderState
 
 Encode = Callable[..., bytes]
@@ -73,6 +75,39 @@ class TestBounds:
         assert reasons(birth) == ["too_large"]
         assert reasons(host.send("G/NDATA/n3", [{"alias": 1, "float": 2}], seq=1)) == ["alias_unknown"]
         assert values(host.send("G/NDATA/n1", [{"alias": 1, "float": 2}], seq=1)) == {"a": 2.0}
+
+
+class TestNodes:
+    def test_invented_names_forget_no_node_with_a_birth(self) -> None:
+        nodes = Nodes()
+        nodes.node("g/real", 0).born(0, 1, None, 0)
+        nodes.node("g/found", 0, is_known=True).asked_us = 5
+        for number in range(20_100):
+            nodes.node(f"g/x{number}", 0)
+        assert nodes.node("g/real", 0).is_certain(None)
+        assert nodes.node("g/found", 0).asked_us == 5
+
+    def test_of_too_many_births_those_at_work_stay(self) -> None:
+        nodes = Nodes()
+        nodes.node("g/real", 0).born(0, 1, None, 0)
+        for number in range(40_100):
+            nodes.node(f"g/x{number}", 0).born(0, 1, None, 0)
+            if number % 1000 == 0:
+                nodes.node("g/real", 0)
+        assert nodes.node("g/real", 0).is_certain(None)
+        assert not nodes.node("g/x0", 0).is_certain(None)
+
+    def test_names_of_any_length_are_told_apart_at_the_cost_of_a_short_one(self) -> None:
+        nodes, long = Nodes(), "." * 60_000
+        nodes.node(f"g/{long}1", 0).born(0, 1, None, 0)
+        assert nodes.node(f"g/{long}1", 0).is_certain(None)
+        assert not nodes.node(f"g/{long}2", 0).is_certain(None)
+        tracemalloc.start()
+        for number in range(500):
+            nodes.node(f"g/{long}{number}", 0)
+        used, _peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert used < 500 * 3000
 
 
 KINDS = st.sampled_from(["NBIRTH/n", "NDATA/n", "NDEATH/n", "DBIRTH/n/d", "DDATA/n/d", "DDEATH/n/d", "NCMD/n"])
