@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 
 import pytest
 
@@ -19,7 +20,7 @@ from ingest.contract.reading import ReadingRecord, decode_record
 NOW_US = 1_764_331_200_000_000
 
 
-def send(route: dict[str, object], topic: str, document: object) -> ReadingRecord | str:
+def send(route: Mapping[str, object], topic: str, document: object) -> ReadingRecord | str:
     """The record of a message behind one route, or why there is none."""
     gate = Gate(compile_routes((RouteSettings.model_validate(route),)), GatewaySettings(presets=()))
     outcome = gate.decide(Message(1, 1, NOW_US, topic.encode(), json.dumps(document).encode()))
@@ -58,6 +59,15 @@ def test_the_payload_s_device_must_be_the_route_s(
     else:
         assert isinstance(found, ReadingRecord)
         assert (found.device, [reading.metric for reading in found.readings]) == (device, ["t"])
+
+
+def test_what_is_refused_whole_is_of_the_topic_s_device() -> None:
+    route = RouteSettings.model_validate(
+        {"filter": "x/{d}", "device": "{d}", "mapping": {**SAME, "refuse": "undecoded"}}
+    )
+    gate = Gate(compile_routes((route,)), GatewaySettings(presets=()))
+    outcome = gate.decide(Message(1, 1, NOW_US, b"x/a", b'{"id": "b"}'))
+    assert (outcome.rejected, outcome.device) == ("undecoded", "a")
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,8 @@ def test_readings_have_their_device_metric_and_unit(
 @pytest.mark.parametrize(
     ("topic", "payload", "reason", "wanted"),
     [
-        ("v1/devices/me/telemetry", {"a": 1}, "unknown_device", "a route for this topic that names the device"),
+        ("v1/devices/me/telemetry", {"a": 1}, "no_route",
+         "a route for this topic that says device = …: `me` stands for an MQTT login, which no subscriber sees"),
         ("owntracks/j/p", {"_type": "encrypted", "data": "x"}, "undecoded", "payloads that OwnTracks does not encrypt"),
         ("telegraf/h/x", {"a": 1}, "undecoded", "an object with name, tags, fields and timestamp, or metrics of them"),
         ("plc/x", {"MessageType": "ua-data", "Messages": 5}, "undecoded", "Messages: an array of data set messages"),
