@@ -12,22 +12,24 @@ Pure: reading the letters and producing the records is deploy/dlq/redrive.py. Wh
 What others do while deciding stays out: no reply, no receipt, no change of decoder state, and no new dead letter.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, Literal, NamedTuple
 
 from gateway.outcome import Gate, Message, Outcome
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
-from ingest.contract.reading import REDRIVE_GATEWAY, ReadingRecord, decode_record
+from ingest.contract.reading import REDRIVE_GATEWAY, Reading, ReadingRecord, decode_record
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["LINEAGE", "REDRIVEN", "Letter", "Part", "Verdict", "judge"]
+__all__ = ["LINEAGE", "REDRIVEN", "Identity", "Letter", "Part", "Verdict", "identities", "judge", "leave_out"]
 
 REDRIVEN: Final = "redriven"
 LINEAGE: Final = "dead_letter"
 
 Part = tuple[str, str, int]
 """(device, metric, index) of a reading."""
+Identity = tuple[str, str]
+"""(device, message id) of a reading."""
 
 Ending = Literal["accepted", "refused", "ignored", "stored", "skipped"]
 
@@ -106,6 +108,35 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
     faults = _faults(outcome)
     ending: Ending = "accepted" if records else "refused" if faults else "stored"
     return Verdict(letters, ending, records, faults)
+
+
+def identities(verdict: Verdict) -> set[Identity]:
+    """Of all readings that there are to store."""
+    return {_identity(record, reading) for record in verdict.records for reading in record.readings}
+
+
+def leave_out(verdict: Verdict, stored: Mapping[Identity, Set[Part]]) -> Verdict:
+    """Without what stands in `readings` under its identity, whichever delivery or redrive of the message brought it.
+
+    Spark drops that too, but only as long as it remembers the identity.
+    """
+    if verdict.ending != "accepted":
+        return verdict
+    records = []
+    for record in verdict.records:
+        record.readings = [
+            reading
+            for reading in record.readings
+            if (record.device, reading.metric, reading.index) not in stored.get(_identity(record, reading), ())
+        ]
+        if record.readings:
+            records.append(record)
+    ending: Ending = "accepted" if records else "refused" if verdict.faults else "stored"
+    return verdict._replace(ending=ending, records=records)
+
+
+def _identity(record: ReadingRecord, reading: Reading) -> Identity:
+    return record.device, reading.message_id or record.message_id or ""
 
 
 def _hindrance(letter: Letter) -> str | None:

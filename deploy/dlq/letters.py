@@ -16,9 +16,9 @@ from lakehouse.query import run_sql
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gateway.redrive import Letter, Part
+    from gateway.redrive import Identity, Letter, Part
 
-__all__ = ["find_letters", "list_letters", "show_letter", "stored_parts", "summarize"]
+__all__ = ["find_letters", "list_letters", "show_letter", "stored_identities", "stored_parts", "summarize"]
 
 _LETTERS: Final = f"""
     WITH letters AS (
@@ -59,6 +59,13 @@ _PARTS: Final = """
     SELECT gateway, gateway_epoch, message_number, device, metric, "index" FROM readings
     WHERE received_at BETWEEN make_timestamptz({first}) AND make_timestamptz({last})
         AND received_at IN (SELECT make_timestamptz(received_us) FROM wanted)"""
+
+DELIVERIES_APART_US: Final = 30 * 86_400 * 1_000_000
+"""Of one message: a broker keeps it for a session's expiry (a week by default), a gateway receives it soon after."""
+_IDENTIFIED: Final = """
+    SELECT r.device, r.message_id, r.metric, r."index" FROM readings r
+    SEMI JOIN wanted w ON w.device = r.device AND w.message_id = r.message_id
+    WHERE r.received_at BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"""
 
 
 def summarize(root: str, where: str | None, limit: int) -> "pa.Table":
@@ -134,6 +141,21 @@ def stored_parts(root: str, letters: "Iterable[Letter]") -> "dict[str, set[Part]
     for row in _rows(run_sql(root, query, beside={"wanted": wanted})):
         gateway, epoch, number, *part = row
         found.setdefault(f"{gateway}:{epoch}:{number}", set()).add((part[0], part[1], part[2]))
+    return found
+
+
+def stored_identities(
+    root: str, wanted: "Iterable[Identity]", first_us: int, last_us: int
+) -> "dict[Identity, set[Part]]":
+    """The parts that are in `readings` under these identities, of messages received about then."""
+    import pyarrow as pa
+
+    devices, message_ids = zip(*wanted, strict=True)
+    table = pa.table({"device": pa.array(devices, pa.string()), "message_id": pa.array(message_ids, pa.string())})
+    query = _IDENTIFIED.format(first=first_us - DELIVERIES_APART_US, last=last_us + DELIVERIES_APART_US)
+    found: dict[Identity, set[Part]] = {}
+    for device, message_id, metric, index in _rows(run_sql(root, query, beside={"wanted": table})):
+        found.setdefault((device, message_id), set()).add((device, metric, index))
     return found
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deploy.dlq.journal import Entry, Journal
-from deploy.dlq.letters import stored_parts
+from deploy.dlq.letters import stored_identities, stored_parts
 from gateway.outcome import Gate
-from gateway.redrive import Letter, Verdict, judge
+from gateway.redrive import Letter, Verdict, identities, judge, leave_out
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import RECORD_VERSION, REDRIVE_GATEWAY, encode_record
@@ -29,6 +29,8 @@ __all__ = ["Redrive", "Report"]
 STEP_MESSAGES: Final = 100
 EXAMPLES: Final = 10
 PATIENCE_SECONDS: Final = 30.0
+YOUNG_US: Final = 24 * 3600 * 1_000_000
+"""Younger than what Spark's memory of identities has over a broker's session expiry (streaming.horizon_days)."""
 _MINUTE_US: Final = 60_000_000
 
 
@@ -105,12 +107,24 @@ class Redrive:
     def _step(self, messages: Sequence[list[Letter]]) -> None:
         parts = stored_parts(self._root, (letter for letters in messages for letter in letters if letter.partial))
         verdicts = [judge(letters, self._gate, parts.get(letters[0].message, ())) for letters in messages]
+        verdicts = self._leave_out(verdicts)
         if self._writer is not None and self._journal is not None:
             verdicts = [self._fitting(verdict, self._writer) for verdict in verdicts]
             self._produce(verdicts, self._writer)
             self._journal.append(_entries(verdicts, self._journal))
         for verdict in verdicts:
             self.report.add(verdict)
+
+    def _leave_out(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Without what another delivery or redrive has stored. What is young is left to Spark, which knows it still."""
+        before_us = time.time_ns() // 1000 - YOUNG_US
+        old = [one for one in verdicts if one.ending == "accepted" and one.letters[0].received_us < before_us]
+        wanted = {identity for verdict in old for identity in identities(verdict)}
+        if not wanted:
+            return verdicts
+        moments = [verdict.letters[0].received_us for verdict in old]
+        stored = stored_identities(self._root, wanted, min(moments), max(moments))
+        return [leave_out(verdict, stored) for verdict in verdicts]
 
     def _fitting(self, verdict: Verdict, writer: LogWriter) -> Verdict:
         """The verdict, or a refusal where Kafka would not take one of its records."""

@@ -234,6 +234,28 @@ def test_a_partial_letter_adds_only_what_the_table_lacks(lake: Lake) -> None:
     assert (dict(report.refused), report.readings, lake.log.records(READINGS)) == ({"missing_field": 1}, 0, [])
 
 
+def test_what_another_delivery_or_redrive_stored_long_ago_is_not_stored_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, payload = "tidegate/v1/d1/readings", b'{"boot": 1, "seq": 2, "values": {"a": 1, "b": {}, "c": 3}}'
+    first = lake.receive(topic, payload)
+    # Spark dropped the readings of the second delivery; its letter for `b` stands beside that of the first.
+    second = Gate(compile_routes(()), LIMITS).decide(Message(99, EPOCH, AT_US + 9_000_000, topic.encode(), payload))
+    assert (first.accepted, second.accepted) == (True, True)
+    (letter,) = [decode_dead_letter(record.value) for record in second.records if record.topic == DEAD_LETTERS]
+    lake._land_letter(letter, payload)
+    monkeypatch.setattr("deploy.dlq.redrive.YOUNG_US", 0)
+    report = lake.redrive(run=1)
+    assert (dict(report.refused), report.accepted, lake.records()) == ({"missing_field": 2}, 0, [])
+
+    lake.receive("site/attic/t", b"1")
+    assert lake.redrive("site/#", run=2, where="reason = 'no_route'").accepted == 1
+    (record,) = lake.records()
+    lake.land_readings(record)
+    again = lake.redrive("site/#", run=3, where="reason = 'no_route'", again=True)
+    assert (again.accepted, again.stored, len(lake.records())) == (0, 1, 1)
+
+
 class Died(BaseException):
     """The process is gone."""
 
