@@ -121,13 +121,13 @@ class GatewayProcess(Process):
     def healthy(self) -> bool:
         """Whether it says that messages flow."""
         with contextlib.suppress(OSError):
-            return bool(self._get("healthz"))
+            return bool(self._get("healthz", 2.0))
         return False
 
     def metric(self, name: str) -> float:
         """A metric's sum over its labels; 0 where it does not answer or has none."""
         with contextlib.suppress(OSError):
-            lines = self._get("metrics").splitlines()
+            lines = self._get("metrics", 20.0).splitlines()
             return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
         return 0.0
 
@@ -137,9 +137,9 @@ class GatewayProcess(Process):
             return float(psutil.Process(self.pid).memory_info().rss) / 1024**2
         return 0.0
 
-    def _get(self, path: str) -> str:
+    def _get(self, path: str, seconds: float) -> str:
         url = f"http://127.0.0.1:{self.settings.monitoring.gateway_port}/{path}"
-        with urllib.request.urlopen(url, timeout=2.0) as answer:
+        with urllib.request.urlopen(url, timeout=seconds) as answer:
             return str(answer.read().decode())
 
 
