@@ -94,7 +94,9 @@ class ReceiptSettings(BaseModel):
     per_device_per_minute: float = Field(60.0, gt=0, le=6000, description="Receipts that one device gets, on average.")
     per_device_burst: float = Field(5.0, ge=1, le=1000, description="Receipts that it may get at once.")
     per_second: float = Field(50.0, gt=0, le=10_000, description="Receipts to all devices together.")
-    positive: bool = Field(False, description="Tell devices also what is stored, some seconds after; costs a second read.")
+    positive: bool = Field(
+        False, description="Tell devices also what is stored, some seconds after; costs a second read."
+    )
     response_topics: tuple[str, ...] = Field(
         (),
         description="Topic filters where devices may ask for receipts by an MQTT 5 response topic, beside "

@@ -104,7 +104,9 @@ class GatewayMetrics:
             registry=registry,
         )
         self.receipts_sent = Counter(
-            "tidegate_gateway_receipts_sent_total", "Receipts of refusals handed to the MQTT session.", registry=registry
+            "tidegate_gateway_receipts_sent_total",
+            "Receipts of refusals handed to the MQTT session.",
+            registry=registry,
         )
         self.stored_receipts_sent = Counter(
             "tidegate_gateway_stored_receipts_sent_total", "Positive receipts published.", registry=registry

@@ -168,11 +168,7 @@ def _settle(scene: Scene, reader: KafkaReader) -> Verdict:
 def _binding(scene: Scene) -> set[Key]:
     """The acknowledged messages that must be there: not those that the broker itself may have forgotten."""
     acknowledged = list(scene.load.acknowledged_at.items())  # at once: the load goes on
-    return {
-        key
-        for key, at in acknowledged
-        if not any(begin <= at <= end for begin, end in scene.forgotten)
-    }
+    return {key for key, at in acknowledged if not any(begin <= at <= end for begin, end in scene.forgotten)}
 
 
 def _figures(verdict: Verdict, scene: Scene) -> dict[str, Any]:
