@@ -10,7 +10,7 @@ from gateway.receipts import receipt_topic
 from gateway.topics import id_fault
 from ingest.contract.errors import ConfigError
 
-__all__ = ["LANGUAGES", "Target", "render_snippet"]
+__all__ = ["LANGUAGES", "Target", "check_device", "render_snippet"]
 
 
 class Target(NamedTuple):
@@ -25,17 +25,26 @@ class Target(NamedTuple):
     where: str = ""
 
 
-def render_snippet(language: str, device: str, target: Target) -> str:
-    """The text of a publisher in this language.
+def check_device(device: str) -> None:
+    """Whether a snippet can be written for this device.
 
     Raises:
-        ConfigError: the device id fits into no native topic.
+        ConfigError: the id fits into no native topic.
     """
     fault = id_fault(device, 256)
     if fault is not None or any(char in device for char in "/+#"):
         wanted = fault or "one segment of a topic, without / + #"
         message = f"{device!r} cannot be the device of a native topic: wanted {wanted}."
         raise ConfigError(message)
+
+
+def render_snippet(language: str, device: str, target: Target) -> str:
+    """The text of a publisher in this language.
+
+    Raises:
+        ConfigError: the device id fits into no native topic.
+    """
+    check_device(device)
     return LANGUAGES[language](device, target)
 
 
@@ -98,12 +107,13 @@ _PYTHON: Final = """\
 # Sends three readings and prints what is refused. Needs: pip install "paho-mqtt>=2"
 ${where}import json
 import os
+import secrets
 import time
 
 import paho.mqtt.client as mqtt
 
 DEVICE = $device
-BOOT = int(time.time())  # grows with each start: with seq it names a message, so that none is stored twice
+BOOT = secrets.randbits(53)  # another for each start, with or without a clock: with seq it names a message
 
 
 def connected(client, userdata, flags, reason, properties):
@@ -134,9 +144,11 @@ client.loop_stop()
 """
 
 _MOSQUITTO: Final = """\
-${where}mosquitto_pub $options -q 1 \\
+${where}# Another number for each start: with seq it names a message, so that none is stored twice.
+boot=$$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
+mosquitto_pub $options -q 1 \\
   -t $topic \\
-  -m '{"boot": '"$$(date +%s)"', "seq": 1, "values": {"temperature": {"value": 21.5, "unit": "°C"}, "door": false}}'
+  -m '{"boot": '"$$boot"', "seq": 1, "values": {"temperature": {"value": 21.5, "unit": "°C"}, "door": false}}'
 # What is refused, in another terminal:
 # mosquitto_sub $options -v -t $receipts
 """
@@ -144,15 +156,13 @@ ${where}mosquitto_pub $options -q 1 \\
 _ARDUINO: Final = """\
 // ESP32; library "MQTT" by Joel Gaehwiler (it publishes at QoS 1).
 ${where}${local}#include <MQTT.h>
-#include <Preferences.h>
 #include <WiFi.h>
 #include <WiFiClientSecure.h>
 
 #define MQTT_PASSWORD $secret
 $net net;
 MQTTClient client(512);
-Preferences store;
-unsigned long boot = 0, seq = 0;
+unsigned long long boot = 0, seq = 0;  // with each other they name a message, so that none is stored twice
 
 void refused(String &topic, String &payload) { Serial.println("refused: " + payload); }
 
@@ -163,11 +173,10 @@ void connect() {
 
 void setup() {
   Serial.begin(115200);
-  store.begin("tidegate");
-  boot = store.getULong("boot") + 1;  // grows with each start: with seq it names a message
-  store.putULong("boot", boot);
   WiFi.begin("your network", "its password");
   while (WiFi.status() != WL_CONNECTED) delay(500);
+  // Another for each start. By chance (true chance once the radio is on): a counter in flash begins anew when erased.
+  boot = (unsigned long long)(esp_random() & 0x1FFFFF) << 32 | esp_random();
   client.begin($host, $port, net);
   client.onMessage(refused);
   connect();
@@ -178,7 +187,7 @@ void loop() {
   if (!client.connected()) connect();
   char payload[256];
   snprintf(payload, sizeof payload,
-           "{\\"boot\\": %lu, \\"seq\\": %lu, \\"values\\": {\\"temperature\\": {\\"value\\": %.2f, \\"unit\\": \\"°C\\"}}}",
+           "{\\"boot\\": %llu, \\"seq\\": %llu, \\"values\\": {\\"temperature\\": {\\"value\\": %.2f, \\"unit\\": \\"°C\\"}}}",
            boot, ++seq, temperatureRead());
   client.publish($topic, payload, false, 1);
   delay(5000);

@@ -85,8 +85,9 @@ def snippet(
 ) -> None:
     """Print a publisher, ready to run against this broker."""
     from deploy.local.locate import locate_target
-    from deploy.snippets import render_snippet
+    from deploy.snippets import check_device, render_snippet
 
+    check_device(device)
     text = render_snippet(language, device, locate_target(config, data, with_password=with_password))
     if as_json:
         show_json({"language": language, "device": device, "text": text})
