@@ -60,6 +60,8 @@ class CompiledProfile:
         self, decoded: Decoded, match: RouteMatch, received_us: int, number: int, memory: TrackMemory
     ) -> Reject | None:
         """See `Policy.check`. Where a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
+        if not decoded.readings and not decoded.rejects:
+            return None  # it told nothing, so it lacks nothing: ignored, as without a profile
         is_clean = self._passes(decoded.readings)
         if is_clean and not self._looks_back:
             return None

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -172,7 +173,15 @@ def _stamp(entry: os.DirEntry[str]) -> Stamp:
 
 
 def _read(file: Path, stamp: Stamp) -> bytes:
-    with file.open("rb") as opened:
+    # Opening a pipe would wait for who writes into it.
+    with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            message = "it is no regular file; put the profile itself here, or a link to it"
+            raise BadProfile(message)
+        if found.st_size > MAX_FILE_BYTES:
+            message = f"the file has {found.st_size} bytes; wanted at most {MAX_FILE_BYTES}: is it a profile?"
+            raise BadProfile(message)
         content = opened.read(MAX_FILE_BYTES + 1)
         if stamp_of(os.fstat(opened.fileno())) != stamp:
             raise _ChangedMeanwhileError

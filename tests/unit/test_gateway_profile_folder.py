@@ -276,3 +276,25 @@ def _follow(wanted: dict[str, Profile], path: Path) -> None:
             wanted.pop(file, None)
         elif "max" in (path / file).read_text():
             wanted[file] = parse_profile((path / file).read_bytes())
+
+
+def test_what_is_no_regular_file_or_far_too_large_blocks_nothing(path: Path, tmp_path: Path) -> None:
+    os.mkfifo(path / "pipe.toml")
+    (path / "folder.toml").mkdir()
+    (path / "disk.toml").symlink_to("/dev/zero")
+    with (path / "large.toml").open("wb") as file:
+        file.truncate(50_000_000_000)
+    (path / "elsewhere").write_text(text("linked", devices="other"))
+    (path / "link.toml").symlink_to("elsewhere")
+    folder = ProfileFolder(path, strict=False)
+    assert held(folder) == "p@1"
+    assert held(folder, "other") == "linked@1"
+    assert "no regular file" in folder.refused["pipe.toml"]
+    assert "no regular file" in folder.refused["disk.toml"]
+    assert "50000000000 bytes; wanted at most" in folder.refused["large.toml"]
+    assert set(folder.refused) == {"pipe.toml", "folder.toml", "disk.toml", "large.toml"}
+    assert not settle(folder), "told once, looked at once"
+    (path / "p.toml").unlink()
+    os.mkfifo(path / "p.toml")
+    settle(folder)
+    assert held(folder) == "p@1", "what applied before stays"
