@@ -21,7 +21,8 @@ NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()
 FEWER = LIMITS.model_copy(update={"max_readings_per_message": 1000})
 """Cheaper to try for every target, and no less sharp: what grows with the square of a size does so before the limit."""
-MAX_RATIO = 20
+MAX_RATIO = 40
+"""What grows with the square of a size costs hundreds of times a good message; a busy machine doubles a cost."""
 MAX_PEAK_BYTES = 48 << 20
 GOOD = "readings 10000"
 SUSPECT = ("keys 9999 NaN", "one name 8192 times", "tree", "wide bad times", "key over many", "gzip of 64 MiB")
@@ -62,8 +63,9 @@ def dear_ones(target: Target, names: Iterable[str], limits: GatewaySettings, rat
     for name in names:
         took = cost_seconds(target, bomb(name), limits)
         if took > ratio * good_seconds():
-            # Another look, for a machine that was busy with something else.
-            took = min(cost_seconds(target, bomb(name), limits) for _ in range(2))
+            # Another look at both, for a machine that became busy with something else.
+            good_seconds.cache_clear()
+            took = min(cost_seconds(target, bomb(name), limits) for _ in range(3))
         if took > ratio * good_seconds():
             told.append(f"{name}: {took * 1000:.0f} ms, where a good message costs {good_seconds() * 1000:.0f} ms")
     return told
@@ -79,7 +81,7 @@ def test_nor_with_all_the_readings_that_a_message_may_hold(name: str) -> None:
     target = next(target for target in ENGINES if target.name == name)
     many = [name for name in BOMBS if name.startswith(("keys", "wide", "tree", "one"))]
     # Names from nested paths are dearer than those of the good message, which has none; what grows with a square is far off.
-    assert dear_ones(target, many, LIMITS, 3 * MAX_RATIO) == []
+    assert dear_ones(target, many, LIMITS, 2 * MAX_RATIO) == []
 
 
 @each_engine
