@@ -147,10 +147,10 @@ class _Reader:
         claim = first_of(case.same_device, scope) if case.same_device else None
         if claim is None:
             return device
-        if _spelled_alike(claim, device):
+        if _names(claim, device):
             return claim
-        # A device of several segments, such as {application}/{device}: the payload names one of them.
-        if any(part in device and _spelled_alike(claim, part) for part in match.names.values()):
+        # A route may call a device otherwise, such as {application}/{device}: then the topic has what the payload says.
+        if match.device_named and _names(claim, *match.topic.split("/")):
             return device
         return identity_fault(device, claim, trail_path(trail)) or device
 
@@ -185,12 +185,12 @@ def _route_device(case: Case, match: RouteMatch) -> str | None:
     return match.device if case.same_device and match.device_named else None
 
 
-def _spelled_alike(one: str, other: str) -> bool:
-    """Whether two texts are one id: a MAC or EUI may have colons, and either case. Other ids are as they are."""
-    if one == other:
+def _names(claim: str, *ids: str) -> bool:
+    """Whether a text is one of the ids: a MAC or EUI may have colons, and either case. Other ids are as they are."""
+    if claim in ids:
         return True
-    bare = one.replace(":", "").lower()
-    return _MAC_OR_EUI.fullmatch(bare) is not None and bare == other.replace(":", "").lower()
+    bare = claim.replace(":", "").lower()
+    return _MAC_OR_EUI.fullmatch(bare) is not None and bare in [text.replace(":", "").lower() for text in ids]
 
 
 def _place(path: Path, trail: Trail) -> str:

@@ -98,8 +98,8 @@ class CaseSettings(BaseModel):
     device: Texts = Field((), description="Templates; default: the route's device. None gives: the item is refused.")
     same_device: Texts = Field(
         (),
-        description="Templates of the sender's id in the payload: where one is there, it must be the device that the route "
-        "names (`device` is not asked then), or a segment in it; of a MAC or EUI colons and case do not count.",
+        description="Templates of the sender's id in the payload. Where one is there and the route names the device, it must be "
+        "that or a level of the topic, and the route's name counts, not `device`. Of a MAC or EUI colons and case do not count.",
     )
     prefix: str = Field("", description="Template in front of every metric name of an item.")
     rename: dict[str, str] = Field(

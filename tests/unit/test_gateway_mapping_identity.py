@@ -41,10 +41,12 @@ SAME = {"device": "{.id}", "same_device": "{.id}"}
         ({"device": "{d}"}, "x/4C33A6000001", "4c:33:a6:00:00:01", "4c:33:a6:00:00:01"),
         ({"device": "{d}"}, "x/4C33A6000001", "4c:33:a6:00:00:02", None),
         ({"device": "{d}"}, "x/A84041FF00000001", "a84041ff00000001", "a84041ff00000001"),
-        # A route that puts more into the name keeps its name; the payload must still name the segment.
+        # A route may call it otherwise; the payload must still name a level of the topic.
         ({"device": "{app}/{d}"}, "x/a", "a", "x/a"),
         ({"device": "{app}/{d}"}, "x/a", "b", None),
-        ({"device": "fixed"}, "x/a", "a", None),
+        ({"device": "fixed"}, "x/a", "a", "fixed"),
+        ({"device": "fixed"}, "x/a", "b", None),
+        ({"device": "fixed"}, "x/4C33A6000001", "4c:33:a6:00:00:01", "fixed"),
         # A route that names no device leaves it to the payload.
         ({}, "x/a", "b", "b"),
     ],
