@@ -13,11 +13,14 @@ like any other, with an empty value: it is acknowledged or rolled back, and remo
 process only found in the log leaves its memory alone, since another gateway may be the one that hears of it.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
 __all__ = ["MAX_KEY_CHARACTERS", "MAX_STATE_BYTES", "DecoderState"]
+
+logger = logging.getLogger("tidegate.gateway")
 
 MAX_STATE_BYTES: Final = 64 * 1024 * 1024
 """What devices can make a gateway remember, all together; a name that is invented costs as much as one that is real."""
@@ -55,6 +58,7 @@ class DecoderState:
         self._max_bytes = max_bytes
         self._held_bytes = 0
         self.generation = 0
+        self._is_full_told = False
         self.load(found)
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> None:
@@ -71,6 +75,7 @@ class DecoderState:
         while self._held_bytes > self._max_bytes * _FOUND_SHARE:
             oldest, _ = self._heard_at.popitem(last=False)
             self._held_bytes -= _size_bytes(oldest, self._safe.pop(oldest))
+            self._tell_full()
 
     def get(self, key: str) -> bytes | None:
         """The newest value, acknowledged or not. Asking means that a message is about this key."""
@@ -176,6 +181,8 @@ class DecoderState:
                 missing -= _size_bytes(key, self._safe[key])
         if missing > 0:
             return False
+        if leaving:
+            self._tell_full()
         for key in leaving:
             self._held_bytes -= _size_bytes(key, self._safe[key])
             if self._heard_at.pop(key) == _NEVER:
@@ -183,6 +190,16 @@ class DecoderState:
             else:
                 self._recent[key] = self._changes[key] = _GONE
         return True
+
+    def _tell_full(self) -> None:
+        """Once in a process."""
+        if not self._is_full_told:
+            self._is_full_told = True
+            logger.warning(
+                "what devices told of their metrics passes %d bytes: who was silent for longest has to tell it again; look "
+                "for a device that makes ever new names",
+                self._max_bytes,
+            )
 
     def _measure(self) -> int:
         return sum(_size_bytes(key, value) for key, value in self._safe.items())

@@ -102,13 +102,16 @@ class TestRoom:
         full.roll_back()
         assert (full.get("b"), full.get("new")) == (None, b"." * 100)
 
-    def test_however_many_are_invented_those_at_work_stay_and_new_ones_come_in(self, full: DecoderState) -> None:
+    def test_however_many_are_invented_those_at_work_stay_and_new_ones_come_in(
+        self, full: DecoderState, caplog: pytest.LogCaptureFixture
+    ) -> None:
         for number in range(1000):
             assert hear(full, "a")
             assert hear(full, "b")
             tell(full, f"x{number}")
         assert tell(full, "new")[-1] == ("new", b"." * 100)
         assert sum(full.get(key) is not None for key in ("c", *(f"x{n}" for n in range(1000)))) == 3
+        assert caplog.text.count("ever new names") == 1
 
     def test_what_a_message_that_may_come_again_was_about_stays(self, full: DecoderState) -> None:
         full.window_messages = 5
