@@ -2,8 +2,8 @@
 
 received -> all its records delivered (contiguous prefix, in receive order) -> outcome record delivered -> PUBACK.
 Messages come and go in blocks. One outcome is in flight at a time; deliveries meanwhile accumulate, so batches form by
-themselves. Everything belongs to one epoch, that is one connection: after `begin` of the next, nothing of the older
-ones is ever acknowledged, for the broker reuses packet identifiers.
+themselves. Everything belongs to one epoch, that is one connection: after `halt`, and after `begin` of the next,
+nothing of the older ones is ever acknowledged, for the broker reuses packet identifiers.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ class AckChain:
         epoch: of the current connection.
         in_flight: messages received and not yet released for acknowledgement.
         in_flight_bytes: their payloads and records.
-        stale_reports: reports of older epochs, which changed nothing.
+        stale_reports: reports of connections that are gone, which changed nothing.
     """
 
     def __init__(self, gateway_id: str, tracker: SequenceTracker | None = None) -> None:
@@ -56,6 +56,8 @@ class AckChain:
         self._blocks: deque[Block] = deque()
         self._in_flight: Batch | None = None
         self._carried: dict[_Key, Count] = {}
+        self._halted = False
+        self._dropped = 0
         self.epoch = 0
         self.in_flight = self.in_flight_bytes = 0
         self.stale_reports = 0
@@ -65,14 +67,23 @@ class AckChain:
         if epoch <= self.epoch:
             message = f"epoch {epoch} does not come after {self.epoch}"
             raise ValueError(message)
-        dropped = self.in_flight
+        self.halt()
         if self._in_flight is not None:
             self._carry(self._in_flight.record)
-        self._blocks.clear()
-        self._in_flight = None
-        self.in_flight = self.in_flight_bytes = 0
+        dropped, self._dropped = self._dropped, 0
+        self._in_flight, self._halted = None, False
         self.epoch = epoch
         return dropped
+
+    def halt(self) -> None:
+        """The connection is gone: hold nothing of it, else a full window would keep the next one from being read.
+
+        An outcome in flight stays known until its report or the next epoch: only if it is lost are its gaps told again.
+        """
+        self._halted = True
+        self._dropped += self.in_flight
+        self._blocks.clear()
+        self.in_flight = self.in_flight_bytes = 0
 
     def receive(self, block: Block) -> None:
         """Add messages, in receive order."""
@@ -81,8 +92,8 @@ class AckChain:
         self.in_flight_bytes += block.size_bytes
 
     def delivered(self, block: Block) -> None:
-        """Some records of the block are in Kafka. A report of an older epoch changes nothing and is counted."""
-        if block.epoch != self.epoch:
+        """Some records of the block are in Kafka. A report of a connection that is gone changes nothing, is counted."""
+        if self._halted or block.epoch != self.epoch:
             self.stale_reports += 1
         else:
             block.waiting -= 1
@@ -111,11 +122,13 @@ class AckChain:
         return self._in_flight
 
     def outcome_delivered(self, batch: Batch) -> bool:
-        """The batch's outcome is in Kafka: True where its PUBACKs may go out now, False where its epoch is over."""
-        if batch is not self._in_flight:
+        """The batch's outcome is in Kafka: True where its PUBACKs may go out now, False where its connection is gone."""
+        is_known = batch is self._in_flight
+        if is_known:
+            self._in_flight = None
+        if self._halted or not is_known:
             self.stale_reports += 1
             return False
-        self._in_flight = None
         self.in_flight -= len(batch)
         self.in_flight_bytes -= sum(block.size_bytes for block in batch.blocks)
         return True

@@ -86,13 +86,14 @@ class Pump:
         return self._chain.begin(epoch)
 
     def halt(self) -> None:
-        """The connection is gone: nothing more of it is produced.
+        """The connection is gone: nothing more of it is produced, and nothing of it takes room.
 
         Its outcomes neither: they would be counted again after the redelivery.
         """
         self._live = False
         self._backlog.clear()
         self._outcome_waiting = None
+        self._chain.halt()
 
     def add(self, block: Block) -> None:
         """Take messages, in receive order."""

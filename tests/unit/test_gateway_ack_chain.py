@@ -57,6 +57,7 @@ class ChainMachine(RuleBasedStateMachine):
         self.acknowledged: list[Block] = []
         self.counted: Counter[str] = Counter()
         self.flying: list[Batch] = []
+        self.halted = False
         self.reconnect(1)
 
     @rule(step=st.integers(1, 5))
@@ -64,8 +65,14 @@ class ChainMachine(RuleBasedStateMachine):
         self.epoch += step
         dropped = self.chain.begin(self.epoch)
         assert dropped == sum(len(one) for one in self.current if one not in self.acknowledged)
-        self.current = []
+        self.current, self.halted = [], False
 
+    @rule()
+    def lose(self) -> None:
+        self.chain.halt()
+        self.halted = True
+
+    @precondition(lambda self: not self.halted)
     @rule(
         target=blocks,
         kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4),
@@ -92,13 +99,14 @@ class ChainMachine(RuleBasedStateMachine):
         self.expected[one.first] -= 1
         before = self.chain.stale_reports
         self.chain.delivered(one)
-        assert self.chain.stale_reports - before == (one.epoch != self.epoch)
+        assert self.chain.stale_reports - before == (self.halted or one.epoch != self.epoch)
 
     @rule()
     def send_outcome(self) -> None:
         batch = self.chain.next_batch(LIMIT_BYTES)
         if batch is None:
             return
+        assert not self.halted, "nothing more of a connection that is gone"
         assert not any(other.epoch == self.epoch for other in self.flying), "one outcome in flight"
         assert batch.record.epoch == batch.epoch == self.epoch
         assert batch.record.upto - batch.record.first + 1 == len(batch)
@@ -110,7 +118,8 @@ class ChainMachine(RuleBasedStateMachine):
         batch = data.draw(st.sampled_from(self.flying))
         self.flying.remove(batch)
         may_acknowledge = self.chain.outcome_delivered(batch)
-        assert may_acknowledge == (batch.epoch == self.epoch), "nothing of an old epoch is acknowledged"
+        is_current = batch.epoch == self.epoch and not self.halted
+        assert may_acknowledge == is_current, "nothing of a connection that is gone is acknowledged"
         if not may_acknowledge:
             return
         for one in batch.blocks:
@@ -134,13 +143,13 @@ class ChainMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_in_flight_is_what_is_not_acknowledged(self) -> None:
-        left = [one for one in self.current if one not in self.acknowledged]
+        left = [] if self.halted else [one for one in self.current if one not in self.acknowledged]
         assert self.chain.in_flight == sum(map(len, left))
         assert self.chain.in_flight_bytes == sum(one.size_bytes for one in left)
 
     def teardown(self) -> None:
         """Every message of the last connection ends in an acknowledgement once Kafka has reported all."""
-        if not hasattr(self, "chain"):
+        if not hasattr(self, "chain") or self.halted:
             return
         for one in self.current:
             while self.expected[one.first]:
@@ -199,6 +208,20 @@ def test_gaps_of_an_outcome_that_its_epoch_took_along_are_told_by_the_next() -> 
     chain.receive(block(3, 2, [accepted("d", 0, [(7, 5)])]))
     [count] = finish(chain).record.counts
     assert (count.received, count.gap, count.reordered) == (1, 3, 0)
+
+
+def test_gaps_of_an_outcome_that_arrives_after_its_connection_are_told_once() -> None:
+    chain = AckChain("gw")
+    chain.begin(1)
+    chain.receive(block(1, 1, [accepted("d", 0, [(7, 1)]), accepted("d", 0, [(7, 5)])]))
+    batch = chain.next_batch(LIMIT_BYTES)
+    assert batch is not None
+    chain.halt()
+    assert not chain.outcome_delivered(batch), "the broker sends it again"
+    assert chain.begin(2) == 2
+    chain.receive(block(3, 2, [accepted("d", 0, [(7, 5)])]))
+    [count] = finish(chain).record.counts
+    assert (count.received, count.gap, count.reordered) == (1, 0, 0)
 
 
 def test_a_batch_is_bounded() -> None:
