@@ -6,11 +6,13 @@ against each other.
 
 import json
 from collections.abc import Callable
+from sys import getsizeof
 from typing import Final
 
 from gateway.block import COUNT_BYTES, Block
 from gateway.decoders.shape import RouteMatch
-from gateway.native_text import NativeText, Readings
+from gateway.kept import Kept
+from gateway.native_text import MAX_DEPTH, NativeText, Readings
 from gateway.policy import NumberLimits, Policy
 from gateway.routes import RouteTable
 from gateway.session_events import Incoming, Received
@@ -21,8 +23,8 @@ from ingest.contract.reading import RECORD_VERSION
 
 __all__ = ["Express"]
 
-_KEPT: Final = 20_000
-"""Topics and devices that are remembered."""
+_MAX_TOPIC_BYTES: Final = 4096
+"""Of a topic that is remembered, with its device and piece; MQTT allows topics of 65,535 bytes."""
 
 Read = Callable[[bytes, bytes, int, int], Readings | None]
 """`NativeText.read` of those whose devices are asked the same."""
@@ -37,8 +39,8 @@ class Express:
     def __init__(self, routes: RouteTable, limits: GatewaySettings, policy: Policy) -> None:
         self._routes, self._limits, self._policy = routes, limits, policy
         self._text = NativeText(limits.max_readings_per_message)
-        self._topics: dict[bytes, _Topic | None] = {}
-        self._readers: dict[str, Read | None] = {}
+        self._topics: Kept[bytes, _Topic | None] = Kept(_MAX_TOPIC_BYTES)
+        self._readers: Kept[str, Read | None] = Kept(_MAX_TOPIC_BYTES)
         self._texts: dict[NumberLimits, NativeText] = {}
         self._head = f'{{"v":{RECORD_VERSION},"gateway":{json.dumps(limits.gateway_id)},"epoch":'
 
@@ -108,9 +110,8 @@ class Express:
         return begin + len(block.messages) - before
 
     def _ask(self, device: str) -> Read | None:
-        if len(self._readers) >= _KEPT:
-            self._readers.clear()
-        answer = self._readers[device] = self._reader(device)
+        answer = self._reader(device)
+        self._readers.keep(device, answer, getsizeof(device))
         return answer
 
     def _reader(self, device: str) -> Read | None:
@@ -124,9 +125,8 @@ class Express:
         return self._texts[limits].read
 
     def _find(self, topic: bytes) -> _Topic | None:
-        if len(self._topics) >= _KEPT:
-            self._topics.clear()
-        found = self._topics[topic] = self._look(topic)
+        found = self._look(topic)
+        self._topics.keep(topic, found, getsizeof(topic) + sum(map(getsizeof, found or ())))
         return found
 
     def _look(self, topic: bytes) -> _Topic | None:
@@ -136,6 +136,9 @@ class Express:
             return None
         match = self._routes.match(text)
         if not isinstance(match, RouteMatch) or match.decoder != "native" or match.tags or match.profile:
+            return None
+        # The payload decides between routes; or the gate may refuse a depth that is usual here.
+        if match.candidates or self._limits.max_json_depth < MAX_DEPTH:
             return None
         if id_fault(match.device, self._limits.max_device_id_bytes) is not None:
             return None

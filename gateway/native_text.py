@@ -6,14 +6,19 @@ the same for a metric or a set of metrics. What is not taken here is for the nat
 
 import json
 from collections.abc import Mapping
+from sys import getsizeof
 from typing import Annotated, Final
 
 import msgspec
 
 from gateway.decoders.values import metric_fault
+from gateway.kept import Kept
 from gateway.policy import NumberLimits
 
-__all__ = ["NativeText", "Readings"]
+__all__ = ["MAX_DEPTH", "NativeText", "Readings"]
+
+MAX_DEPTH: Final = 3
+"""How deeply the messages that are taken here may nest: `{"values": {"temp": {"value": 21.5}}}`."""
 
 _Float = Annotated[float, msgspec.Meta(gt=-(2.0**53), lt=2.0**53)]
 """An integer from 2^53 on keeps its digits as text, so the native decoder has it; all below are exact."""
@@ -45,8 +50,10 @@ Readings = tuple[str, int, int | None, int | None]
 _decode = msgspec.json.Decoder(_Item).decode
 _decode_mixed = msgspec.json.Decoder(_MixedItem).decode
 _ANY_FAULT: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_KEPT: Final = 20_000
 _MAX_METRICS: Final = 200
+_MAX_SHAPE_BYTES: Final = 64 * 1024
+"""Of a set of metrics that is remembered: room for the most metrics with usual names, not with the longest."""
+_MAX_PIECE_BYTES: Final = 4096
 _MANY_ZEROS: Final = b"0" * 300
 _TIME: Final = "\0"
 """Stands in a piece where the time comes: no JSON text holds it."""
@@ -60,9 +67,9 @@ class NativeText:
         self._limits = limits
         self._units = {} if limits is None else {name: f',"unit":{json.dumps(u)}' for name, u in limits.units.items()}
         self._max_metrics = min(_MAX_METRICS, max_readings)
-        self._shapes: dict[tuple[str, ...], str] = {}
-        self._pieces: dict[str, str] = {}
-        self._mixed: set[bytes] = set()
+        self._shapes: Kept[tuple[str, ...], str] = Kept(_MAX_SHAPE_BYTES)
+        self._pieces: Kept[str, str] = Kept(_MAX_PIECE_BYTES)
+        self._mixed: Kept[bytes, None] = Kept(_MAX_PIECE_BYTES)
 
     def read(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
         """The readings, or None where the native decoder has to look.
@@ -97,9 +104,7 @@ class NativeText:
     def _try_mixed(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
         found = self._read_mixed(payload, first_ms, last_ms)
         if found is not None:
-            if len(self._mixed) >= _KEPT:
-                self._mixed.clear()
-            self._mixed.add(topic)
+            self._mixed.keep(topic, None, getsizeof(topic))
         return found
 
     def _make_shape(self, values: dict[str, float]) -> str | None:
@@ -113,17 +118,14 @@ class NativeText:
                 return None
             pieces.append(f'{piece.replace("%", "%%")},"value":%r{unit.replace("%", "%%")}{_TIME}}}')
         shape = ",".join(pieces)
-        if len(self._shapes) >= _KEPT:
-            self._shapes.clear()
-        self._shapes[tuple(values)] = shape
+        self._shapes.keep(tuple(values), shape, getsizeof(shape) + sum(map(getsizeof, values)))
         return shape
 
     def _piece(self, metric: str) -> str | None:
         known = self._pieces.get(metric)
         if known is None and metric_fault(metric) is None:
-            if len(self._pieces) >= _KEPT:
-                self._pieces.clear()
-            known = self._pieces[metric] = f'{{"metric":{json.dumps(metric)}'
+            known = f'{{"metric":{json.dumps(metric)}'
+            self._pieces.keep(metric, known, getsizeof(metric) + getsizeof(known))
         return known
 
     def _read_mixed(self, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:

@@ -1,0 +1,31 @@
+"""What is kept is bounded in entries and in bytes."""
+
+import pytest
+
+import gateway.kept
+from gateway.kept import Kept
+
+
+def test_what_is_kept_is_there_and_too_large_an_entry_is_not() -> None:
+    kept: Kept[str, int] = Kept(100)
+    kept.keep("a", 1, 100)
+    kept.keep("b", 2, 101)
+    assert kept == {"a": 1}
+    assert kept.size_bytes == 100
+
+
+def test_it_forgets_all_before_it_grows_past_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway.kept, "MAX_BYTES", 1000)
+    kept: Kept[int, None] = Kept(100)
+    for number in range(500):
+        kept.keep(number, None, 90)
+        assert kept.size_bytes == 90 * len(kept) <= 1000
+        assert number in kept
+
+
+def test_it_forgets_all_before_it_grows_past_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway.kept, "MAX_ENTRIES", 10)
+    kept: Kept[int, None] = Kept(100)
+    for number in range(35):
+        kept.keep(number, None, 0)
+    assert list(kept) == [30, 31, 32, 33, 34]
