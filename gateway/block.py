@@ -77,6 +77,11 @@ class Block:
         return len(self.messages)
 
     @property
+    def columns(self) -> tuple[int, int, int, int]:
+        """Lengths of the columns, which grow together with each message of the short way."""
+        return len(self.messages), len(self.mids), len(self.keys), len(self.values)
+
+    @property
     def upto(self) -> int:
         """The number of the last message."""
         return self.first + len(self.messages) - 1

@@ -99,11 +99,12 @@ class Express:
                     f'{head}{number}{middle}{piece}{text}],"message_id":"bs:{boot}:{seq}","boot":{boot},"seq":{seq}}}'
                 ).encode()
                 sequences.append((device, boot, seq))  # type: ignore[arg-type] # both or none
-            accepted[device] += 1
+            # Together, after all that may fail: a message in one column only would be acknowledged without its record.
             add_message(message)
             add_mid(mid)
             add_key(key)
             add_value(value)
+            accepted[device] += 1
             number += 1
             block.readings += count
             block.size_bytes += len(payload) + len(value)

@@ -36,6 +36,10 @@ class Intake:
         """All messages as blocks, in order; the counts of each take `outcome_bytes`, or those of one message.
 
         The caller has taken a block into account before the next one is decided.
+
+        Raises:
+            MemoryError: no fault of the message, which comes again on the next connection.
+            RuntimeError: a message was taken without its record; it comes again likewise.
         """
         received_us, received_at = time.time_ns() // 1000, time.monotonic()
         at = 0
@@ -50,12 +54,14 @@ class Intake:
         end = min(len(messages), at + MAX_BLOCK)
         part = messages if end - at == len(messages) else messages[:end]
         while at < end and (not len(block) or block.outcome_bytes < outcome_bytes):
-            before, begin = len(block), at
+            before, begin = block.columns, at
             try:
                 at = self._express.fill(block, part, at, outcome_bytes)
+            except MemoryError:
+                raise
             except Exception:
                 logger.exception("the short way failed; the message goes the long way")
-                at = begin + len(block) - before
+                at = begin + _grown(block, before)
             if at < end and (not len(block) or block.outcome_bytes < outcome_bytes):
                 self._take_one(block, part[at])
                 at += 1
@@ -67,3 +73,12 @@ class Intake:
             return
         message = full_message(received, block.first + len(block), block.epoch, block.received_us)
         block.add(received, self._gate.decide(message))
+
+
+def _grown(block: Block, before: tuple[int, int, int, int]) -> int:
+    """How many messages the short way added, each with its record."""
+    grown = {now - then for now, then in zip(block.columns, before, strict=True)}
+    if len(grown) != 1:
+        message = f"the short way left a message without its record (columns {before} became {block.columns})"
+        raise RuntimeError(message)
+    return grown.pop()
