@@ -12,6 +12,7 @@ from gateway.ack_chain import AckChain, Batch
 from gateway.block import Block
 from gateway.dead_letters import shrink
 from gateway.outcome import Gate, Message, Outcome, Record
+from gateway.show import show
 from ingest.contract.dead_letter import Reject
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import Reason
@@ -146,6 +147,14 @@ class Pump:
                 backlog.popleft()
 
     def _reported(self, job: _Job, given: int, failures: list[Failure]) -> None:
+        try:
+            self._settle(job, given, failures)
+        except Exception as error:
+            # A writer goes on with the next report: the block would wait, and all behind it, with nothing to end that.
+            self.abort_because = f"a report of topic {job.topic} failed ({show(f'{type(error).__name__}: {error}')})"
+            logger.exception("a delivery report failed")
+
+    def _settle(self, job: _Job, given: int, failures: list[Failure]) -> None:
         is_current = job.block.epoch == self._chain.epoch
         for place, error in failures:
             if error.kind == "fatal" or (is_current and error.kind == "retriable"):
@@ -153,6 +162,9 @@ class Pump:
                 return
             if is_current and self._live:
                 self._replace(job, given + place, error)
+                if self.give_up_because is not None:
+                    # Kafka has nothing of this message, so its block never finishes.
+                    return
         self.progress_at = time.monotonic()
         self._chain.delivered(job.block)
 

@@ -180,10 +180,13 @@ class GatewayService(SessionEvents):
         self._turn(self._log)
         self._tick()
         self._report_state(self._log)
-        if self._pump.give_up_because is not None:
-            raise FatalError(self._pump.give_up_because)
+        self._raise_give_up()
         if self._pump.abort_because is not None:
             self._abandon(self._pump.abort_because, stop)
+
+    def _raise_give_up(self) -> None:
+        if self._pump.give_up_because is not None:
+            raise FatalError(self._pump.give_up_because)
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
         """One pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
@@ -267,6 +270,7 @@ class GatewayService(SessionEvents):
         while self._log is not None and self._session.live and self._pump.busy and time.monotonic() < deadline:
             self._condition.beat()
             self._turn(self._log, read=False)
+            self._raise_give_up()
             if self._pump.abort_because is not None:
                 break
 

@@ -98,6 +98,45 @@ def test_a_dead_letter_that_kafka_will_not_take_at_any_size_ends_the_process(
         gateway_rig.until(lambda: False)
 
 
+def test_a_message_of_which_kafka_took_no_record_is_not_acknowledged_in_a_stop_either(
+    scripted_broker: Any, gateway_rig: Any
+) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    gateway_rig.log.hold()
+    gateway_rig.log.fail_next("record", count=3)
+    link.publish(TOPIC, native(1), 1)
+    gateway_rig.until(lambda: gateway_rig.service._chain.in_flight == 1)
+    gateway_rig.log.release()
+    with pytest.raises(FatalError, match=r"max\.message\.bytes"):
+        gateway_rig.service._drain()
+    link._pump = lambda: gateway_rig.service._session.loop(0.0)
+    assert link.quiet() == []
+    assert gateway_rig.outcomes() == []
+
+
+def test_a_report_that_cannot_be_worked_on_begins_anew_instead_of_standing_still(
+    scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    with monkeypatch.context() as patch:
+
+        def broken(*_: object, **__: object) -> None:
+            raise RuntimeError("scripted")
+
+        patch.setattr(gateway_rig.service._gate, "reject", broken)
+        gateway_rig.log.fail_next("record")
+        link.publish(TOPIC, native(1), 1)
+        link.wait_closed()
+    assert "a report of topic telemetry.readings failed (RuntimeError: scripted)" in caplog.text
+    link = scripted_broker.accept()
+    link.handshake(session_present=True)
+    link.publish(TOPIC, native(1), 1, dup=True)
+    assert link.packet(PUBACK).mid == 1
+    assert gateway_rig.opened == 2
+
+
 def test_a_full_producer_queue_holds_messages_back_and_loses_none(scripted_broker: Any, gateway_rig: Any) -> None:
     link = scripted_broker.accept()
     link.handshake()

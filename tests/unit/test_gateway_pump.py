@@ -18,7 +18,7 @@ from gateway.session_events import Received
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
-from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, READINGS
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS
 from ingest.memory import MemoryLog
 from monitoring.metrics import GatewayMetrics
 
@@ -71,6 +71,14 @@ def test_what_kafka_will_not_remember_blocks_nothing(world: World, caplog: pytes
     [record] = world.log.records(READINGS)
     assert record.value is not None
     assert decode_record(record.value).readings[0].unit == "°C", "this gateway remembers it"
+
+
+def test_a_message_of_which_kafka_takes_no_record_has_no_outcome_and_no_puback(world: World) -> None:
+    world.log.fail_next("record", count=2)
+    world.send(1, "homie/5/dev/$description", b"no json")
+    assert world.pump.give_up_because is not None
+    assert world.log.records(DEAD_LETTERS) == world.log.records(OUTCOMES) == []
+    assert world.acknowledged == []
 
 
 def test_a_birth_whose_readings_are_too_large_for_kafka_is_remembered(world: World, sparkplug: Any) -> None:
