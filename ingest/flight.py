@@ -15,7 +15,7 @@ class Flight:
     `due` is set once the caller must hear of it before the others of its flight: the writer has failed.
     """
 
-    __slots__ = ("_classify", "done", "due", "failures", "keys", "size_bytes", "topic", "values")
+    __slots__ = ("_classify", "_places", "done", "due", "failures", "keys", "size_bytes", "topic", "values")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class Flight:
         self.size_bytes = sum(map(len, values)) + sum(map(len, keys))
         self.failures: list[Failure] = []
         self.due = False
+        self._places: dict[tuple[object, object], list[int]] | None = None
 
     @property
     def settled(self) -> bool:
@@ -44,6 +45,9 @@ class Flight:
         if error is None:
             return
         fault: DeliveryError = self._classify(error)
+        if self.due and fault.kind != "fatal":
+            # The caller hears of the first, and has to start anew with all of it.
+            return
         self.failures.append((self._place(message.key(), message.value()), fault))
         self.due = self.due or fault.kind != "record"
 
@@ -54,8 +58,19 @@ class Flight:
 
     def _place(self, key: object, value: object) -> int:
         """Which record this is: reports carry content, not places. Equal ones stand for one another."""
-        known = {place for place, _ in self.failures}
-        for place, (own_key, own) in enumerate(zip(self.keys, self.values, strict=True)):
-            if (own or None) == (value or None) and own_key == key and place not in known:
-                return place
-        return 0
+        if self._places is None:
+            self._places = self._find_places()
+        places = self._places.get((key or None, value or None))
+        return places.pop() if places else 0
+
+    def _find_places(self) -> dict[tuple[object, object], list[int]]:
+        """Places by content, the last first. Made once: where a whole batch fails, each record is asked for.
+
+        The client tells an empty key or value as none.
+        """
+        found: dict[tuple[object, object], list[int]] = {}
+        for place, content in enumerate(zip(self.keys, self.values, strict=True)):
+            found.setdefault((content[0] or None, content[1] or None), []).append(place)
+        for places in found.values():
+            places.reverse()
+        return found
