@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -115,6 +116,9 @@ class KafkaWriter:
         if len(values) > room:
             keys, values = keys[:room], values[:room]
         batch = Flight(topic, keys, values, done, self._classify)
+        if batch.size_bytes > self._room_bytes and len(batch) > 1:
+            count = _count_within(self._room_bytes, keys, values)
+            batch = Flight(topic, keys[:count], values[:count], done, self._classify)
         self._taken += len(batch)
         self._taken_bytes += batch.size_bytes
         self._waiting.append(batch)
@@ -173,6 +177,9 @@ class KafkaWriter:
             count += batch.size_bytes
             self._flying.append(batch)
             self._give(self._producer, batch)
+            if batch.due:
+                # The caller starts anew from here: what waits, sent now, would stand before it in the log.
+                break
         self._land()
 
     def _give(self, producer: Producer, batch: Flight) -> None:
@@ -230,6 +237,12 @@ class KafkaWriter:
             batch.done(batch.failures)
         except Exception:
             logger.exception("a delivery callback failed; the other reports go on")
+
+
+def _count_within(room_bytes: int, keys: Sequence[bytes], values: Sequence[bytes]) -> int:
+    """How many of the first records have no more bytes than that; at least one."""
+    sizes = accumulate(len(key) + len(value) for key, value in zip(keys, values, strict=True))
+    return max(1, sum(1 for _ in takewhile(room_bytes.__ge__, sizes)))
 
 
 def _kafka_error(found: object) -> KafkaError:

@@ -1,5 +1,6 @@
 """Settings to client options: librdkafka's for our own clients, Kafka's Java names for Spark. No vendor is imported."""
 
+import re
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError
@@ -28,6 +29,9 @@ commands or read any file and address (plugin.library.paths, sasl.kerberos.kinit
 the check of certificates off, and that break a promise (acks, enable.idempotence, partitioner, message.timeout.ms;
 batch.size past a topic's limit would have the broker refuse neighbours)."""
 
+_WHOLE = re.compile("[0-9]{1,10}")
+_LARGEST_INT: Final = 2**31 - 1
+"""Of librdkafka's whole numbers."""
 RECORD_OVERHEAD_BYTES: Final = 256
 """Batch and record headers that the broker counts and the sum of key and value does not show."""
 
@@ -79,7 +83,10 @@ def producer_conf(
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 64 * 1024,
     }
-    return conf | {key: value for key, value in settings.extra.items() if key in _PRODUCER_TUNING}
+    conf |= {key: value for key, value in settings.extra.items() if key in _PRODUCER_TUNING}
+    # A topic's limit may be raised while we run, and its largest record must fit the queue that it waits in.
+    conf["queue.buffering.max.kbytes"] = max(int(conf["queue.buffering.max.kbytes"]), _kbytes(largest_record_bytes))
+    return conf
 
 
 def consumer_conf(settings: KafkaSettings, *, client_id: str, group: str) -> dict[str, Any]:
@@ -164,3 +171,27 @@ def _check_extra(settings: KafkaSettings) -> None:
                 f"{', '.join(sorted(_TUNING | _PRODUCER_TUNING))}."
             )
             raise ConfigError(message)
+    _check_queue(settings)
+
+
+def _check_queue(settings: KafkaSettings) -> None:
+    """A queue smaller than a record would refuse it for ever; librdkafka itself takes any number."""
+    least_kbytes = _kbytes(2 * settings.max_record_bytes)
+    floors = {
+        "queue.buffering.max.kbytes": (
+            least_kbytes,
+            f"so that a record of twice kafka.max_record_bytes ({settings.max_record_bytes}) fits",
+        ),
+        "queue.buffering.max.messages": (1, "since an empty queue would never send"),
+    }
+    for key, (least, why) in floors.items():
+        text = settings.extra.get(key)
+        if text is None or (_WHOLE.fullmatch(text) and least <= int(text) <= _LARGEST_INT):
+            continue
+        message = f"kafka.extra: {key} is {text!r}; wanted a whole number from {least} to {_LARGEST_INT}, {why}."
+        raise ConfigError(message)
+
+
+def _kbytes(record_bytes: int) -> int:
+    """KiB of a queue that takes a record of this size."""
+    return (record_bytes + RECORD_OVERHEAD_BYTES) // 1024 + 1

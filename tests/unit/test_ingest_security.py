@@ -130,6 +130,34 @@ def test_an_extra_option_that_is_not_harmless_is_refused_by_name(option: str) ->
         client_conf(settings(extra={option: "file:///etc/passwd"}), client_id="tester")
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "least"),
+    [
+        ("queue.buffering.max.kbytes", "256", "2049"),
+        ("queue.buffering.max.kbytes", "2048", "2049"),
+        ("queue.buffering.max.kbytes", "much", "2049"),
+        ("queue.buffering.max.kbytes", "9" * 5000, "2049"),
+        ("queue.buffering.max.messages", "0", "1"),
+        ("queue.buffering.max.messages", "-5", "1"),
+    ],
+)
+def test_a_queue_that_would_refuse_a_record_for_ever_is_a_sentence(option: str, value: str, least: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option} is .*; wanted a whole number from {least} to"):
+        client_conf(settings(extra={option: value}), client_id="tester")
+
+
+def test_the_queue_takes_the_largest_record_of_any_topic() -> None:
+    small = settings(extra={"queue.buffering.max.kbytes": "2049"})
+    for given, largest, kbytes in (
+        (small, 2 * 1024**2, 2049),
+        (small, 5 * 1024**2, 5121),
+        (settings(), 100 * 1024**2, 102_401),
+    ):
+        conf = producer_conf(given, client_id="tester", largest_record_bytes=largest, batch_bytes=1000)
+        assert conf["queue.buffering.max.kbytes"] == kbytes
+        assert conf["message.max.bytes"] <= kbytes * 1024
+
+
 def test_extra_options_reach_the_clients_that_know_them() -> None:
     tuned = settings(extra={"socket.timeout.ms": "5000", "batch.num.messages": "7"})
     producer = producer_conf(tuned, client_id="tester", largest_record_bytes=1000, batch_bytes=1000)
