@@ -128,6 +128,9 @@ class Pump:
             FatalError: the writer is broken.
         """
         log.poll(0.0)
+        if self.abort_because is not None:
+            # What waits would stand in the log before what failed, which comes again.
+            return
         with contextlib.suppress(LogFull):
             self._advance(log)
             self._produce(log)

@@ -81,6 +81,15 @@ def test_a_message_of_which_kafka_takes_no_record_has_no_outcome_and_no_puback(w
     assert world.acknowledged == []
 
 
+def test_behind_what_kafka_did_not_take_nothing_more_is_produced(world: World) -> None:
+    world.log.fail_next("retriable")
+    world.send(1, "homie/5/dev/$description", b"no json")
+    assert world.pump.abort_because is not None
+    world.send(2, "homie/5/dev/$description", b"no json either")
+    assert world.log.topics() == []
+    assert world.acknowledged == []
+
+
 def test_a_birth_whose_readings_are_too_large_for_kafka_is_remembered(world: World, sparkplug: Any) -> None:
     world.log.max_record_bytes = 2500
     birth = [{"name": f"m{n}", "alias": n, "datatype": 10, "double": n / 7} for n in range(60)]
