@@ -27,6 +27,7 @@ from gateway.connection import (
     say_goodbye,
     send,
 )
+from gateway.publish_packet import BadPacket
 from gateway.reconnect import Reconnect
 from gateway.session_events import Incoming, SessionEvents
 from gateway.session_words import downgrade, refusal, suspicion, taken_over
@@ -288,6 +289,12 @@ class MqttSession:
 
     def _on_publish(self, _client: paho.Client, messages: list[Incoming]) -> None:
         self._reads += 1
+        if self._lost_because is not None:
+            # Behind a failure in the same chunk: taken now, it would come before what the failure left out.
+            return
+        if not self._live:
+            message = "the broker sent a message before CONNACK"
+            raise BadPacket(message)
         self._events.received(messages)
 
     def _on_disconnect(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-CONNECT, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 4, 8, 12, 14
+CONNECT, PUBACK = 1, 4
+PINGRESP = b"\xd0\x00"
 TOPIC = b"tidegate/v1/dev-1/readings"
 MESSAGES = 60
 
@@ -90,3 +91,53 @@ def test_a_loop_without_a_broker_waits_in_each_pass(
     for _ in range(20):
         rig.pump()
     assert waited == [0.2] * 20
+
+
+def test_what_comes_behind_a_failure_in_the_same_chunk_waits_for_the_next_connection(
+    scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    gateway_rig.until(lambda: gateway_rig.service._session.connected)
+    calls: list[int] = []
+
+    def broken(messages: list[Any]) -> None:
+        calls.append(len(messages))
+        raise RuntimeError("scripted")
+
+    # A packet of another kind between them, all in one piece: they are handed over apart.
+    pieces: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(link, "send", pieces.append)
+        link.publish(TOPIC, large(1), 1)
+        pieces.append(PINGRESP)
+        link.publish(TOPIC, large(2), 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(gateway_rig.service, "received", broken)
+        link.send(b"".join(pieces))
+        link.wait_closed()
+    assert calls == [1], "the second would be in Kafka before the first"
+    assert gateway_rig.metric("tidegate_gateway_errors_total", stage="receive") == 1
+    link = scripted_broker.accept()
+    link.handshake(session_present=True)
+    for mid in (1, 2):
+        link.publish(TOPIC, large(mid), mid, dup=True)
+    assert [link.packet(PUBACK).mid for _ in (1, 2)] == [1, 2]
+    assert gateway_rig.seqs() == [1, 2]
+
+
+def test_a_message_before_connack_belongs_to_no_epoch_and_costs_the_connection(
+    scripted_broker: Any, gateway_rig: Any
+) -> None:
+    link = scripted_broker.accept()
+    link.packet(CONNECT)
+    link.publish(TOPIC, large(1), 1)
+    link.connack(session_present=True)
+    link.wait_closed()
+    assert "before CONNACK" in gateway_rig.service._session.detail
+    assert gateway_rig.metric("tidegate_gateway_messages_received_total", qos="1") == 0
+    link = scripted_broker.accept()
+    link.handshake()
+    link.publish(TOPIC, large(1), 1, dup=True)
+    assert link.packet(PUBACK).mid == 1
+    assert gateway_rig.seqs() == [1]
