@@ -6,8 +6,11 @@ from typing import Final
 __all__ = ["QUICK_LOSSES", "Reconnect"]
 
 QUICK_LOSS_SECONDS: Final = 10.0
+QUICK_LOSS_PAUSES: Final = 4.0
+"""A connection that lasts no longer than so many of the pauses before it is lost quickly, too: of two gateways that
+throw each other out, each stays for as long as the other pauses."""
 QUICK_LOSSES: Final = 6
-"""So many connections in a row, each accepted and then closed by the broker at once: perhaps two gateways share a
+"""So many connections in a row, each accepted and soon closed by the broker: perhaps two gateways share a
 client id (MQTT 3.1.1 does not say), perhaps the link is bad."""
 FIRST_SECONDS: Final = 0.25
 
@@ -21,6 +24,7 @@ class Reconnect:
         self._next_attempt_at = 0.0
         self._attempts = 0
         self._quick_losses = 0
+        self._pause_seconds = 0.0
 
     def wait_seconds(self, now: float) -> float:
         """How long until the next attempt; at most 0 where it is due."""
@@ -45,8 +49,9 @@ class Reconnect:
             now: when.
             explained: whether it is known why, which makes it no sign of a bad link.
         """
-        at_once = not explained and now - self._connected_at < QUICK_LOSS_SECONDS
-        self._quick_losses = self._quick_losses + 1 if at_once else 0
+        quick_seconds = max(QUICK_LOSS_SECONDS, QUICK_LOSS_PAUSES * self._pause_seconds)
+        is_quick = not explained and now - self._connected_at < quick_seconds
+        self._quick_losses = self._quick_losses + 1 if is_quick else 0
         return self._quick_losses >= QUICK_LOSSES
 
     @property
@@ -59,5 +64,5 @@ class Reconnect:
         tries = min(self._attempts + self._quick_losses, 16)
         delay: float = min(self._longest_seconds, FIRST_SECONDS * 2**tries)
         delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
-        self._next_attempt_at = now + delay
+        self._next_attempt_at, self._pause_seconds = now + delay, delay
         return delay

@@ -39,6 +39,6 @@ def taken_over(client_id: str, address: str) -> FatalError:
 def suspicion(losses: int, client_id: str) -> str:
     """What may be behind connections that are lost again and again."""
     return (
-        f" ({losses} connections in a row were lost at once: the link is bad, or another client uses client id "
+        f" ({losses} connections in a row did not last: the link is bad, or another client uses client id "
         f"{client_id!r})"
     )
