@@ -32,7 +32,10 @@ class SequenceTracker:
     """
 
     def __init__(self, *, max_counters: int = 100_000, max_boots: int = 4, max_ranges: int = 32) -> None:
-        self._max_counters, self._max_boots, self._max_ranges = max_counters, max_boots, max_ranges
+        """Take the bounds, each at least 1: counters of all devices, of those one device's boots, ranges of a counter."""
+        # A device alone has no other whose counters could make room.
+        self._max_counters, self._max_boots = max_counters, min(max_boots, max_counters)
+        self._max_ranges = max_ranges
         self._devices: OrderedDict[str, _Boots] = OrderedDict()
         self._latest: dict[str, tuple[int, _Counter]] = {}
         self._count = 0

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,17 @@ def test_a_device_of_many_boots_crowds_out_no_other() -> None:
     assert [tracker.see(f"d{number}", 1, 3) for number in range(5)] == [(1, 0)] * 5
     assert tracker.see("restless", 998, 3) == (1, 0), "the newest boots are followed"
     assert tracker.see("restless", 5, 3) == (0, 0)
+
+
+@pytest.mark.parametrize("max_counters", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("max_boots", [1, 2, 4])
+def test_however_small_the_bounds_are_they_hold_and_the_newest_is_followed(max_counters: int, max_boots: int) -> None:
+    tracker = SequenceTracker(max_counters=max_counters, max_boots=max_boots)
+    for number in range(200):
+        device, boot = "ab"[number % 7 == 3], number
+        tracker.see(device, boot, number)
+        assert tracker.follow([(device, boot, number + 1), (device, boot, number + 3)]) == [(device, 1, 0)]
+        assert len(tracker) <= max_counters
 
 
 def test_the_device_that_was_silent_for_longest_goes_first() -> None:
