@@ -43,12 +43,12 @@ logger = logging.getLogger("tidegate.gateway")
 ReadState = Callable[[], list[tuple[str, bytes]]]
 """What earlier gateways remembered for their decoders; read once, before the first connection."""
 
-GATHER_SECONDS: Final = 0.015
+GATHER_SECONDS: Final = 0.03
 """How long a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
 HURRY_BYTES: Final = 16 * 1024
 """A read of this much leaves no time for gathering."""
 TICK_SECONDS: Final = 1.0
-HELD_UP_SECONDS: Final = 0.02
+HELD_UP_SECONDS: Final = 0.05
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
 
