@@ -1,10 +1,11 @@
 """What every test gets: markers from its folder, UTC, unique names, a wait on a condition, a registry of its own."""
 
 import importlib.util
+import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -56,6 +57,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(folder(item)))
     for item in items:
         item.add_marker(getattr(pytest.mark, folder(item)))
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """A test that sets up logging, as a process does at its start, leaves no handler to the next one."""
+    loggers = [logging.getLogger(), logging.getLogger("tidegate")]
+    before = [(logger, list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, handlers, level, propagate in before:
+        for handler in list(logger.handlers):
+            # pytest's own come and go with the phases of a test.
+            if handler not in handlers and not type(handler).__module__.startswith("_pytest"):
+                logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 @pytest.fixture
