@@ -122,6 +122,8 @@ def test_a_signal_ends_the_fetching_of_parts_at_once(
 def test_a_closed_terminal_does_not_skip_the_ordered_stop(
     options: up.UpOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As in a terminal: who started these tests with nohup ignores it, and so would `up`.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     stopped = threading.Event()
 
     class Fake:
@@ -147,7 +149,10 @@ def test_a_closed_terminal_does_not_skip_the_ordered_stop(
     monkeypatch.setattr(up, "_supervise", lambda *args: Fake())
     monkeypatch.setattr("sys.stderr", Gone())
     monkeypatch.setattr("sys.stdout", Gone())
-    assert up.run_foreground(options, Settings()) == 0
+    try:
+        assert up.run_foreground(options, Settings()) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert stopped.is_set()
     assert not is_locked(options.data)
 
