@@ -81,8 +81,9 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     from deploy.local.java import find_java
     from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
     from ingest.groups import OffsetMirror
+    from lakehouse.derived import ALL_TABLES
     from lakehouse.jvm import JvmOptions
-    from lakehouse.tables import TABLES
+    from streaming.chores import CHORE_NAMES
     from streaming.progress import StreamState
     from streaming.queries import LAND
     from streaming.service import run
@@ -90,7 +91,8 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     configure_logging()
     stop = stop_on_signals()
     registry = CollectorRegistry()
-    metrics = StreamMetrics(registry, query=LAND, tables=TABLES, topics=(READINGS, DEAD_LETTERS))
+    topics = (READINGS, DEAD_LETTERS)
+    metrics = StreamMetrics(registry, query=LAND, tables=ALL_TABLES, topics=topics, chores=CHORE_NAMES)
     java = find_java()
     jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=tuple(java.gc_options))
     state = StreamState()

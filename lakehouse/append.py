@@ -6,11 +6,14 @@ commits the last files only. Files written but not committed are invisible to ev
 commit was tried, for then nobody knows yet whether they are part of the table.
 """
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
+from lakehouse.changes import DataFile
 from lakehouse.create import table_uri
 from lakehouse.files import read_columns
 from lakehouse.tables import Table
@@ -56,6 +59,7 @@ class Append:
         self._transaction = transaction
         self._jvm = jvm
         self._files: Any = None
+        self._removed: dict[str, dict[str, str]] = {}
         self.paths: list[str] = []
 
     def __enter__(self) -> Self:
@@ -75,10 +79,36 @@ class Append:
         """These columns of what was written, in the order written."""
         return read_columns(self._appender.uri, self.paths, columns)
 
-    def commit(self, user_metadata: str) -> int:
-        """Make the rows visible, all at once; returns the version."""
-        files, self._files, self.paths = self._files, None, []
-        return int(self._transaction.commit(files, self._appender.operation(user_metadata)))
+    def replace(self, files: "Iterable[DataFile]") -> None:
+        """Take these files out of the table in the same commit: what is written stands in their place."""
+        self._removed |= {file.path: file.partition for file in files}
+
+    def commit(self, user_metadata: str, *, data_change: bool = True) -> int:
+        """Make the rows visible, all at once; returns the version.
+
+        Args:
+            user_metadata: what the table's history says of the commit.
+            data_change: False where the same rows are only arranged anew: readers that follow the table pass it over.
+        """
+        written, self._files, self.paths = self._files, None, []
+        actions = [written.apply(i) for i in range(written.size())] if written is not None else []
+        if not data_change:
+            actions = [self._unchanged(action) for action in actions]
+        actions += [self._remove(path, partition, data_change) for path, partition in self._removed.items()]
+        python = self._jvm.org.apache.spark.api.python.PythonUtils
+        return int(self._transaction.commit(python.toSeq(actions), self._appender.operation(user_metadata)))
+
+    def _remove(self, path: str, partition: dict[str, str], data_change: bool) -> Any:
+        return self._added(path, partition).removeWithTimestamp(int(time.time() * 1000), data_change)
+
+    def _added(self, path: str, partition: dict[str, str]) -> Any:
+        action = {"path": path, "partitionValues": partition, "size": 0, "modificationTime": 0, "dataChange": True}
+        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps({"add": action}))
+
+    def _unchanged(self, action: Any) -> Any:
+        data = json.loads(action.json())
+        data["add"]["dataChange"] = False
+        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(data))
 
     def discard(self) -> None:
         """Delete what was written and not committed."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.contract.errors import UnavailableError
 from lakehouse.create import table_uri
+from lakehouse.derived import ALL_TABLES
 from lakehouse.files import is_local
-from lakehouse.tables import TABLES
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -65,7 +65,7 @@ def table_names(root: str) -> list[str]:
     from deltalake import DeltaTable
 
     if not is_local(root):
-        return [name for name in TABLES if DeltaTable.is_deltatable(table_uri(root, name))]
+        return [name for name in ALL_TABLES if DeltaTable.is_deltatable(table_uri(root, name))]
     folder = Path(root.removeprefix("file://"))
     return sorted(log.parent.name for log in folder.glob("*/_delta_log"))
 
@@ -104,9 +104,9 @@ def columns_of(root: str, name: str) -> list[ColumnInfo]:
         UnavailableError: neither a table nor a definition has this name.
     """
     if name not in table_names(root):
-        if name not in TABLES:
+        if name not in ALL_TABLES:
             raise UnavailableError(_no_table(root, name))
-        table = TABLES[name]
+        table = ALL_TABLES[name]
         return [
             ColumnInfo(c.name, c.type, c.nullable, c.comment, c.name in table.partitioned_by) for c in table.columns
         ]

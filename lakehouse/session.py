@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ingest.contract.errors import ConfigError
@@ -95,6 +96,9 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.debug.maxToStringFields": "5",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
+        # The landing's batches get their turn before what is done beside them (lakehouse/pools.xml).
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": f"file:{Path(__file__).with_name('pools.xml').absolute()}",
         # An idle query asks Kafka for its end offsets this often.
         "spark.sql.streaming.pollingDelay": "100ms",
     }

@@ -142,6 +142,7 @@ DEAD_LETTERS: Final = Table(
 )
 
 TABLES: Final = {table.name: table for table in (READINGS, DEAD_LETTERS)}
+"""The tables of the hot path: the landing appends to them."""
 
 
 def spark_ddl(table: Table) -> str:

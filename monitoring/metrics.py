@@ -14,6 +14,7 @@ __all__ = ["CanaryMetrics", "GatewayMetrics", "StreamMetrics", "build_info"]
 
 LATENCY_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds; the boundaries hold the latency goals (0.35, 0.8, 1.5), so that "within the goal" is exact."""
+CHORE_BUCKETS: Final = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 PRODUCE_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
 
@@ -136,7 +137,13 @@ class StreamMetrics:
     """Hop 3: batches from Kafka to Delta."""
 
     def __init__(
-        self, registry: CollectorRegistry, *, query: str, tables: Iterable[str], topics: Iterable[str]
+        self,
+        registry: CollectorRegistry,
+        *,
+        query: str,
+        tables: Iterable[str],
+        topics: Iterable[str],
+        chores: Iterable[str] = (),
     ) -> None:
         self.batch_duration = Histogram(
             "tidegate_stream_batch_duration_seconds",
@@ -184,6 +191,22 @@ class StreamMetrics:
             ["query"],
             registry=registry,
         ).labels(query)
+        self.chore_duration = Histogram(
+            "tidegate_stream_chore_duration_seconds",
+            "What the writing process does beside landing: one run of it.",
+            ["chore"],
+            buckets=CHORE_BUCKETS,
+            registry=registry,
+        )
+        self.chore_failures = Counter(
+            "tidegate_stream_chore_failures_total",
+            "Runs that failed and are tried again.",
+            ["chore"],
+            registry=registry,
+        )
+        for chore in chores:
+            self.chore_duration.labels(chore)
+            self.chore_failures.labels(chore)
         for table in tables:
             self.commit_duration.labels(table)
             self.rows.labels(table)

@@ -14,13 +14,14 @@ from ingest.admin import end_offsets, wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
 from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
+from lakehouse.derived import ALL_TABLES
 from lakehouse.files import is_local
 from lakehouse.jvm import JvmOptions
 from lakehouse.lock import WriterLock
 from lakehouse.session import LakeSession, open_session
 from lakehouse.settings import LakeSettings
-from lakehouse.tables import TABLES
 from monitoring.metrics import StreamMetrics
+from streaming.chores import Chores, make_chores
 from streaming.dedupe import Seen
 from streaming.faults import classify
 from streaming.offsets import Offsets, newest_mark, record_count
@@ -29,6 +30,7 @@ from streaming.queries import LAND, LandQuery, start_landing
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 from streaming.warmup import warm_up
+from streaming.writer import Writer
 
 __all__ = ["Stream", "run"]
 
@@ -75,7 +77,7 @@ def run(
         lake = lake.model_copy(update={"root": _absolute(lake.root)})
         stream = stream.model_copy(update={"checkpoint": _absolute(stream.checkpoint)})
         locks = _take_locks(lake, stream, cleanup)
-        ensure_tables(lake.root, TABLES.values(), log_retention_hours=lake.log_retention_hours)
+        ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
         told.set(ready=False, detail="starting Spark")
         options = replace(jvm, heap=stream.driver_memory)
         session = open_session(
@@ -144,6 +146,9 @@ class Stream:
             raise
         except Exception as error:
             raise self._fault(error) from error
+        writer = Writer(self.session.spark, self.kafka, self.settings, self.lake, self.metrics, self.topics)
+        chores = Chores(writer, make_chores(writer))
+        chores.start()
         try:
             self._await(land, progress, stop)
         except TidegateError:
@@ -151,6 +156,7 @@ class Stream:
         except Exception as error:
             raise self._fault(error) from error
         finally:
+            chores.stop()
             self._drain(land)
 
     def _await(self, land: LandQuery, progress: Progress, stop: threading.Event) -> None:

@@ -22,6 +22,7 @@ from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.reasons import Reason
 from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
+from lakehouse.derived import ALL_TABLES
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
@@ -88,7 +89,7 @@ class Lander:
     mirrored: list[Offsets] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.metrics = StreamMetrics(self.registry, query="land", tables=TABLES, topics=self.topics.names)
+        self.metrics = StreamMetrics(self.registry, query="land", tables=ALL_TABLES, topics=self.topics.names)
         self.producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, "linger.ms": 0})
 
     def send(self, *records: ReadingRecord | DeadLetterRecord | bytes, topic: str | None = None) -> None:
@@ -102,7 +103,7 @@ class Lander:
         assert self.producer.flush(20) == 0
 
     def start(self) -> LandQuery:
-        ensure_tables(self.root, TABLES.values(), log_retention_hours=24)
+        ensure_tables(self.root, ALL_TABLES.values(), log_retention_hours=24)
         seen = Seen(Path(self.root) / "_seen.parquet")
         seen.load(self.root, horizon_days=8)
         settings = StreamSettings(checkpoint=str(self.checkpoint), max_records_per_batch=1000)

@@ -1,0 +1,128 @@
+"""Requests to the process that writes the tables: a file each, run by it between its own work, answered in a file.
+
+One process writes all tables. A command that changes them (correct, erase, maintain, …) leaves a request under
+`<root>/_requests` and waits for its answer; where no writer runs, the command takes the lock and runs it itself. A request
+is run at least once; what it did is marked with its id in Delta's userMetadata, so that a second run finds it done.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ingest.contract.errors import TidegateError, UnavailableError
+
+__all__ = ["Request", "await_answer", "pending", "run_pending", "submit"]
+
+FOLDER: Final = "_requests"
+DONE: Final = "done"
+POLL_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: `kind` names the handler; `id` sorts by time; `author` and `reason` are kept with the effect."""
+
+    kind: str
+    arguments: dict[str, Any]
+    author: str = ""
+    reason: str = ""
+    id: str = field(default_factory=lambda: f"{time.time_ns()}-{uuid.uuid4().hex[:8]}")
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
+
+    def mark(self) -> dict[str, Any]:
+        """What the commit of its effect carries in userMetadata, under the key `request`."""
+        return asdict(self)
+
+
+def submit(root: str, request: Request) -> Request:
+    """Leave the request for the writer."""
+    folder = _folder(root)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / f"{request.id}.json", asdict(request))
+    return request
+
+
+def await_answer(
+    root: str, request: Request, *, patience_seconds: float, working: Callable[[], bool] = lambda: True
+) -> dict[str, Any]:
+    """Wait for what the writer answers.
+
+    Raises:
+        TidegateError: the writer refused the request; its words.
+        UnavailableError: no answer in time, or `working` says that no writer is there any more. The request stays.
+    """
+    answer = _folder(root) / DONE / f"{request.id}.json"
+    deadline = time.monotonic() + patience_seconds
+    while not answer.exists():
+        if time.monotonic() > deadline or not working():
+            message = (
+                f"The writer of the tables has not answered yet; the request {request.id} stays and runs when it can. "
+                f"Its answer will be in {answer}."
+            )
+            raise UnavailableError(message)
+        time.sleep(POLL_SECONDS)
+    found = json.loads(answer.read_text(encoding="utf-8"))
+    if not found["ok"]:
+        raise TidegateError(found["error"])
+    return dict(found["result"])
+
+
+def pending(root: str) -> list[Request]:
+    """The requests that wait, oldest first; a file that is no request is answered as refused by `run_pending`."""
+    return [request for path in _waiting(root) if (request := _read(path)) is not None]
+
+
+def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
+    """Run what waits, oldest first, and answer each; returns how many. A refusal (TidegateError) is an answer too."""
+    done = 0
+    for path in _waiting(root):
+        request = _read(path)
+        if request is None:
+            _answer(path, {"ok": False, "error": f"{path} is not a request."})
+            continue
+        try:
+            _answer(path, {"ok": True, "result": run(request), "request": asdict(request)})
+        except TidegateError as error:
+            _answer(path, {"ok": False, "error": str(error), "request": asdict(request)})
+        done += 1
+    return done
+
+
+def _folder(root: str) -> Path:
+    return Path(root.removeprefix("file://")) / FOLDER
+
+
+def _waiting(root: str) -> list[Path]:
+    try:
+        return sorted(path for path in _folder(root).iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return []
+
+
+def _read(path: Path) -> Request | None:
+    try:
+        return Request(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _answer(path: Path, answer: dict[str, Any]) -> None:
+    """Answer, then take the request away: killed in between, it is run once more and found done."""
+    (path.parent / DONE).mkdir(exist_ok=True)
+    _write(path.parent / DONE / path.name, answer)
+    path.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with fresh.open("w", encoding="utf-8") as file:
+        json.dump(content, file, default=str)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,100 @@
+"""What the writing process does beside landing: requests, derived tables, maintenance, one after the other on one thread.
+
+A chore that fails is tried again later and counted; it never stops the landing. Chores run in Spark's pool `chores`, so that
+a batch of the landing gets its turn first.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+from ingest.contract.errors import TidegateError
+from lakehouse.requests import Request, run_pending
+from streaming.writer import Writer
+
+__all__ = ["CHORE_NAMES", "HANDLERS", "Chore", "Chores", "handle", "make_chores"]
+
+logger = logging.getLogger("tidegate.streaming.chores")
+
+TICK_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 60.0
+
+HANDLERS: Final[dict[str, str]] = {}
+"""Kind of a request -> `module:function`, called with (writer, request); returns what the command prints as JSON."""
+
+CHORE_NAMES: Final = ("requests", "derive", "maintain", "streams")
+
+
+@dataclass(slots=True)
+class Chore:
+    """Something to be done every so often; `run` returns quickly where there is nothing to do."""
+
+    name: str
+    every_seconds: float
+    run: Callable[[], object]
+    due_at: float = 0.0
+    failures: int = field(default=0, init=False)
+
+
+def make_chores(writer: Writer) -> list[Chore]:
+    """All chores of the writing process."""
+    return [Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request)))]
+
+
+def handle(writer: Writer, request: Request) -> dict[str, Any]:
+    """Run one request.
+
+    Raises:
+        TidegateError: it is refused; the message is for the person who asked.
+    """
+    target = HANDLERS.get(request.kind)
+    if target is None:
+        message = f"This version knows no request of kind {request.kind!r}; it knows {', '.join(sorted(HANDLERS))}."
+        raise TidegateError(message)
+    module, function = target.split(":")
+    answer: dict[str, Any] = getattr(import_module(module), function)(writer, request)
+    return answer
+
+
+class Chores:
+    """The thread that does them."""
+
+    def __init__(self, writer: Writer, chores: Sequence[Chore]) -> None:
+        self._writer, self._chores = writer, chores
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chores", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the chore in hand finish; no other begins."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._writer.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "chores")
+        while not self._stop.wait(TICK_SECONDS):
+            for chore in self._chores:
+                if not self._stop.is_set() and time.monotonic() >= chore.due_at:
+                    self._do(chore)
+
+    def _do(self, chore: Chore) -> None:
+        try:
+            with self._writer.metrics.chore_duration.labels(chore.name).time():
+                chore.run()
+            chore.failures, chore.due_at = 0, time.monotonic() + chore.every_seconds
+        except Exception as error:
+            chore.failures += 1
+            self._writer.metrics.chore_failures.labels(chore.name).inc()
+            pause = min(chore.every_seconds * 2**chore.failures, LONGEST_PAUSE_SECONDS)
+            chore.due_at = time.monotonic() + pause
+            text = str(error) if isinstance(error, TidegateError) else " ".join(str(error).split())[:300]
+            logger.warning("%s failed and is tried again in %.0f s: %s", chore.name, pause, text)
+            logger.debug("the failed chore", exc_info=error)
