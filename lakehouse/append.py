@@ -59,7 +59,7 @@ class Append:
         self._transaction = transaction
         self._jvm = jvm
         self._files: Any = None
-        self._removed: dict[str, dict[str, str]] = {}
+        self._removed: dict[str, dict[str, str | None]] = {}
         self.paths: list[str] = []
 
     def __enter__(self) -> Self:
@@ -98,10 +98,10 @@ class Append:
         python = self._jvm.org.apache.spark.api.python.PythonUtils
         return int(self._transaction.commit(python.toSeq(actions), self._appender.operation(user_metadata)))
 
-    def _remove(self, path: str, partition: dict[str, str], data_change: bool) -> Any:
+    def _remove(self, path: str, partition: dict[str, str | None], data_change: bool) -> Any:
         return self._added(path, partition).removeWithTimestamp(int(time.time() * 1000), data_change)
 
-    def _added(self, path: str, partition: dict[str, str]) -> Any:
+    def _added(self, path: str, partition: dict[str, str | None]) -> Any:
         action = {"path": path, "partitionValues": partition, "size": 0, "modificationTime": 0, "dataChange": True}
         return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps({"add": action}))
 

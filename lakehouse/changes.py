@@ -24,7 +24,7 @@ class DataFile:
     """One data file: `path` as the log writes it (URL-encoded), relative to the table; `low`/`high` its statistics."""
 
     path: str
-    partition: dict[str, str] = field(default_factory=dict)
+    partition: dict[str, str | None] = field(default_factory=dict)
     rows: int | None = None
     bytes: int = 0
     low: Mapping[str, Any] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ingest.contract.errors import TidegateError
 from lakehouse.requests import Request, run_pending
+from streaming.derive.deriver import Deriver, derivations
 from streaming.writer import Writer
 
 __all__ = ["CHORE_NAMES", "HANDLERS", "Chore", "Chores", "handle", "make_chores"]
@@ -42,7 +43,11 @@ class Chore:
 
 def make_chores(writer: Writer) -> list[Chore]:
     """All chores of the writing process."""
-    return [Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request)))]
+    deriver = Deriver(derivations(writer))
+    return [
+        Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request))),
+        Chore("derive", writer.settings.derive_seconds, deriver.run_pass),
+    ]
 
 
 def handle(writer: Writer, request: Request) -> dict[str, Any]:

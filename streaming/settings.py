@@ -20,5 +20,8 @@ class StreamSettings(BaseModel):
     horizon_days: float = Field(
         8.0, gt=0, description="How long an identity is remembered: broker session expiry + 1 day."
     )
+    derive_seconds: float = Field(
+        5.0, gt=0, description="How often rollups, latest, ledger and devices are brought up."
+    )
     warm_up: bool = Field(True, description="Land made-up records into a throw-away table before it says ready.")
     extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")

@@ -1,0 +1,54 @@
+"""The chore that keeps the derived tables up to date: asks each derivation in turn, and lets one fail without the others."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from ingest.contract.errors import RetryableError
+from streaming.writer import Writer
+
+__all__ = ["Derivation", "Deriver", "derivations"]
+
+logger = logging.getLogger("tidegate.streaming.derive")
+
+
+class Derivation(Protocol):
+    """One or more tables derived from `readings`, `dead_letters` or the outcomes."""
+
+    name: str
+
+    def run(self) -> bool:
+        """Take in what was committed since the table's own cursor; False where there was nothing new.
+
+        Guarantee: rows and cursor are one commit; killed anywhere, the next run goes on as if it had not been.
+        """
+        ...
+
+
+class Deriver:
+    """Runs them in turn. Not thread-safe: the chores' thread calls it."""
+
+    def __init__(self, derivations: Sequence[Derivation]) -> None:
+        self._derivations = derivations
+
+    def run_pass(self) -> bool:
+        """One pass over all; whether any had news.
+
+        Raises:
+            RetryableError: some failed; the others ran.
+        """
+        news, failed = False, []
+        for derivation in self._derivations:
+            try:
+                news |= derivation.run()
+            except Exception as error:
+                logger.debug("%s failed", derivation.name, exc_info=error)
+                failed.append(f"{derivation.name}: {' '.join(str(error).split())[:200]}")
+        if failed:
+            raise RetryableError("; ".join(failed), retry_after_seconds=5.0)
+        return news
+
+
+def derivations(writer: Writer) -> list[Derivation]:
+    """All derivations of this version, in the order in which they run."""
+    return []

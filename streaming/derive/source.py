@@ -1,0 +1,28 @@
+"""Rows of chosen data files as a DataFrame, without asking Delta for a snapshot: the log has named the files already."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lakehouse.changes import DataFile
+from lakehouse.create import table_uri
+from lakehouse.tables import Table, spark_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["rows_of"]
+
+
+def rows_of(spark: "SparkSession", root: str, table: Table, files: Iterable[DataFile]) -> "DataFrame":
+    """The rows of these files, all columns of the table (partition columns from the folder names); empty for no files.
+
+    Columns that a file was written without are null. Spark reads only the columns that are used.
+    """
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(spark_ddl(table))
+    uri = table_uri(root, table.name)
+    paths = [file.at(uri) for file in files]
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", uri).parquet(*paths)
