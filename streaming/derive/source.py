@@ -18,11 +18,9 @@ def rows_of(spark: "SparkSession", root: str, table: Table, files: Iterable[Data
 
     Columns that a file was written without are null. Spark reads only the columns that are used.
     """
-    from pyspark.sql.types import StructType
-
-    schema = StructType.fromDDL(spark_ddl(table))
     uri = table_uri(root, table.name)
     paths = [file.at(uri) for file in files]
     if not paths:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("basePath", uri).parquet(*paths)
+        nothing: list[tuple[object, ...]] = []
+        return spark.createDataFrame(nothing, spark_ddl(table))
+    return spark.read.schema(spark_ddl(table)).option("basePath", uri).parquet(*paths)
