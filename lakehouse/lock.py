@@ -13,7 +13,7 @@ from typing import Final
 
 from ingest.contract.errors import FatalError
 
-__all__ = ["LOCK_NAME", "WriterLock"]
+__all__ = ["LOCK_NAME", "WriterLock", "is_held"]
 
 LOCK_NAME: Final = "_writer.lock"
 
@@ -75,3 +75,18 @@ class WriterLock:
         by = f"process {holder}" if holder is not None else "the JVM of a process that is gone"
         then = f"Stop it first (`kill {holder}`)" if holder is not None else "Look for a java process and stop it"
         return f"The {what} in {folder} are being written by {by}; a second writer would lose rows. {then}, then start again."
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody writes there now; takes the lock for a moment to see."""
+    try:
+        fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -32,7 +32,7 @@ from streaming.source import LandedTopics
 from streaming.warmup import warm_up
 from streaming.writer import Writer
 
-__all__ = ["Stream", "run"]
+__all__ = ["Stream", "absolute", "run", "take_locks"]
 
 logger = logging.getLogger("tidegate.streaming.service")
 
@@ -74,9 +74,9 @@ def run(
     """
     told = state or StreamState()
     with ExitStack() as cleanup:
-        lake = lake.model_copy(update={"root": _absolute(lake.root)})
-        stream = stream.model_copy(update={"checkpoint": _absolute(stream.checkpoint)})
-        locks = _take_locks(lake, stream, cleanup)
+        lake = lake.model_copy(update={"root": absolute(lake.root)})
+        stream = stream.model_copy(update={"checkpoint": absolute(stream.checkpoint)})
+        locks = take_locks(lake, stream, cleanup)
         ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
         told.set(ready=False, detail="starting Spark")
         options = replace(jvm, heap=stream.driver_memory)
@@ -198,7 +198,7 @@ class Stream:
         return classify(error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log))
 
 
-def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
+def take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
     """One for the tables, one for the checkpoint; an object store has none, its commits are conditional puts."""
     locks = []
     for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
@@ -208,7 +208,7 @@ def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) 
     return locks
 
 
-def _absolute(uri: str) -> str:
+def absolute(uri: str) -> str:
     """A path that Spark's JVM and this process mean the same by."""
     return str(Path(uri.removeprefix("file://")).absolute()) if is_local(uri) else uri
 

@@ -1,0 +1,118 @@
+"""Runs what changes the tables: by the stream that writes them where one runs, else here, under its lock.
+
+A local Delta table stands one writing process only. So a command leaves its request with the writer and waits; where
+nobody writes, it takes the lock, starts Spark and runs the same handler itself.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.settings import Settings
+from ingest.contract.errors import FatalError, TidegateError, UnavailableError
+from lakehouse.files import is_local
+from lakehouse.lock import is_held
+from lakehouse.requests import Request, await_answer, run_pending, submit
+
+__all__ = ["run_request"]
+
+PATIENCE_SECONDS: Final = 600.0
+LOOK_SECONDS: Final = 1.0
+
+
+def run_request(
+    settings: Settings,
+    request: Request,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+    tell: Callable[[str], object] = lambda text: None,
+) -> dict[str, Any]:
+    """What the request's handler answers (see `streaming.chores.HANDLERS`).
+
+    Args:
+        settings: of the pipeline whose tables it is about.
+        request: what to do; it runs at least once, and its handler is idempotent.
+        patience_seconds: how long to wait for a writer that is busy. Here, it runs as long as it takes.
+        tell: gets a sentence where a person has to wait.
+
+    Raises:
+        TidegateError: the request is refused, in the handler's words.
+        UnavailableError: the writer did not answer in time; the request stays with it.
+        ConfigError: the installed versions do not fit.
+    """
+    folder = _local_root(settings)
+    if not is_held(folder):
+        return _run_here(settings, tell, lambda handle: handle(request))
+    submit(str(folder), request)
+    deadline = time.monotonic() + patience_seconds
+    try:
+        return await_answer(str(folder), request, patience_seconds=patience_seconds, working=_watch(folder))
+    except UnavailableError:
+        if time.monotonic() > deadline:
+            raise
+    tell("The writer ended before it answered; the request is run here.")
+    root = str(folder)
+    _run_here(settings, tell, lambda handle: {"ran": run_pending(root, handle)})
+    return await_answer(root, request, patience_seconds=0.0)
+
+
+def _local_root(settings: Settings) -> Path:
+    root = settings.lake.root
+    if not is_local(root):
+        message = (
+            f"The tables are at {root}: commands that change them reach a writer through files beside local tables only. "
+            "Run this where the tables are local, or do it from a Spark session of your own while the stream is stopped."
+        )
+        raise UnavailableError(message)
+    return Path(root.removeprefix("file://")).absolute()
+
+
+def _watch(folder: Path) -> Callable[[], bool]:
+    """Whether somebody still writes; looks once a second at most."""
+    looked_at, held = time.monotonic(), True
+
+    def working() -> bool:
+        nonlocal looked_at, held
+        if time.monotonic() - looked_at > LOOK_SECONDS:
+            looked_at, held = time.monotonic(), is_held(folder)
+        return held
+
+    return working
+
+
+def _run_here(
+    settings: Settings,
+    tell: Callable[[str], object],
+    run: Callable[[Callable[[Request], dict[str, Any]]], dict[str, Any]],
+) -> dict[str, Any]:
+    from deploy.local.artifacts import spark_jars
+    from deploy.local.java import find_java
+    from ingest.contract.topics import DEAD_LETTERS, READINGS
+    from lakehouse.derived import ALL_TABLES
+    from lakehouse.jvm import JvmOptions
+    from monitoring.exporter import CollectorRegistry
+    from monitoring.metrics import StreamMetrics
+    from streaming.alone import writer_alone
+    from streaming.chores import handle
+
+    tell("No stream writes these tables now: starting Spark here, which takes some seconds.")
+    logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
+    java = find_java()
+    jvm = JvmOptions(java.home, tuple(spark_jars()), logs, flags=tuple(java.gc_options))
+    metrics = StreamMetrics(CollectorRegistry(), query="command", tables=ALL_TABLES, topics=(READINGS, DEAD_LETTERS))
+    try:
+        with writer_alone(settings.kafka, settings.stream, settings.lake, jvm, metrics) as writer:
+            answer = run(lambda request: handle(writer, request))
+    except TidegateError as error:
+        if str(logs) not in str(error):
+            shutil.rmtree(logs, ignore_errors=True)
+        raise
+    except Exception as error:
+        what = " ".join(str(error).split())[:300]
+        message = f"The request failed in Spark: {what}. See {logs / 'spark.log'}. What was not committed is not there."
+        raise FatalError(message) from error
+    shutil.rmtree(logs, ignore_errors=True)
+    return answer

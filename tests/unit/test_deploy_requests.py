@@ -1,0 +1,102 @@
+"""Who runs a request: the writer that holds the lock, else this process."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import requests
+from deploy.requests import run_request
+from deploy.settings import Settings, load_settings
+from ingest.contract.errors import TidegateError, UnavailableError
+from lakehouse.lock import WriterLock, is_held
+from lakehouse.requests import Request, pending, run_pending
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(overrides={"lake.root": str(tmp_path / "tables")}, environ={})
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Request]]:
+    """What was run in this process, with a handler that needs no Spark."""
+    ran: list[Request] = []
+
+    def run_here(settings: Any, tell: Any, run: Any) -> Any:
+        return run(lambda request: ran.append(request) or {"by": "this process"})
+
+    monkeypatch.setattr(requests, "_run_here", run_here)
+    return ran
+
+
+def test_where_nobody_writes_it_is_run_here(settings: Settings, here: list[Request]) -> None:
+    request = Request("maintain", {})
+    assert run_request(settings, request) == {"by": "this process"}
+    assert here == [request]
+
+
+def test_a_writer_is_asked_and_its_refusal_is_the_answer(settings: Settings, here: list[Request]) -> None:
+    root = settings.lake.root
+    lock, stop = WriterLock(Path(root), what="tables"), threading.Event()
+
+    def answer(request: Request) -> dict[str, Any]:
+        if request.kind == "no":
+            message = "not today"
+            raise TidegateError(message)
+        return {"by": "the writer"}
+
+    def write() -> None:
+        while not stop.wait(0.01):
+            run_pending(root, answer)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert is_held(Path(root))
+        assert run_request(settings, Request("maintain", {})) == {"by": "the writer"}
+        with pytest.raises(TidegateError, match="not today"):
+            run_request(settings, Request("no", {}))
+    finally:
+        stop.set()
+        writer.join()
+        lock.close()
+    assert not is_held(Path(root))
+    assert here == []
+
+
+def test_a_writer_that_ends_before_it_answers_leaves_the_request_to_this_process(
+    settings: Settings, here: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "LOOK_SECONDS", 0.0)
+    lock = WriterLock(Path(settings.lake.root), what="tables")
+    request = Request("maintain", {})
+
+    def end() -> None:
+        while not pending(settings.lake.root):
+            pass
+        lock.close()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert run_request(settings, request) == {"by": "this process"}
+    ending.join()
+    assert here == [request]
+    assert pending(settings.lake.root) == []
+
+
+def test_a_busy_writer_keeps_the_request(settings: Settings, here: list[Request]) -> None:
+    lock = WriterLock(Path(settings.lake.root), what="tables")
+    request = Request("maintain", {})
+    with pytest.raises(UnavailableError, match=request.id):
+        run_request(settings, request, patience_seconds=0.0)
+    lock.close()
+    assert pending(settings.lake.root) == [request]
+
+
+def test_tables_in_an_object_store_take_no_requests(here: list[Request]) -> None:
+    settings = load_settings(overrides={"lake.root": "s3://bucket/tables"}, environ={})
+    with pytest.raises(UnavailableError, match="s3://bucket/tables"):
+        run_request(settings, Request("maintain", {}))
