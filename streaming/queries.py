@@ -45,8 +45,12 @@ def start_landing(
     progress: Progress,
     mirror: Callable[[Offsets], object],
     topics: LandedTopics,
+    *,
+    available_now: bool = False,
 ) -> LandQuery:
     """Start the query on its checkpoint, or from where the tables are when the checkpoint is new.
+
+    With `available_now` it lands what is in Kafka at the start and ends.
 
     Raises:
         FatalError: the checkpoint is damaged, or Kafka no longer has what comes next.
@@ -67,7 +71,9 @@ def start_landing(
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)
-    if settings.trigger_seconds > 0:
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif settings.trigger_seconds > 0:
         writer = writer.trigger(processingTime=f"{int(settings.trigger_seconds * 1000)} milliseconds")
     query = writer.foreachBatch(landing).start()
     landing.app = str(query.id)

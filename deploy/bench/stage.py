@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from monitoring.scrape import healthz
 
-__all__ = ["Stage", "stage"]
+__all__ = ["Stage", "kafka_stage", "running", "stage", "to_toml"]
 
 USER: Final = "bench"
 START_SECONDS: Final = 60.0
@@ -61,12 +61,8 @@ def stage(
         parts.callback(shutil.rmtree, folder, ignore_errors=True)
         password = secrets.token_hex(8)
         broker = _broker(folder, password)
-        parts.enter_context(_process(broker.command(), folder / "broker.log", ready=broker.ready))
-        kafka_node = _kafka(folder)
-        command, environment = kafka_node.command(), kafka_node.env()
-        parts.enter_context(_process(command, folder / "kafka.log", ready=kafka_node.ready, environment=environment))
-        kafka = KafkaSettings(bootstrap_servers=kafka_node.bootstrap_servers, partitions=partitions)
-        ensure_topics(kafka)
+        parts.enter_context(running(broker.command(), folder / "broker.log", ready=broker.ready))
+        kafka = parts.enter_context(kafka_stage(folder, partitions=partitions))
         port, _ = choose_port(0)
         config = folder / "gateway.toml"
         own: dict[str, dict[str, Any]] = {
@@ -79,13 +75,27 @@ def stage(
         }  # fmt: skip
         for section, values in (settings or {}).items():
             own[section] = own.get(section, {}) | dict(values)
-        config.write_text(_toml(own), encoding="utf-8")
+        config.write_text(to_toml(own), encoding="utf-8")
         url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-P", "-m", "deploy.cli", "gateway", "--config", str(config)]
         gateway = parts.enter_context(
-            _process(command, folder / "gateway.log", ready=lambda: healthz(f"{url}/healthz")[0])
+            running(command, folder / "gateway.log", ready=lambda: healthz(f"{url}/healthz")[0])
         )
         yield Stage(broker, password, kafka, gateway.pid, f"{url}/metrics")
+
+
+@contextmanager
+def kafka_stage(folder: Path, *, partitions: int) -> Iterator[KafkaSettings]:
+    """One Kafka node with our topics, its files under `folder`, while the block runs.
+
+    Raises:
+        UnavailableError: it did not start.
+    """
+    node = _kafka(folder)
+    with running(node.command(), folder / "kafka.log", ready=node.ready, environment=node.env()):
+        kafka = KafkaSettings(bootstrap_servers=node.bootstrap_servers, partitions=partitions)
+        ensure_topics(kafka)
+        yield kafka
 
 
 def _broker(folder: Path, password: str) -> EmbeddedBroker:
@@ -106,9 +116,14 @@ def _kafka(folder: Path) -> EmbeddedKafka:
 
 
 @contextmanager
-def _process(
-    command: list[str], log: Path, *, ready: Any, environment: Mapping[str, str] | None = None
+def running(
+    command: list[str], log: Path, *, ready: Callable[[], bool], environment: Mapping[str, str] | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that is ready once `ready` says so, ended with the block.
+
+    Raises:
+        UnavailableError: it ended or was not ready in time; with its last words.
+    """
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -132,9 +147,16 @@ def _process(
             process.wait()
 
 
-def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+def to_toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
     """Settings as TOML; JSON's texts, numbers and lists are TOML's too."""
     lines: list[str] = []
     for section, values in sections.items():
-        lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+        tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+        plain = {key: value for key, value in values.items() if key not in tables}
+        lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in plain.items())]
+        for name, table in tables.items():
+            lines += [
+                f"[{section}.{name}]",
+                *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()),
+            ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""`tidegate bench e2e | gateway | decoders`: time from publish to queryable row, and what a message costs."""
+"""`tidegate bench e2e | gateway | land | decoders`: time from publish to queryable row, and what a message or row costs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -64,6 +64,38 @@ def gateway(
         show_json(result)
     else:
         typer.echo(render_gateway(result))
+    raise typer.Exit(0 if result["lost"] == 0 else 1)
+
+
+@app.command()
+def land(
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows that wait in Kafka.")] = 1_000_000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Of one session; the first is told apart.")] = 3,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, help="Records per second into a running stream instead of waiting rows.")
+    ] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long is measured, with --rate.")] = 30.0,
+    warmup: Annotated[float, typer.Option("--warmup", min=0, help="Seconds before that, not counted.")] = 20.0,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of telemetry.readings.")] = 2,
+    readings: Annotated[int, typer.Option("--readings", min=1, max=4, help="Of one record.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Measure the landing alone: rows per second when it catches up, or the delay at a rate.
+
+    Starts a Kafka of its own in a temporary folder, filled with records as the gateway writes them.
+    """
+    from deploy.bench.land import measure_catch_up, measure_live, render_catch_up, render_live
+
+    if rate:
+        result = measure_live(
+            rate=rate, seconds=seconds, warmup_seconds=warmup, partitions=partitions, readings=readings
+        )
+    else:
+        result = measure_catch_up(rows=rows, runs=runs, partitions=partitions, readings=readings)
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo((render_live if rate else render_catch_up)(result))
     raise typer.Exit(0 if result["lost"] == 0 else 1)
 
 
