@@ -24,6 +24,7 @@ __all__ = [
     "ensure_topics",
     "offsets_at",
     "topic_limits",
+    "topic_names",
     "wait_for_kafka",
 ]
 
@@ -117,6 +118,15 @@ def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, Topi
                 raise _unanswered(settings, error, f"describing topic {resource.name}") from error
             configs[resource.name] = {}
     return {name: TopicState(count, configs[name]) for name, count in existing.items()}
+
+
+def topic_names(settings: KafkaSettings) -> list[str]:
+    """Every topic that this user sees.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    return sorted(_existing(_client(settings), settings))
 
 
 def topic_limits(settings: KafkaSettings) -> dict[str, int] | None:

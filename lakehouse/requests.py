@@ -26,7 +26,10 @@ POLL_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: `kind` names the handler; `id` sorts by time; `author` and `reason` are kept with the effect."""
+    """What is asked for: `kind` names the handler; `id` sorts by time; `author` and `reason` are kept with the effect.
+
+    A private one (erase) leaves no trace of its arguments in its answer.
+    """
 
     kind: str
     arguments: dict[str, Any]
@@ -34,10 +37,15 @@ class Request:
     reason: str = ""
     id: str = field(default_factory=lambda: f"{time.time_ns()}-{uuid.uuid4().hex[:8]}")
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
+    private: bool = False
 
     def mark(self) -> dict[str, Any]:
         """What the commit of its effect carries in userMetadata, under the key `request`."""
         return asdict(self)
+
+    def kept(self) -> dict[str, Any]:
+        """What stands beside its answer."""
+        return asdict(self) | ({"arguments": {}} if self.private else {})
 
 
 def submit(root: str, request: Request) -> Request:
@@ -87,9 +95,9 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
             _answer(path, {"ok": False, "error": f"{path} is not a request."})
             continue
         try:
-            _answer(path, {"ok": True, "result": run(request), "request": asdict(request)})
+            _answer(path, {"ok": True, "result": run(request), "request": request.kept()})
         except TidegateError as error:
-            _answer(path, {"ok": False, "error": str(error), "request": asdict(request)})
+            _answer(path, {"ok": False, "error": str(error), "request": request.kept()})
         done += 1
     return done
 

@@ -24,7 +24,10 @@ logger = logging.getLogger("tidegate.streaming.chores")
 TICK_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
-HANDLERS: Final[dict[str, str]] = {}
+HANDLERS: Final[dict[str, str]] = {
+    "correct": "streaming.history.correct:correct",
+    "erase": "streaming.history.erase:erase",
+}
 """Kind of a request -> `module:function`, called with (writer, request); returns what the command prints as JSON."""
 
 CHORE_NAMES: Final = ("requests", "derive", "maintain", "streams")
@@ -44,6 +47,7 @@ class Chore:
 def make_chores(writer: Writer) -> list[Chore]:
     """All chores of the writing process."""
     deriver = Deriver(derivations(writer))
+    writer.beside["derive"] = deriver.run_pass
     return [
         Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request))),
         Chore("derive", writer.settings.derive_seconds, deriver.run_pass),

@@ -9,6 +9,7 @@ the rows that landed since.
 """
 
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -73,7 +74,7 @@ _FOLD: Final = f"""
 
 
 class Seen:
-    """The identities in `readings`. Not thread-safe: the landing's batch calls it."""
+    """The identities in `readings`. The landing's batch calls it, one call at a time; `forget` may come from beside."""
 
     def __init__(self, snapshot: Path | None = None) -> None:
         """`snapshot` is where the ranges are kept between runs; None keeps them in memory alone."""
@@ -87,6 +88,7 @@ class Seen:
         self._base: pa.Table = self._query(_FOLD, ranges=_empty_ranges())
         self._recent: list[pa.Table] = []
         self._saved = time.monotonic()
+        self._lock = threading.RLock()
 
     @property
     def range_count(self) -> int:
@@ -120,22 +122,32 @@ class Seen:
         """
         import pyarrow as pa
 
-        return self._query(_DUPLICATES, rows=rows, seen=pa.concat_tables([self._base, *self._recent]))
+        with self._lock:
+            return self._query(_DUPLICATES, rows=rows, seen=pa.concat_tables([self._base, *self._recent]))
 
     def add(self, rows: "pa.Table", landed_at: datetime) -> None:
         """Remember the rows that were committed; `landed_at` is the time they carry."""
-        self._recent.append(self._fold([self._query(_RANGES, rows=rows, last=int(landed_at.timestamp()))]))
-        if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent) >= FOLD_ROWS:
-            self._base, self._recent = self._fold([self._base, *self._recent]), []
-            if time.monotonic() - self._saved > SAVE_SECONDS:
-                self.save(landed_at)
+        with self._lock:
+            self._recent.append(self._fold([self._query(_RANGES, rows=rows, last=int(landed_at.timestamp()))]))
+            if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent) >= FOLD_ROWS:
+                self._base, self._recent = self._fold([self._base, *self._recent]), []
+                if time.monotonic() - self._saved > SAVE_SECONDS:
+                    self.save(landed_at)
 
     def save(self, landed_at: datetime) -> None:
         """Write the snapshot; rows from `landed_at` on are read again at the next start."""
-        self._saved = time.monotonic()
-        self._base, self._recent = self._fold([self._base, *self._recent]), []
-        if self._snapshot:
-            write_snapshot(self._snapshot, self._base, self._table_id, landed_at)
+        with self._lock:
+            self._saved = time.monotonic()
+            self._base, self._recent = self._fold([self._base, *self._recent]), []
+            if self._snapshot:
+                write_snapshot(self._snapshot, self._base, self._table_id, landed_at)
+
+    def forget(self, device: str) -> None:
+        """Know nothing of a device any more, here and in the snapshot: what it sent before is new if it comes again."""
+        with self._lock:
+            self._base, *self._recent = (_without(ranges, device) for ranges in (self._base, *self._recent))
+            if self._snapshot and (held := read_snapshot(self._snapshot, self._table_id)) is not None:
+                write_snapshot(self._snapshot, _without(held[0], device), self._table_id, held[1])
 
     def _fold(self, chunks: "Sequence[pa.Table]") -> "pa.Table":
         import pyarrow as pa
@@ -150,6 +162,12 @@ class Seen:
             self._duckdb.register(name, table)
         answer = self._duckdb.sql(sql, params={"last": last} if last is not None else None)
         return answer.to_arrow_table()
+
+
+def _without(ranges: "pa.Table", device: str) -> "pa.Table":
+    import pyarrow.compute as pc
+
+    return ranges.filter(pc.not_equal(ranges["device"], device))
 
 
 def _empty_ranges() -> "pa.Table":

@@ -146,7 +146,7 @@ class Stream:
             raise
         except Exception as error:
             raise self._fault(error) from error
-        writer = Writer(self.session.spark, self.kafka, self.settings, self.lake, self.metrics, self.topics)
+        writer = Writer(self.session.spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen)
         chores = Chores(writer, make_chores(writer))
         chores.start()
         try:

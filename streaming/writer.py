@@ -1,11 +1,13 @@
 """What everything that writes tables in the stream's process shares, beside the landing itself."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ingest.settings import KafkaSettings
 from lakehouse.settings import LakeSettings
 from monitoring.metrics import StreamMetrics
+from streaming.dedupe import Seen
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 
@@ -17,7 +19,11 @@ __all__ = ["Writer"]
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The one process that may write under the root: its Spark session, settings and metrics."""
+    """The one process that may write under the root: its Spark session, settings and metrics.
+
+    `seen` are the identities of the landing that runs beside; None where none does. `beside` are chores, by name, that a
+    request may need done before it goes on.
+    """
 
     spark: "SparkSession"
     kafka: KafkaSettings
@@ -25,6 +31,8 @@ class Writer:
     lake: LakeSettings
     metrics: StreamMetrics
     topics: LandedTopics
+    seen: Seen | None = None
+    beside: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     @property
     def root(self) -> str:

@@ -1,0 +1,83 @@
+"""Who corrected what, when and why: JSON lines beside the tables, which outlive the log of the table.
+
+A line is written before a correction begins and another when it is done. A request that was begun and not done is looked
+up in the table's log: nothing is corrected twice, wherever the writer was killed.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["CORRECTIONS", "Journal", "device_hash"]
+
+CORRECTIONS: Final = "_corrections.jsonl"
+
+
+def device_hash(device: str) -> str:
+    """How an erased device is named where it must not be: SHA-256 of its id."""
+    return hashlib.sha256(device.encode()).hexdigest()
+
+
+class Journal:
+    """The entries, oldest first; `state` is `begun` or `done`. One process writes."""
+
+    def __init__(self, root: str) -> None:
+        self.path = Path(root.removeprefix("file://")) / CORRECTIONS
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All whole entries; a line that a crash tore is passed over."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [entry for line in lines if (entry := _parsed(line)) is not None]
+
+    def find(self, request_id: str, state: str) -> dict[str, Any] | None:
+        """The entry of a request in this state."""
+        return next((e for e in self.entries() if e.get("id") == request_id and e.get("state") == state), None)
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Append one entry; it is on the disk when this returns."""
+        with self.path.open("a+b") as file:
+            size = file.tell()
+            if size:
+                file.seek(size - 1)
+            torn = size > 0 and file.read(1) != b"\n"
+            file.write((b"\n" if torn else b"") + json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def forget(self, device: str) -> int:
+        """Name a device by its hash from now on; returns how many entries named it."""
+
+        def change(entry: dict[str, Any]) -> dict[str, Any]:
+            kept = {key: value for key, value in entry.items() if key not in ("device", "example")}
+            return {**kept, "device_sha256": device_hash(device)}
+
+        return self._change(lambda entry: entry.get("device") == device, change)
+
+    def _change(
+        self, chosen: Callable[[dict[str, Any]], bool], change: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> int:
+        entries = self.entries()
+        count = sum(map(chosen, entries))
+        if count:
+            fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            with fresh.open("w", encoding="utf-8") as file:
+                for entry in entries:
+                    file.write(json.dumps(change(entry) if chosen(entry) else entry, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+        return count
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,170 @@
+"""Which rows a change is about, and which files hold them; read from statistics and columns, without a JVM.
+
+A file is left alone unless its statistics allow a match and its columns have one, so a change rewrites no more than it
+must.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import unquote
+
+from lakehouse.catalog import open_table
+from lakehouse.changes import DataFile, table_files
+from lakehouse.create import table_uri
+from lakehouse.dataset import dataset_of
+from lakehouse.files import is_local
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    from pyspark.sql import Column
+
+__all__ = ["Match", "Selection", "matches", "may_hold"]
+
+_FILE: Final = "__filename"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Rows of a device; of one metric, and with event_time in [since, until), where those are given (UTC)."""
+
+    device: str
+    metric: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """From a request's arguments: `device`, `metric`, `from`, `to`."""
+        since, until = (datetime.fromisoformat(text) if text else None for text in map(arguments.get, ("from", "to")))
+        return cls(arguments["device"], arguments.get("metric"), since, until)
+
+    def arguments(self) -> dict[str, Any]:
+        """As a request carries it: derived tables recompute no more than what it names."""
+        named = {
+            "device": self.device,
+            "metric": self.metric,
+            "from": self.since and self.since.isoformat(),
+            "to": self.until and self.until.isoformat(),
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    def expression(self) -> "ds.Expression":
+        """As a condition on the columns of an Arrow dataset."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        found = ds.field("device") == self.device
+        if self.metric is not None:
+            found = found & (ds.field("metric") == self.metric)
+        if self.since is not None:
+            found = found & (ds.field("event_time") >= pa.scalar(self.since, pa.timestamp("us", "UTC")))
+        if self.until is not None:
+            found = found & (ds.field("event_time") < pa.scalar(self.until, pa.timestamp("us", "UTC")))
+        return found
+
+    def condition(self) -> "Column":
+        """As a Spark condition; null nowhere, so that its negation keeps every other row."""
+        from pyspark.sql import functions as F
+
+        found = F.col("device").eqNullSafe(F.lit(self.device))
+        if self.metric is not None:
+            found = found & (F.col("metric") == F.lit(self.metric))
+        if self.since is not None:
+            found = found & (F.col("event_time") >= F.lit(self.since))
+        if self.until is not None:
+            found = found & (F.col("event_time") < F.lit(self.until))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Files that hold selected rows, with how many, and the selected rows' columns that were asked for."""
+
+    files: dict[str, int]
+    """Path as the log writes it -> rows selected in it."""
+    known: dict[str, DataFile]
+    version: int
+    rows: "pa.Table"
+    totals: dict[str, int]
+    """Path -> all rows of it, by its footer."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows selected."""
+        return sum(self.files.values())
+
+    @property
+    def total_rows(self) -> int:
+        """All rows of the files that hold selected ones."""
+        return sum(self.totals.values())
+
+    @property
+    def data_files(self) -> list[DataFile]:
+        """The files to be rewritten, in the order in which their rows arrived as far as the log tells."""
+        found = [self.known[path] for path in self.files]
+        return sorted(found, key=lambda file: (sorted(file.partition.items(), key=str), str(_arrival(file)), file.path))
+
+
+def matches(root: str, name: str, selection: Selection, *, columns: tuple[str, ...] = ()) -> Match:
+    """Find the selected rows of a table as of now.
+
+    Memory holds the asked columns of the selected rows, and one batch.
+
+    Raises:
+        UnavailableError: there is no such table.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    table = open_table(root, name)
+    version = table.version()
+    known = {file.path: file for file in table_files(root, name, version=version)}
+    by_place = {_place(table_uri(root, name), path): path for path, file in known.items() if may_hold(file, selection)}
+    whole: Any = dataset_of(table)
+    fragments = [fragment for fragment in whole.get_fragments() if fragment.path in by_place]
+    dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+    counts: dict[str, int] = {}
+    kept: list[pa.Table] = []
+    scanner = dataset.scanner(columns=[*columns, _FILE], filter=selection.expression(), batch_size=65_536)
+    for batch in scanner.to_batches():
+        for entry in pc.value_counts(batch.column(_FILE)).to_pylist():
+            path = by_place[entry["values"]]
+            counts[path] = counts.get(path, 0) + entry["counts"]
+        if columns and batch.num_rows:
+            kept.append(pa.Table.from_batches([batch]).select(list(columns)))
+    schema = pa.schema([whole.schema.field(name) for name in columns])
+    totals = {by_place[f.path]: f.metadata.num_rows for f in fragments if by_place[f.path] in counts}
+    return Match(counts, known, version, pa.concat_tables(kept) if kept else schema.empty_table(), totals)
+
+
+def may_hold(file: DataFile, selection: Selection) -> bool:
+    """Whether the statistics in the log allow a selected row. Those of long texts are cut to a prefix."""
+    return all(
+        _within(file, column, wanted)
+        for column, wanted in _texts(selection)
+        if column in file.low or column in file.high
+    )
+
+
+def _texts(selection: Selection) -> Iterator[tuple[str, str]]:
+    yield "device", selection.device
+    if selection.metric is not None:
+        yield "metric", selection.metric
+
+
+def _within(file: DataFile, column: str, wanted: str) -> bool:
+    low, high = file.low.get(column), file.high.get(column)
+    return low is None or high is None or (low <= wanted and (wanted <= high or wanted.startswith(high)))
+
+
+def _arrival(file: DataFile) -> object:
+    return file.low.get("landed_at") or file.low.get("received_at") or file.low.get("window_start") or ""
+
+
+def _place(uri: str, path: str) -> str:
+    """What a dataset calls the file."""
+    return f"{unquote(uri.removeprefix('file://'))}/{unquote(path)}" if is_local(uri) else unquote(path)
