@@ -62,6 +62,11 @@ class Append:
         self._removed: dict[str, dict[str, str | None]] = {}
         self.paths: list[str] = []
 
+    @property
+    def version(self) -> int:
+        """The version of the table that this transaction began on."""
+        return int(self._transaction.readVersion())
+
     def __enter__(self) -> Self:
         return self
 

@@ -166,6 +166,18 @@ class StreamMetrics:
             ["query"],
             registry=registry,
         ).labels(query)
+        self.conflicts = Counter(
+            "tidegate_stream_conflicting_duplicates_total",
+            "Records refused: an identity of theirs is stored with other content.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.unchecked = Counter(
+            "tidegate_stream_duplicate_rows_unchecked_total",
+            "Dropped rows whose content was not compared: the stored row is gone, or look-ups took their share of time.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
         self.receive_to_commit = Histogram(
             "tidegate_stage_latency_seconds",
             "Age of readings at their commit, counted from the stage's clock: every reading of every batch.",
@@ -204,6 +216,28 @@ class StreamMetrics:
             ["chore"],
             registry=registry,
         )
+        self.rollup_watermark = Gauge(
+            "tidegate_rollup_watermark_timestamp_seconds",
+            "Event time up to which every rollup is final.",
+            registry=registry,
+        )
+        self.rollup_newest = Gauge(
+            "tidegate_rollup_newest_reading_timestamp_seconds",
+            "When the newest reading that the rollups hold was received; its age is their freshness.",
+            registry=registry,
+        )
+        self.rollup_windows = Counter(
+            "tidegate_rollup_windows_written_total",
+            "Windows that were new, changed or became final.",
+            ["table"],
+            registry=registry,
+        )
+        self.rollup_corrections = Counter(
+            "tidegate_rollup_corrections_total",
+            "Windows that were corrected after they were final.",
+            ["table"],
+            registry=registry,
+        )
         for chore in chores:
             self.chore_duration.labels(chore)
             self.chore_failures.labels(chore)
@@ -211,6 +245,9 @@ class StreamMetrics:
             self.commit_duration.labels(table)
             self.rows.labels(table)
             self.last_commit.labels(table)
+            if table.startswith("roll"):
+                self.rollup_windows.labels(table)
+                self.rollup_corrections.labels(table)
         for topic in topics:
             self.lag.labels(query, topic)
         for stage in ("receive_to_commit", "kafka_to_commit"):

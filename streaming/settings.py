@@ -23,5 +23,17 @@ class StreamSettings(BaseModel):
     derive_seconds: float = Field(
         5.0, gt=0, description="How often rollups, latest, ledger and devices are brought up."
     )
+    watermark_delay_seconds: float = Field(
+        120.0, ge=0, description="How far the watermark of the rollups stays behind the newest reading."
+    )
+    watermark_skew_seconds: float = Field(
+        5.0, ge=0, description="How far ahead of the gateway's clock an event time may move the watermark."
+    )
+    watermark_idle_seconds: float = Field(
+        60.0, gt=0, description="After so long without a reading the watermark follows the wall clock."
+    )
+    rollup_exclude_devices: tuple[str, ...] = Field(
+        ("tidegate-canary",), description="Devices whose readings no rollup shows."
+    )
     warm_up: bool = Field(True, description="Land made-up records into a throw-away table before it says ready.")
     extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")
