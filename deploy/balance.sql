@@ -45,16 +45,18 @@ create or replace temp table kept as
     from wanted w;
 create or replace temp table missing as
     select partition, "offset", bool_and(here or elsewhere) as all_kept from kept group by all;
--- Records that Spark itself refused; where it can't read one, its name stays unknown.
+-- Records that Spark itself refused. One that it can't read is refused whole, and its name stays unknown; one with a name
+-- has readings whose identity is stored with other content (`conflicting_duplicate`): its other readings must be kept.
 create or replace temp table refused as
-    select distinct source_topic as topic, partition, "offset" from dead_letters
+    select distinct source_topic as topic, partition, "offset", gateway_epoch as epoch, message_number as number
+    from dead_letters
     where stage = 'stream' and date >= make_timestamp(getvariable('cutoff_us'))::date;
 create or replace temp table states as
-    select r.*, case
+    select r.*, f.topic is not null as is_refused, case
         when r.topic = getvariable('dead_letters_topic')
             then case when coalesce(a.topic, f.topic) is null then 'lost' when r.is_partial then 'part' else 'dead' end
         when a.row_count >= r.reading_count or (a.row_count > 0 and m.all_kept) then 'stored'
-        when f.topic is not null then 'dead'
+        when f.topic is not null and (f.epoch is null or m.all_kept) then 'dead'
         when m.all_kept then 'duplicate'
         else 'lost' end as state
     from records r
@@ -62,14 +64,16 @@ create or replace temp table states as
         and a.epoch = r.epoch and a.number = r.number
     left join missing m on r.topic = getvariable('readings_topic')
         and m.partition = r.partition and m."offset" = r."offset"
-    left join refused f on f.topic = r.topic and f.partition = r.partition and f."offset" = r."offset";
+    left join refused f on f.topic = r.topic and f.partition = r.partition and f."offset" = r."offset"
+        and (f.epoch is null or (f.epoch = r.epoch and f.number = r.number));
 
 -- name: messages
 -- One class per message. Partial dead letters alone are no message: its record was not delivered, so it was not acked.
 create or replace temp table messages as
     select s.gateway, s.epoch, s.number, min(s.received_us) as received_us, min(s.device) as device,
         -- Refused in part: by the gateway, or by Spark, which refuses one device's record of a message of several.
-        bool_or(s.state = 'part') or (bool_or(s.state = 'stored') and bool_or(s.state = 'dead')) as has_part,
+        bool_or(s.state = 'part') or (bool_or(s.state = 'stored') and bool_or(s.state = 'dead'))
+            or bool_or(s.state = 'stored' and s.is_refused) as has_part,
         bool_or(s.state = 'lost' and s."offset" >= coalesce(l."end", 0)) as is_pending,
         s.number <= coalesce(any_value(u.upto), -1) as is_counted,
         arg_max(s.topic || '[' || s.partition || ']@' || s."offset", (s.state = 'lost')::int) as origin,

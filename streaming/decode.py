@@ -14,7 +14,16 @@ from ingest.contract.reading import RECORD_VERSION
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["DEAD_LETTER_SCHEMA", "RECORD_SCHEMA", "dead_letter_rows", "decoded", "landed_at", "reading_rows"]
+__all__ = [
+    "CONFLICT_SCHEMA",
+    "DEAD_LETTER_SCHEMA",
+    "RECORD_SCHEMA",
+    "conflict_rows",
+    "dead_letter_rows",
+    "decoded",
+    "landed_at",
+    "reading_rows",
+]
 
 READING_SCHEMA: Final = (
     "STRUCT<metric STRING, value DOUBLE, text STRING, unit STRING, time_us BIGINT, claimed_us BIGINT, index INT, "
@@ -92,7 +101,7 @@ def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
 
     Returns:
         The columns of `readings` but landed_at; `position` of the reading in its record; the record's own topic and
-        timestamp; raw_key and raw_value, kept for records without readings only.
+        timestamp; raw_key, kept for records without readings only; raw_value, kept once per record.
     """
     parsed = records.withColumn("r", F.when(F.col("topic") == topic, _parse(RECORD_SCHEMA))).withColumn(
         "sound", _is_record()
@@ -101,11 +110,12 @@ def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
     exploded = parsed.select(
         "topic", "partition", "offset", "timestamp", "sound",
         F.when(~F.col("sound"), F.col("key")).alias("raw_key"),
-        F.when(~F.col("sound"), F.col("value")).alias("raw_value"),
+        F.col("value").alias("raw_value"),
         *(F.col(f"r.{name}").alias(f"r_{name}") for name in _ENVELOPE),
         F.when(F.col("sound"), F.col("r.readings")).alias("items"),
     ).select("*", F.posexplode_outer("items").alias("position", "i"))  # fmt: skip
-    return exploded.selectExpr(*_READING_COLUMNS, "position", "raw_key", "raw_value", "topic", "timestamp")
+    once = "CASE WHEN position IS NULL OR position = 0 THEN raw_value END AS raw_value"
+    return exploded.selectExpr(*_READING_COLUMNS, "position", "raw_key", once, "topic", "timestamp")
 
 
 def reading_rows(decoded_rows: DataFrame, landed: Column) -> DataFrame:
@@ -124,6 +134,38 @@ def dead_letter_rows(
     refused = raw.where(F.col("topic") == dead_letters_topic).withColumn("d", _parse(DEAD_LETTER_SCHEMA))
     poison = raw.where(F.col("topic") == topic).unionByName(refused.where(~_is_dead_letter()).drop("d"))
     return _refused_rows(refused.where(_is_dead_letter()), landed).unionByName(_poison_rows(poison, landed, topic))
+
+
+CONFLICT_SCHEMA: Final = "partition INT, offset BIGINT, path STRING, got STRING, wanted STRING, partial BOOLEAN"
+
+
+def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column, topic: str = READINGS) -> DataFrame:
+    """Rows of `dead_letters` for the records named in `conflicts` (CONFLICT_SCHEMA), with the record's bytes as payload."""
+    records = decoded_rows.where((F.col("topic") == topic) & (F.col("position") == 0))
+    found = records.join(F.broadcast(conflicts), ["partition", "offset"])
+    nothing = F.lit(None).cast("string")
+    return found.select(
+        F.lit(str(Reason.CONFLICTING_DUPLICATE)).alias("reason"),
+        F.lit(str(Stage.STREAM)).alias("stage"),
+        "path", "got", "wanted", "device", "mqtt_topic",
+        F.col("raw_value").alias("payload"),
+        F.try_validate_utf8(F.col("raw_value").cast("string")).alias("payload_text"),
+        "received_at",
+        nothing.alias("profile"),
+        "gateway",
+        F.lit(0).alias("attempt"),
+        F.lit(None).cast("timestamp").alias("redriven_at"),
+        "partition", "offset",
+        F.col("topic").alias("source_topic"),
+        "gateway_epoch", "message_number", "partial",
+        F.octet_length("raw_value").cast("bigint").alias("payload_bytes"),
+        nothing.alias("payload_sha256"),
+        landed.alias("landed_at"),
+        nothing.alias("trace"),
+        "message_id",
+        F.lit(None).cast("boolean").alias("retain"),
+        "date",
+    )  # fmt: skip
 
 
 def _parse(schema: str) -> Column:

@@ -4,6 +4,9 @@ A batch is written, looked at, committed (lakehouse/append.py). What must not be
 - by origin: each table's newest commit says at which Kafka offsets it ended; a batch that begins before that (replayed
   after a crash, or by a new checkpoint) has those records filtered out, table by table;
 - by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice.
+
+A copy that says something else than what is stored is a dead letter. Only the batch that drops it can tell, so that
+batch commits `dead_letters` before `readings`: killed in between, it is run again with its dead letters in place.
 """
 
 import threading
@@ -21,8 +24,10 @@ from pyspark.sql import functions as F
 from ingest.contract.errors import RetryableError
 from lakehouse import tables
 from lakehouse.append import Append, Appender
+from lakehouse.files import read_columns
 from streaming.checkpoint import Checkpoint
-from streaming.decode import dead_letter_rows, landed_at, reading_rows
+from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
+from streaming.decode import CONFLICT_SCHEMA, conflict_rows, dead_letter_rows, landed_at, reading_rows
 from streaming.dedupe import KEY_COLUMNS, Seen
 from streaming.offsets import Mark, Offsets, behind, record_count
 from streaming.progress import Progress
@@ -76,7 +81,8 @@ class Landing:
         self._spark, self._topics = spark, topics
         # Learning a batch's identities can go on beside the next batch's Spark job.
         self._worker = ThreadPoolExecutor(1, "seen")
-        self._learning: Future[None] | None = None
+        self._contents = Contents(make_lookup(root))
+        self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
 
     def __call__(self, records: DataFrame, number: int) -> None:
@@ -115,42 +121,59 @@ class Landing:
         self._mirror(ends)
 
     def _land_tables(self, batch: _Batch) -> None:
-        poison = False
+        poison = done = False
         if batch.count(self._topics.readings):
-            landed, copies = self._land_readings(batch)
+            landed, done = self._land_readings(batch)
             poison = landed < batch.count(self._topics.readings)
-            self._progress.duplicates(copies)
-        if poison or batch.count(self._topics.dead_letters):
-            self._land_dead_letters(batch)
+        if not done and (poison or batch.count(self._topics.dead_letters)):
+            self._land_dead_letters(batch, [])
 
-    def _land_readings(self, batch: _Batch) -> tuple[int, int]:
-        """Number of records that held readings, and of rows dropped as stored already."""
+    def _land_readings(self, batch: _Batch) -> tuple[int, bool]:
+        """Number of records that held readings, and whether the batch's dead letters are committed already."""
         began = time.perf_counter()
         rows = reading_rows(self._unlanded(batch, "readings"), landed_at(batch.began_at))
         with self._readings.begin() as append:
             append.write(self._gathered(rows.drop("position"), batch))
             self._progress.lap("write", began)
             if not append.paths:
-                return 0, 0
+                return 0, False
             written = append.read_back(_READ_BACK)
             held = _record_total(written)
             self._await_learning()
-            copies = self._seen.duplicates(written.select(KEY_COLUMNS))
+            copies, refused = self._seen.duplicates(written.select(KEY_COLUMNS)), False
             self._progress.lap("check")
             if copies.num_rows:
+                refused = self._refuse_conflicts(batch, append, copies)
                 append.write(self._gathered(self._without(rows, copies), batch))
                 if not append.paths:
-                    return held, copies.num_rows
+                    return held, refused
                 written = append.read_back(_READ_BACK)
+            paths = append.paths
             self._commit(append, batch, "readings", written.num_rows, began)
         self._progress.latency(written)
         self._landed_at = batch.began_at
-        self._learning = self._worker.submit(self._seen.add, written.select(KEY_COLUMNS), batch.began_at)
-        return held, copies.num_rows
+        self._learning = self._worker.submit(self._learn, written, paths, batch.began_at)
+        return held, refused
 
-    def _land_dead_letters(self, batch: _Batch) -> None:
+    def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime) -> None:
+        self._seen.add(written.select(KEY_COLUMNS), began_at)
+        self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
+
+    def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table") -> bool:
+        """Commit the batch's dead letters now if a copy contradicts what is stored; whether one did."""
+        conflicts, unchecked = self._contents.conflicts(append.read_back(COMPARED_COLUMNS), copies)
+        self._progress.duplicates(copies.num_rows, conflicts=len(conflicts), unchecked=unchecked)
+        if conflicts:
+            self._land_dead_letters(batch, conflicts)
+        return bool(conflicts)
+
+    def _land_dead_letters(self, batch: _Batch, conflicts: list[dict[str, Any]]) -> None:
         began = time.perf_counter()
-        rows = dead_letter_rows(self._unlanded(batch, "dead_letters"), landed_at(batch.began_at), *self._topics.names)
+        unlanded, landed = self._unlanded(batch, "dead_letters"), landed_at(batch.began_at)
+        rows = dead_letter_rows(unlanded, landed, *self._topics.names)
+        if conflicts:
+            named = self._spark.createDataFrame([tuple(each.values()) for each in conflicts], CONFLICT_SCHEMA)
+            rows = rows.unionByName(conflict_rows(unlanded, named, landed, self._topics.readings))
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))
             if append.paths:

@@ -63,9 +63,11 @@ class Progress:
         self._metrics.commit_duration.labels(table).observe(seconds)
         self._metrics.last_commit.labels(table).set_to_current_time()
 
-    def duplicates(self, rows: int) -> None:
-        """Rows dropped because their identity is stored."""
+    def duplicates(self, rows: int, *, conflicts: int, unchecked: int) -> None:
+        """Rows dropped because their identity is stored; records of them that contradict it; rows not compared with it."""
         self._metrics.duplicates.inc(rows)
+        self._metrics.conflicts.inc(conflicts)
+        self._metrics.unchecked.inc(unchecked)
 
     def batch(self, number: int, seconds: float) -> None:
         """The landing of one batch took this long."""
