@@ -7,6 +7,7 @@ commit was tried, for then nobody knows yet whether they are part of the table.
 """
 
 import json
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Append", "Appender"]
 
+_LOCKS: dict[str, threading.Lock] = {}
+"""One per table: who commits holds it, so that no commit of this process ever finds another one in its way."""
+
 
 class Appender:
     """The way into one table; begins one append at a time. One writing process per root: see lakehouse/lock.py."""
@@ -34,11 +38,22 @@ class Appender:
         self._spark = spark
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
+        self.log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
+        self.lock = _LOCKS.setdefault(self.uri, threading.Lock())
+        nothing = jvm.scala.Option.empty()
+        self.log.update(False, nothing, nothing)
 
     def begin(self) -> "Append":
         """Start a transaction on the newest version."""
-        return Append(self, self._log.startTransaction(), self._jvm)
+        return Append(self, self.transaction(), self._jvm)
+
+    def transaction(self) -> Any:
+        """Delta's own, on the newest version that this JVM knows; nobody else writes newer ones.
+
+        Left to itself, Delta lists the whole log to look for them: 25 µs per commit that is kept, before each commit.
+        """
+        option = self._jvm.scala.Option
+        return self.log.startTransaction(option.empty(), option.apply(self.log.unsafeVolatileSnapshot()))
 
     def operation(self, user_metadata: str) -> Any:
         """What Delta's history shows for the commit."""
@@ -100,8 +115,14 @@ class Append:
         if not data_change:
             actions = [self._unchanged(action) for action in actions]
         actions += [self._remove(path, partition, data_change) for path, partition in self._removed.items()]
-        python = self._jvm.org.apache.spark.api.python.PythonUtils
-        return int(self._transaction.commit(python.toSeq(actions), self._appender.operation(user_metadata)))
+        sequence = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(actions)
+        operation = self._appender.operation(user_metadata)
+        with self._appender.lock:
+            # Another thread (compaction) may have committed since this one began: Delta would list the log to see what.
+            newest = self._appender.log.unsafeVolatileSnapshot().version()
+            fresh = newest != self._transaction.readVersion()
+            transaction = self._appender.transaction() if fresh else self._transaction
+            return int(transaction.commit(sequence, operation))
 
     def _remove(self, path: str, partition: dict[str, str | None], data_change: bool) -> Any:
         return self._added(path, partition).removeWithTimestamp(int(time.time() * 1000), data_change)

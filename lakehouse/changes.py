@@ -73,15 +73,22 @@ def changes(root: str, name: str, *, after: int, upto: int | None = None) -> Ite
     files = PyFileSystem(DeltaStorageHandler(table_uri(root, name)))
     version = after + 1
     while upto is None or version <= upto:
-        try:
-            with files.open_input_stream(_LOG_NAME.format(version)) as stream:
-                text = stream.readall().decode("utf-8")
-        except FileNotFoundError as error:
-            if upto is None and newest_version(root, name) < version:
+        text = _log_text(files, version)
+        if text is None:
+            # The log is cut at its beginning only: where the version before is there, this one is still to come.
+            if upto is None and (_log_text(files, version - 1) is not None or newest_version(root, name) < version):
                 return
-            raise LogExpired(version) from error
+            raise LogExpired(version)
         yield parse_change(version, text)
         version += 1
+
+
+def _log_text(files: Any, version: int) -> str | None:
+    try:
+        with files.open_input_stream(_LOG_NAME.format(version)) as stream:
+            return str(stream.readall(), "utf-8")
+    except FileNotFoundError:
+        return None
 
 
 def parse_change(version: int, text: str) -> Change:
