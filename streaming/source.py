@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
 from streaming.offsets import Offsets
@@ -16,14 +16,15 @@ __all__ = ["LandedTopics", "kafka_options", "read_topics"]
 
 @dataclass(frozen=True, slots=True)
 class LandedTopics:
-    """The two topics that are landed."""
+    """The two topics that are landed, and the one that says what the gateways counted."""
 
     readings: str = READINGS
     dead_letters: str = DEAD_LETTERS
+    outcomes: str = OUTCOMES
 
     @property
     def names(self) -> tuple[str, str]:
-        """Both."""
+        """The two that are landed."""
         return self.readings, self.dead_letters
 
 

@@ -146,9 +146,9 @@ class Lander:
 @pytest.fixture
 def lander(lake: LakeSession, kafka_server: Any, unique_name: str, tmp_path: Path) -> Lander:
     kafka = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
-    topics = LandedTopics(f"{unique_name}.readings", f"{unique_name}.dead-letters")
+    topics = LandedTopics(f"{unique_name}.readings", f"{unique_name}.dead-letters", f"{unique_name}.outcomes")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    wanted = [NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1)]
+    wanted = [NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1), NewTopic(topics.outcomes, 1, 1)]
     for made in admin.create_topics(wanted).values():
         made.result(20)
     return Lander(lake, kafka, topics, str(tmp_path / "the tables"), tmp_path / "checkpoint")
