@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from ingest.clients import make_client
@@ -19,10 +19,14 @@ from ingest.settings import KafkaSettings
 __all__ = [
     "TopicState",
     "begin_offsets",
+    "create_topic",
+    "delete_group",
+    "delete_topic",
     "describe_topics",
     "end_offsets",
     "ensure_topics",
     "offsets_at",
+    "topic_ids",
     "topic_limits",
     "topic_names",
     "wait_for_kafka",
@@ -30,6 +34,7 @@ __all__ = [
 
 TIMEOUT_SECONDS: Final = 10.0
 _DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND})
 _NO_LEADER: Final = frozenset(
     {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
@@ -98,6 +103,57 @@ def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = l
     return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
 
 
+def create_topic(settings: KafkaSettings, name: str, *, partitions: int) -> bool:
+    """Create a topic of a derived stream, kept like `telemetry.readings`; True where it was made, False where it was there.
+
+    Raises:
+        ConfigError: Kafka can't create it so.
+        FatalError: no permission to create.
+        RetryableError: Kafka does not answer.
+    """
+    client = _client(settings)
+    if name in _existing(client, settings):
+        return False
+    first, *_ = topic_specs(
+        partitions=partitions,
+        max_record_bytes=settings.max_record_bytes,
+        retention_bytes=settings.retention_bytes,
+        retention_ms=settings.retention_hours * 3_600_000,
+    )
+    new = NewTopic(name, partitions, settings.replication, config=_wanted(first, settings))
+    return any(_created(made, name, settings) for made in client.create_topics([new]).values())
+
+
+def delete_topic(settings: KafkaSettings, name: str) -> None:
+    """Delete a topic; nothing happens where there is none.
+
+    Raises:
+        RetryableError: Kafka does not answer, or does not let this user.
+    """
+    _deleted(
+        settings, _client(settings).delete_topics([name], request_timeout=TIMEOUT_SECONDS), f"deleting topic {name}"
+    )
+
+
+def delete_group(settings: KafkaSettings, name: str) -> None:
+    """Delete a consumer group's offsets; nothing happens where there are none.
+
+    Raises:
+        RetryableError: Kafka does not answer, or does not let this user.
+    """
+    done = _client(settings).delete_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)
+    _deleted(settings, done, f"deleting group {name}")
+
+
+def _deleted(settings: KafkaSettings, futures: "Mapping[str, Future[None]]", doing: str) -> None:
+    for future in futures.values():
+        try:
+            future.result(TIMEOUT_SECONDS + 1)
+        except (KafkaException, TimeoutError) as error:
+            if not isinstance(error, KafkaException) or error.args[0].code() not in _ABSENT:
+                raise _unanswered(settings, error, doing) from error
+
+
 def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, TopicState]:
     """The topics of these names that exist.
 
@@ -140,6 +196,24 @@ def topic_limits(settings: KafkaSettings) -> dict[str, int] | None:
     if any(not state.config for state in states.values()):
         return None
     return {name: int(state.config["max.message.bytes"]) for name, state in states.items()}
+
+
+def topic_ids(settings: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
+    """Kafka's own id of each topic that exists: a topic that is deleted and made anew gets another.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    found = {}
+    described = _client(settings).describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
+    for name, future in described.items():
+        try:
+            found[name] = str(future.result(TIMEOUT_SECONDS + 1).topic_id)
+        except (KafkaException, TimeoutError) as error:
+            # An old cluster has no ids, and a user may not be allowed to describe: offsets alone must tell then.
+            if isinstance(error, TimeoutError) or error.args[0].code() == KafkaError._TIMED_OUT:
+                raise _unanswered(settings, error, f"describing topic {name}") from error
+    return found
 
 
 def begin_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:

@@ -10,6 +10,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from monitoring.sql_streams import SqlStreamMetrics
+
 __all__ = ["CanaryMetrics", "GatewayMetrics", "StreamMetrics", "build_info"]
 
 LATENCY_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -236,6 +238,12 @@ class StreamMetrics:
             "tidegate_rollup_corrections_total",
             "Windows that were corrected after they were final.",
             ["table"],
+            registry=registry,
+        )
+        self.sql = SqlStreamMetrics(registry)
+        self.poison_outcomes = Counter(
+            "tidegate_stream_poison_outcomes_total",
+            "Records in the outcomes topic that are no outcomes: the ledger passes them over.",
             registry=registry,
         )
         for chore in chores:

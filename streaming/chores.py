@@ -22,9 +22,15 @@ __all__ = ["CHORE_NAMES", "HANDLERS", "Chore", "Chores", "handle", "make_chores"
 logger = logging.getLogger("tidegate.streaming.chores")
 
 TICK_SECONDS: Final = 0.25
+STREAMS_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
 HANDLERS: Final[dict[str, str]] = {
+    "streams.apply": "streaming.sql.handlers:apply_stream",
+    "streams.drop": "streaming.sql.handlers:drop_stream",
+    "streams.plan": "streaming.sql.handlers:plan_stream",
+    "streams.rewind": "streaming.sql.rewind:rewind_stream",
+    "streams.swap": "streaming.sql.swap:swap_stream",
     "correct": "streaming.history.correct:correct",
     "erase": "streaming.history.erase:erase",
 }
@@ -35,22 +41,26 @@ CHORE_NAMES: Final = ("requests", "derive", "maintain", "streams")
 
 @dataclass(slots=True)
 class Chore:
-    """Something to be done every so often; `run` returns quickly where there is nothing to do."""
+    """Something to be done every so often; `run` returns quickly where there is nothing to do. `close` ends it for good."""
 
     name: str
     every_seconds: float
     run: Callable[[], object]
     due_at: float = 0.0
+    close: Callable[[], object] = lambda: None
     failures: int = field(default=0, init=False)
 
 
 def make_chores(writer: Writer) -> list[Chore]:
     """All chores of the writing process."""
-    deriver = Deriver(derivations(writer))
+    from streaming.sql.supervisor import Streams
+
+    deriver, streams = Deriver(derivations(writer)), Streams(writer)
     writer.beside["derive"] = deriver.run_pass
     return [
         Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request))),
         Chore("derive", writer.settings.derive_seconds, deriver.run_pass),
+        Chore("streams", STREAMS_SECONDS, streams.run, close=streams.close),
     ]
 
 
@@ -86,6 +96,11 @@ class Chores:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        for chore in self._chores:
+            try:
+                chore.close()
+            except Exception as error:
+                logger.warning("%s could not be ended: %s", chore.name, " ".join(str(error).split())[:300])
 
     def _run(self) -> None:
         self._writer.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "chores")

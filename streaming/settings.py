@@ -35,5 +35,8 @@ class StreamSettings(BaseModel):
     rollup_exclude_devices: tuple[str, ...] = Field(
         ("tidegate-canary",), description="Devices whose readings no rollup shows."
     )
+    streams_dir: str | None = Field(
+        None, description="Folder of SQL files, each a stream; default ./streams, or DATA/streams of an embedded run."
+    )
     warm_up: bool = Field(True, description="Land made-up records into a throw-away table before it says ready.")
     extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")

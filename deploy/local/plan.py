@@ -139,7 +139,10 @@ def embedded_settings(
             "profiles": str(_place(settings.gateway.profiles, data / "profiles")),
             "device_registry": str(_place(settings.gateway.device_registry, data / "devices.jsonl")),
         },
-        "stream": {"checkpoint": str(data / "checkpoints" / "land")},
+        "stream": {
+            "checkpoint": str(data / "checkpoints" / "land"),
+            "streams_dir": str(_place(settings.stream.streams_dir, data / "streams")),
+        },
         "lake": {"root": str(data / "tables")},
         "monitoring": {f"{part}_port": ports[part] for part in ("gateway", "stream", "canary")},
     }

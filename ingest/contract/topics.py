@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEAD_LETTERS", "GATEWAY_STATE", "LAND_GROUP", "OUTCOMES", "READINGS", "TopicSpec", "topic_specs"]
+__all__ = [
+    "DEAD_LETTERS",
+    "GATEWAY_STATE",
+    "LAND_GROUP",
+    "OUTCOMES",
+    "READINGS",
+    "TopicSpec",
+    "stream_group",
+    "stream_topic",
+    "topic_specs",
+]
 
 READINGS: Final = "telemetry.readings"
 DEAD_LETTERS: Final = "telemetry.dead-letters"
@@ -12,6 +22,16 @@ GATEWAY_STATE: Final = "telemetry.gateway-state"
 
 LAND_GROUP: Final = "tidegate-land"
 """The consumer group to which the landing query mirrors its offsets, so that Kafka's own tools show its lag."""
+
+
+def stream_topic(name: str) -> str:
+    """Topic of a SQL-defined stream."""
+    return f"telemetry.stream.{name}"
+
+
+def stream_group(name: str) -> str:
+    """The consumer group to which that stream mirrors its offsets."""
+    return f"tidegate-stream-{name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,159 @@
+"""The applied streams: a file each under `<root>/_streams`, so that a restart finds them. Written whole, by one rename."""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ingest.contract.errors import FatalError
+from lakehouse.files import is_local
+from streaming.offsets import Offsets
+from streaming.sql.header import Definition, parse_definition
+from streaming.sql.plan import Shape
+
+__all__ = [
+    "Applied",
+    "Shadow",
+    "load_applied",
+    "load_shadow",
+    "new_incarnation",
+    "read_json",
+    "remove_file",
+    "streams_folder",
+    "write_json",
+]
+
+FOLDER: Final = "_streams"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One stream as it runs.
+
+    `incarnation` names its checkpoint and stands in each commit; a new one begins with a new checkpoint. `start` is where
+    that begins in Kafka. `schema` is the output as Spark's JSON. `floor`: output before this time (ISO) is left out,
+    because a stateful stream that was rewound knows the windows before it only in part. `history`: what Kafka no longer has
+    is written from the table `readings` before its first batch.
+    """
+
+    name: str
+    text: str
+    incarnation: str
+    schema: str
+    shape: Shape
+    start: Offsets
+    applied_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
+    author: str = ""
+    floor: str | None = None
+    history: bool = False
+
+    @property
+    def definition(self) -> Definition:
+        """Its text, parsed."""
+        return parse_definition(self.name, self.text)
+
+    def save(self, root: str) -> None:
+        """Write its file."""
+        definition = {slot: getattr(self, slot) for slot in self.__slots__} | {"shape": self.shape.to_dict()}
+        write_json(streams_folder(root) / f"{self.name}.json", {**definition, "sha256": self.definition.sha256})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Applied":
+        """Back from JSON."""
+        known = {key: value for key, value in data.items() if key in cls.__slots__}
+        start = {topic: {int(part): at for part, at in parts.items()} for topic, parts in data["start"].items()}
+        return cls(**{**known, "shape": Shape.from_dict(data["shape"]), "start": start})
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A rewound copy that waits for its swap: what it would become, since when, and how far it read of Kafka."""
+
+    applied: Applied
+    since: str
+    ends: Offsets
+    time_column: str
+
+    def save(self, root: str) -> None:
+        """Write its file."""
+        applied = {slot: getattr(self.applied, slot) for slot in Applied.__slots__}
+        applied["shape"] = self.applied.shape.to_dict()
+        content = {"applied": applied, "since": self.since, "ends": self.ends, "time_column": self.time_column}
+        write_json(streams_folder(root) / f"{self.applied.name}.shadow", content)
+
+
+def streams_folder(root: str) -> Path:
+    """Where the files are.
+
+    Raises:
+        FatalError: the tables are in an object store.
+    """
+    if not is_local(root):
+        message = f"The tables are at {root}: SQL-defined streams keep what is applied beside local tables only."
+        raise FatalError(message)
+    return Path(root.removeprefix("file://")) / FOLDER
+
+
+def load_applied(root: str) -> dict[str, Applied]:
+    """Every applied stream by name; a file that is none is told by name.
+
+    Raises:
+        FatalError: a file is damaged.
+    """
+    if not is_local(root):
+        return {}
+    found = {}
+    for path in sorted(streams_folder(root).glob("*.json")):
+        if path.name.startswith(".") or path.name == "status.json":
+            continue
+        try:
+            found[path.stem] = Applied.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, KeyError, TypeError) as error:
+            message = (
+                f"{path} is no applied stream ({error!r}). Move it away, then `tidegate streams apply {path.stem}`."
+            )
+            raise FatalError(message) from error
+    return found
+
+
+def load_shadow(root: str, name: str) -> Shadow | None:
+    """The shadow of a stream, where it has one."""
+    data = read_json(streams_folder(root) / f"{name}.shadow")
+    if data is None:
+        return None
+    ends = {topic: {int(part): at for part, at in parts.items()} for topic, parts in data["ends"].items()}
+    return Shadow(Applied.from_dict(data["applied"]), data["since"], ends, data["time_column"])
+
+
+def new_incarnation() -> str:
+    """A name that no checkpoint has; ascends with time."""
+    return f"{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with fresh.open("w", encoding="utf-8") as file:
+        json.dump(content, file, default=str)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Its content; None where there is none."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def remove_file(path: Path) -> None:
+    """Take it away where it is there."""
+    path.unlink(missing_ok=True)

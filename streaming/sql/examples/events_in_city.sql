@@ -1,0 +1,7 @@
+-- Of those the events of one city, whose name is spelled in two ways.
+-- sink: topic, table
+-- key: device
+-- backfill: earliest
+SELECT device, message_id, event, country, city, event_time, received_at
+FROM events_in_country
+WHERE city IN ('Bangalore', 'Bengaluru')

@@ -1,0 +1,158 @@
+"""From a definition to a frame of its output: the same statement over a stream, over a span of Kafka, or over a table.
+
+Each stream has a Spark session of its own within the process: names of views and settings are its own.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ingest.contract.errors import ConfigError
+from ingest.settings import KafkaSettings
+from lakehouse.create import table_uri
+from lakehouse.tables import READINGS
+from streaming.decode import decoded, reading_rows
+from streaming.offsets import Offsets
+from streaming.source import LandedTopics, kafka_options
+from streaming.sql.header import Definition
+from streaming.sql.shape import first_line
+from streaming.sql.sources import Source, Sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SKEW_SECONDS", "TIME_FORMAT", "from_history", "from_kafka", "from_stream", "make_frame", "new_session"]
+
+TIME_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+"""Of times in the JSON of topics: microseconds, as the tables have them."""
+
+SKEW_SECONDS: Final = 10
+"""How far ahead of Kafka's clock a time may be where it moves a watermark: one device's wrong clock makes nobody late."""
+
+_AT: Final = "_tidegate_at"
+_COLUMNS: Final = tuple(column.name for column in READINGS.columns)
+
+
+def new_session(spark: "SparkSession", *, partitions: int) -> "SparkSession":
+    """A session for one stream.
+
+    State is kept by Spark's HDFS-backed store: RocksDB's commit fails on the local file system that this process uses
+    for its speed.
+    """
+    session = spark.newSession()
+    settings = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+        ),
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    return session
+
+
+def make_frame(
+    session: "SparkSession", definition: Definition, sources: Sources, root: str, read: Callable[[Source], "DataFrame"]
+) -> "DataFrame":
+    """The statement's output.
+
+    Args:
+        session: of this stream.
+        definition: the stream.
+        sources: what it reads.
+        root: of the static tables, which are read as they are at each batch.
+        read: gives the rows of a streaming source.
+
+    Raises:
+        ConfigError: Spark does not understand the statement; its words.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    for source in sources.streams:
+        _watermarked(read(source), definition).drop(_AT).createOrReplaceTempView(source.name)
+    for name in sources.tables:
+        session.read.format("delta").load(table_uri(root, name)).createOrReplaceTempView(name)
+    try:
+        return session.sql(definition.body)
+    except (AnalysisException, ParseException) as error:
+        msg = f"{definition.name}.sql: {first_line(error)}"
+        raise ConfigError(msg) from error
+
+
+def from_stream(
+    session: "SparkSession", kafka: KafkaSettings, start: Offsets, *, max_records: int
+) -> Callable[[Source], "DataFrame"]:
+    """Reads sources as streams that begin at `start` where their checkpoint is new."""
+
+    def read(source: Source) -> "DataFrame":
+        options = _options(kafka, source.topic, start=start, max_records=max_records)
+        return _rows(session.readStream.format("kafka").options(**options).load(), source)
+
+    return read
+
+
+def from_kafka(
+    session: "SparkSession", kafka: KafkaSettings, starts: Offsets, ends: Offsets
+) -> Callable[[Source], "DataFrame"]:
+    """Reads exactly the records of a span."""
+
+    def read(source: Source) -> "DataFrame":
+        options = _options(kafka, source.topic, start=starts, max_records=1)
+        del options["maxOffsetsPerTrigger"]
+        options["endingOffsets"] = json.dumps({source.topic: ends[source.topic]})
+        return _rows(session.read.format("kafka").options(**options).load(), source)
+
+    return read
+
+
+def from_history(
+    session: "SparkSession", root: str, before: Mapping[int, int], since: datetime | None
+) -> Callable[[Source], "DataFrame"]:
+    """Reads from the table `readings` what Kafka no longer has: rows whose offset lies before the partition's oldest."""
+
+    def read(source: Source) -> "DataFrame":
+        rows = session.read.format("delta").load(table_uri(root, READINGS.name))
+        gone = F.lit(False)
+        for partition, offset in before.items():
+            gone = gone | ((F.col("partition") == partition) & (F.col("offset") < offset))
+        rows = rows.where(gone)
+        if since is not None:
+            rows = rows.where(F.col("kafka_time") >= F.lit(since))
+        return rows.select(*_COLUMNS, F.col("kafka_time").alias(_AT))
+
+    return read
+
+
+def _options(kafka: KafkaSettings, topic: str, *, start: Offsets, max_records: int) -> dict[str, str]:
+    mine = {topic: start[topic]} if topic in start else {}
+    options = kafka_options(kafka, LandedTopics(topic, topic), start=mine, max_records=max_records)
+    return {**options, "subscribe": topic, "startingOffsets": json.dumps(mine) if mine else "earliest"}
+
+
+def _rows(records: "DataFrame", source: Source) -> "DataFrame":
+    raw = records.select("key", "value", "topic", "partition", "offset", "timestamp")
+    if source.schema is None:
+        rows = reading_rows(decoded(raw, source.topic), F.current_timestamp())
+        return rows.select(*_COLUMNS, F.col("kafka_time").alias(_AT))
+    # A record that is no JSON object of this shape is passed over: only our own sink should write there.
+    schema = StructType.fromJson(json.loads(source.schema)).add("_corrupt", "string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "timestampFormat": TIME_FORMAT}
+    parsed = raw.select(F.from_json(F.col("value").cast("string"), schema, options).alias("r"), "timestamp")
+    sound = parsed.where("r IS NOT NULL AND r._corrupt IS NULL")
+    return sound.select("r.*", F.col("timestamp").alias(_AT)).drop("_corrupt")
+
+
+def _watermarked(rows: "DataFrame", definition: Definition) -> "DataFrame":
+    watermark = definition.watermark
+    if watermark is None or watermark.column not in rows.columns:
+        return rows
+    at: Any = F.col(_AT) + F.expr(f"INTERVAL {SKEW_SECONDS} SECONDS")
+    capped = rows.withColumn(watermark.column, F.least(F.col(watermark.column), at))
+    return capped.withWatermark(watermark.column, watermark.delay)

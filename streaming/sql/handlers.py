@@ -1,0 +1,197 @@
+"""Requests about streams, as the writing process runs them: plan, apply, drop. Each may run twice with one effect."""
+
+from dataclasses import replace
+from typing import Any
+
+from ingest.admin import begin_offsets, create_topic, delete_group, delete_topic, end_offsets
+from ingest.contract.errors import ConfigError, TidegateError
+from ingest.contract.topics import stream_group, stream_topic
+from lakehouse.derived import ALL_TABLES
+from lakehouse.requests import Request
+from streaming.offsets import Offsets
+from streaming.sql.applied import (
+    Applied,
+    load_applied,
+    load_shadow,
+    new_incarnation,
+    remove_file,
+    streams_folder,
+)
+from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.plan import Change, compare, survives
+from streaming.sql.prepare import Prepared, prepare
+from streaming.sql.sinks import ensure_table
+from streaming.sql.supervisor import supervisor_of
+from streaming.sql.swap import shadow_name
+from streaming.sql.tables import delete_table
+from streaming.writer import Writer
+
+__all__ = ["apply_stream", "drop_stream", "plan_stream"]
+
+
+def plan_stream(writer: Writer, request: Request) -> dict[str, Any]:
+    """What applying would do; changes nothing.
+
+    Raises:
+        ConfigError: the definition can't run.
+    """
+    prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
+    applied = load_applied(writer.root).get(prepared.definition.name)
+    changes = compare(applied.shape, prepared.shape) if applied else []
+    return {
+        "name": prepared.definition.name,
+        "applied": applied is not None,
+        "columns": [{"name": name, "type": kind} for name, kind in prepared.shape.columns],
+        "sources": [{"name": source.name, "topic": source.topic} for source in prepared.sources.streams],
+        "tables": list(prepared.shape.tables),
+        "state": list(prepared.shape.state),
+        "partitions": prepared.shape.partitions,
+        "sinks": _sinks(prepared),
+        "changes": [_told(change) for change in changes],
+        "checkpoint": _verdict(applied, changes),
+    }
+
+
+def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
+    """Make a definition the one that runs; the next pass of the chore starts it.
+
+    Raises:
+        ConfigError: the definition can't run, or its checkpoint would not survive.
+        RetryableError: Kafka does not answer.
+    """
+    prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
+    name = prepared.definition.name
+    applied = load_applied(writer.root).get(name)
+    if applied is not None and applied.definition.sha256 == prepared.definition.sha256:
+        return {"name": name, "changed": False, "incarnation": applied.incarnation}
+    if applied is None:
+        _refuse_foreign_table(writer, prepared)
+        applied = _first(writer, prepared, request.author)
+    else:
+        changes = compare(applied.shape, prepared.shape)
+        if not survives(changes):
+            raise ConfigError(_no_way(name, changes))
+        applied = replace(
+            applied,
+            text=prepared.definition.text,
+            schema=prepared.schema,
+            shape=prepared.shape,
+            applied_at=request.at,
+            author=request.author,
+        )
+    make_sinks(writer, prepared)
+    applied.save(writer.root)
+    return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}
+
+
+def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
+    """Stop a stream and take away what is its own: checkpoint, topic, consumer group, and its table unless kept.
+
+    Raises:
+        TidegateError: another stream reads its topic.
+    """
+    name, keep_table = request.arguments["name"], bool(request.arguments.get("keep_table"))
+    applied = load_applied(writer.root)
+    readers = [other.name for other in applied.values() if name in other.shape.sources and other.name != name]
+    if readers:
+        message = (
+            f"Stream {name} is read by {', '.join(readers)}. Drop those first: `tidegate streams drop {readers[0]}`."
+        )
+        raise TidegateError(message)
+    stream = applied.get(name)
+    shadow = load_shadow(writer.root, name)
+    if stream is None:
+        return {"name": name, "dropped": False}
+    if supervisor := supervisor_of(writer.root):
+        supervisor.stop_stream(name)
+    StreamCheckpoint(writer.spark, checkpoint_path(writer.settings.checkpoint, name)).delete()
+    dropped = []
+    if "topic" in stream.shape.sinks:
+        delete_topic(writer.kafka, stream_topic(name))
+        dropped.append(stream_topic(name))
+    delete_group(writer.kafka, stream_group(name))
+    if shadow is not None:
+        delete_table(writer, shadow_name(name))
+    if "table" in stream.shape.sinks and not keep_table:
+        delete_table(writer, name)
+        dropped.append(f"table {name}")
+    # Last: killed before it, the same request does the rest.
+    remove_file(streams_folder(writer.root) / f"{name}.shadow")
+    remove_file(streams_folder(writer.root) / f"{name}.json")
+    return {"name": name, "dropped": True, "gone": dropped}
+
+
+def make_sinks(writer: Writer, prepared: Prepared) -> None:
+    """Create the topic and the table where they are missing; add new columns to the table."""
+    name = prepared.definition.name
+    if "topic" in prepared.definition.sinks:
+        create_topic(writer.kafka, stream_topic(name), partitions=writer.kafka.partitions)
+    if "table" in prepared.definition.sinks:
+        hours = writer.lake.log_retention_hours
+        ensure_table(writer.root, name, prepared.schema, log_retention_hours=hours)
+
+
+def starts_of(writer: Writer, prepared: Prepared) -> Offsets:
+    """Where a first incarnation begins."""
+    ask = end_offsets if prepared.definition.backfill == "latest" else begin_offsets
+    return {topic: ask(writer.kafka, topic) for topic in prepared.sources.topics}
+
+
+def _first(writer: Writer, prepared: Prepared, author: str) -> Applied:
+    return Applied(
+        name=prepared.definition.name,
+        text=prepared.definition.text,
+        incarnation=new_incarnation(),
+        schema=prepared.schema,
+        shape=prepared.shape,
+        start=starts_of(writer, prepared),
+        author=author,
+        history=prepared.definition.backfill == "delta",
+    )
+
+
+def _refuse_foreign_table(writer: Writer, prepared: Prepared) -> None:
+    """A table of this name that is no stream's own is not written into."""
+    from lakehouse.catalog import open_table, table_names
+
+    name = prepared.definition.name
+    if name in ALL_TABLES:
+        msg = f"{name}.sql: {name} is a table of Tidegate; wanted another name for the stream."
+        raise ConfigError(msg)
+    if "table" not in prepared.definition.sinks or name not in table_names(writer.root):
+        return
+    stored = {field.name for field in open_table(writer.root, name).schema().fields}
+    wanted = {column for column, _ in prepared.shape.columns}
+    if stored - wanted:
+        msg = (
+            f"{name}.sql: there is a table {name} already, with other columns ({', '.join(sorted(stored - wanted))}); wanted "
+            "another name for the stream, or that table moved away."
+        )
+        raise ConfigError(msg)
+
+
+def _sinks(prepared: Prepared) -> list[str]:
+    name, sinks = prepared.definition.name, prepared.definition.sinks
+    return [stream_topic(name) if sink == "topic" else f"table {name}" for sink in sinks]
+
+
+def _told(change: Change) -> dict[str, str]:
+    return {"what": change.what, "verdict": change.verdict, "why": change.why}
+
+
+def _verdict(applied: Applied | None, changes: list[Change]) -> str:
+    if applied is None:
+        return "new"
+    if not changes:
+        return "unchanged"
+    return "survives" if survives(changes) else "refused" if any(c.verdict == "refused" for c in changes) else "rewind"
+
+
+def _no_way(name: str, changes: list[Change]) -> str:
+    shown = "; ".join(f"{change.what} ({change.why})" for change in changes if change.verdict != "keeps")
+    if any(change.verdict == "refused" for change in changes):
+        return f"Stream {name} can't be changed so: {shown}."
+    return (
+        f"Stream {name} can't go on from its checkpoint: {shown}. Rebuild it beside the running one, look at the difference, "
+        f"then swap: `tidegate streams rewind {name} --since TIME --into shadow`, `tidegate streams rewind {name} --swap`."
+    )

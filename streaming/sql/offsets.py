@@ -1,0 +1,109 @@
+"""Offsets of a stream: in its Spark checkpoint, which may hold several sources, and where it begins in Kafka."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ingest.admin import begin_offsets, end_offsets
+from ingest.contract.errors import FatalError
+from ingest.settings import KafkaSettings
+from streaming.checkpoint import Checkpoint
+from streaming.offsets import Offsets, parse_source_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["StreamCheckpoint", "behind_count", "checkpoint_path", "merge_offsets", "refuse_lost"]
+
+
+def checkpoint_path(landing: str, name: str, incarnation: str = "") -> str:
+    """Beside the landing's own checkpoint: `<checkpoints>/streams/<name>/<incarnation>`."""
+    folder = f"{landing.rstrip('/').rpartition('/')[0] or '.'}/streams/{name}"
+    return f"{folder}/{incarnation}" if incarnation else folder
+
+
+class StreamCheckpoint(Checkpoint):
+    """The checkpoint of one incarnation."""
+
+    def ends(self, batch: int) -> Offsets:
+        """Where a batch ends, all sources together.
+
+        Raises:
+            FatalError: the file is missing or torn.
+        """
+        text = self._read(f"offsets/{batch}") or ""
+        lines = text.strip().splitlines()
+        try:
+            if len(lines) < 3 or lines[0] != "v1":
+                raise ValueError(lines)
+            return merge_offsets([parse_source_offsets(line) for line in lines[2:] if line != "-"])
+        except ValueError as error:
+            raise FatalError(
+                self._broken(f"its file `offsets/{batch}` is {'damaged' if text else 'missing'}")
+            ) from error
+
+    def delete(self) -> None:
+        """Take the folder away."""
+        path = self._jvm.org.apache.hadoop.fs.Path(self.path)
+        path.getFileSystem(self._configuration).delete(path, True)
+
+    def _broken(self, what: str) -> str:
+        name = self.path.rstrip("/").split("/")[-2]
+        return (
+            f"The checkpoint {self.path} of stream {name} can't be used: {what}. Move this folder away: a stream without state "
+            f"goes on from what its table says; else run `tidegate streams rewind {name}`."
+        )
+
+
+def merge_offsets(each: list[Offsets]) -> Offsets:
+    """Of several sources; where two read one partition, the smaller counts."""
+    merged: Offsets = {}
+    for offsets in each:
+        for topic, parts in offsets.items():
+            into = merged.setdefault(topic, {})
+            for part, at in parts.items():
+                into[part] = min(at, into.get(part, at))
+    return merged
+
+
+def refuse_lost(spark: "SparkSession", kafka: KafkaSettings, checkpoint: StreamCheckpoint, name: str) -> None:
+    """Refuse to go on where Kafka no longer holds what comes next.
+
+    Raises:
+        FatalError: names the partitions and the next step.
+    """
+    following = checkpoint.next_offsets() or {}
+    oldest = {topic: begin_offsets(kafka, topic) for topic in following}
+    newest = {topic: end_offsets(kafka, topic) for topic in following}
+    lost = [
+        f"{topic} partition {part} from offset {at}"
+        for topic, parts in following.items()
+        for part, at in parts.items()
+        if not oldest[topic].get(part, at + 1) <= at <= newest[topic].get(part, -1)
+    ]
+    if lost:
+        shown = "; ".join(lost)
+        message = (
+            f"Kafka no longer has what stream {name} reads next: {shown}. Nothing is skipped in silence: rebuild what is "
+            f"missing with `tidegate streams rewind {name} --since TIME --into shadow`, then `--swap`."
+        )
+        raise FatalError(message)
+
+
+def behind_count(report: dict[str, Any]) -> int:
+    """Records that Kafka had and a batch of Spark's report did not reach yet."""
+    behind = 0
+    for source in report.get("sources", []):
+        try:
+            done, newest = (parse_source_offsets(_text(source[key])) for key in ("endOffset", "latestOffset"))
+        except (KeyError, ValueError):
+            continue
+        behind += sum(
+            max(0, end - done.get(topic, {}).get(part, 0))
+            for topic, parts in newest.items()
+            for part, end in parts.items()
+        )
+    return behind
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,134 @@
+"""Whether a changed definition can go on from the applied one's checkpoint: pure rules, one verdict per change.
+
+What Spark keeps between two runs are Kafka offsets per source, and per stateful operator rows by key. So sources, stateful
+operators with their keys, windows and aggregates, and the number of state partitions must stay; filters, projections,
+sinks and the trigger may change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+__all__ = ["Change", "Shape", "compare", "survives"]
+
+Verdict = Literal["keeps", "rewind", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a definition decides.
+
+    `body` is the statement with its white space joined, `sources` are names of streams, `tables` of static ones, `state` the
+    stateful operators in words, `columns` the output's names and Spark types.
+    """
+
+    body: str
+    sources: tuple[str, ...]
+    tables: tuple[str, ...]
+    state: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    sinks: tuple[str, ...]
+    key: str | None
+    watermark: tuple[str, str] | None
+    late: str
+    trigger_seconds: float | None
+    partitions: int
+
+    @property
+    def stateful(self) -> bool:
+        """Whether rows are remembered from batch to batch."""
+        return bool(self.state)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Shape":
+        """Back from JSON."""
+        lists = {key: tuple(data[key]) for key in ("sources", "tables", "state", "sinks")}
+        watermark = tuple(data["watermark"]) if data["watermark"] else None
+        columns = tuple((name, kind) for name, kind in data["columns"])
+        return cls(**{**data, **lists, "watermark": watermark, "columns": columns})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference: `keeps` the checkpoint, needs a `rewind`, or is `refused` by the table that is there."""
+
+    what: str
+    verdict: Verdict
+    why: str
+
+
+def survives(changes: list[Change]) -> bool:
+    """Whether all of them keep the checkpoint."""
+    return all(change.verdict == "keeps" for change in changes)
+
+
+def compare(old: Shape, new: Shape) -> list[Change]:
+    """Every difference with its verdict; nothing where both are the same."""
+    changes: list[Change] = []
+
+    def note(what: str, verdict: Verdict, why: str) -> None:
+        changes.append(Change(what, verdict, why))
+
+    if old.sources != new.sources:
+        note(f"sources {_named(old.sources)} -> {_named(new.sources)}", "rewind", "offsets are kept per source")
+    if old.tables != new.tables:
+        note(f"static tables {_named(old.tables)} -> {_named(new.tables)}", "keeps", "they are read anew in each batch")
+    _compare_state(old, new, note)
+    _compare_columns(old, new, note)
+    if old.sinks != new.sinks:
+        note(f"sink {_named(old.sinks)} -> {_named(new.sinks)}", "keeps", "a new sink gets what comes from now on")
+    if old.key != new.key:
+        note(f"key {old.key} -> {new.key}", "keeps", "order holds per key; records from now on have the new one")
+    if old.late != new.late:
+        note(f"late {old.late} -> {new.late}", "keeps", "it counts from now on")
+    if old.trigger_seconds != new.trigger_seconds:
+        note(f"trigger {_trigger(old)} -> {_trigger(new)}", "keeps", "the trigger is not part of a checkpoint")
+    if old.body != new.body and not changes:
+        note("the statement", "keeps", "a filter or an expression: it counts from now on, what is written stays")
+    elif old.body != new.body and all(change.verdict == "keeps" for change in changes):
+        note("the statement", "keeps", "filters and expressions count from now on, what is written stays")
+    return changes
+
+
+def _compare_state(old: Shape, new: Shape, note: Any) -> None:
+    if old.state != new.state:
+        was, now = "; ".join(old.state) or "none", "; ".join(new.state) or "none"
+        note(f"state {was} -> {now}", "rewind", "what is remembered is kept by operator, key, window and aggregate")
+    elif old.stateful and old.partitions != new.partitions:
+        note(f"partitions {old.partitions} -> {new.partitions}", "rewind", "state is kept per partition")
+    elif old.partitions != new.partitions:
+        note(f"partitions {old.partitions} -> {new.partitions}", "keeps", "nothing is remembered per partition")
+    if old.watermark == new.watermark:
+        return
+    moved = (old.watermark or ("",))[0] != (new.watermark or ("",))[0]
+    what = f"watermark {' '.join(old.watermark or ('none',))} -> {' '.join(new.watermark or ('none',))}"
+    if old.stateful and moved:
+        note(what, "rewind", "rows that are remembered would be closed by another column")
+    else:
+        note(what, "keeps", "it counts from now on")
+
+
+def _compare_columns(old: Shape, new: Shape, note: Any) -> None:
+    was, now = dict(old.columns), dict(new.columns)
+    for name, kind in now.items():
+        if name not in was:
+            note(f"column {name} {kind} is new", "keeps", "rows that are there have null")
+        elif was[name] != kind:
+            verdict: Verdict = "refused" if "table" in old.sinks and "table" in new.sinks else "keeps"
+            why = "a table's column keeps its type: give the new one another name, or drop the stream and apply it anew"
+            note(f"column {name} {was[name]} -> {kind}", verdict, why if verdict == "refused" else "records are JSON")
+    for name in was:
+        if name not in now:
+            note(f"column {name} goes", "keeps", "the table keeps it; new rows have null there")
+
+
+def _named(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _trigger(shape: Shape) -> str:
+    return "realtime" if shape.trigger_seconds is None else f"{shape.trigger_seconds:g} s"

@@ -1,0 +1,68 @@
+"""From a file's text to what applying it would mean: checked against the sources as they are, nothing started."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.sql.applied import Applied, load_applied
+from streaming.sql.frame import from_stream, make_frame, new_session
+from streaming.sql.header import Definition, parse_definition
+from streaming.sql.plan import Shape
+from streaming.sql.shape import check_streamable, shape_of
+from streaming.sql.sources import Sources, find_sources
+from streaming.writer import Writer
+
+__all__ = ["Prepared", "prepare", "table_schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A definition that can run; `schema` is its output as Spark's JSON, all nullable."""
+
+    definition: Definition
+    sources: Sources
+    shape: Shape
+    schema: str
+
+
+def prepare(writer: Writer, name: str, text: str) -> Prepared:
+    """Check a definition by planning it; Kafka is not asked.
+
+    Raises:
+        ConfigError: it can't run; one sentence.
+    """
+    where = f"{name}.sql"
+    definition = parse_definition(name, text)
+    applied = {other: each for other, each in load_applied(writer.root).items() if other != name}
+    sources = find_sources(
+        definition, root=writer.root, readings_topic=writer.topics.readings, applied=applied, where=where
+    )
+    partitions = definition.partitions or int(writer.spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    session = new_session(writer.spark, partitions=partitions)
+    rows = make_frame(session, definition, sources, writer.root, from_stream(session, writer.kafka, {}, max_records=1))
+    shape = shape_of(definition, rows, sources=sources.names, tables=sources.tables, partitions=partitions)
+    check_streamable(definition, shape, rows, where)
+    return Prepared(definition, sources, shape, table_schema(rows.schema.json()))
+
+
+def table_schema(schema: str) -> str:
+    """A schema without Spark's private metadata, everything nullable: what a later definition writes may lack columns."""
+    return json.dumps(_relaxed(json.loads(schema)))
+
+
+def _relaxed(kind: Any) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    relaxed = {key: _relaxed(value) for key, value in kind.items()}
+    if "fields" in relaxed:
+        fields = [{**_relaxed(field), "nullable": True, "metadata": {}} for field in kind["fields"]]
+        relaxed["fields"] = fields
+    for key in ("containsNull", "valueContainsNull"):
+        if key in relaxed:
+            relaxed[key] = True
+    return relaxed
+
+
+def replaced(applied: Applied | None, prepared: Prepared) -> bool:
+    """Whether this very definition is applied already."""
+    return applied is not None and applied.definition.sha256 == prepared.definition.sha256

@@ -1,0 +1,151 @@
+"""Starts one applied stream: its own session, checkpoint, consumer group and sinks."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+
+from ingest.contract.errors import FatalError
+from ingest.contract.topics import stream_topic
+from ingest.security import jvm_conf
+from streaming.offsets import Offsets
+from streaming.sql.applied import Applied, new_incarnation
+from streaming.sql.frame import from_stream, make_frame, new_session
+from streaming.sql.offsets import StreamCheckpoint, checkpoint_path, refuse_lost
+from streaming.sql.sinks import Sink, newest_stream_mark, topic_rows
+from streaming.sql.spans import sources_of, write_history
+from streaming.sql.swap import finished
+from streaming.sql.times import time_expression
+from streaming.writer import Writer
+
+__all__ = ["Running", "resumed", "start_stream"]
+
+REALTIME_BATCH: Final = "5 minutes"
+"""In real-time mode rows do not wait for the end of a batch; a checkpoint is made at it."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A started stream."""
+
+    applied: Applied
+    query: Any
+    sink: Sink | None
+    seen_batch: int = -1
+
+    def stop(self) -> None:
+        """Let the batch in hand finish, then end."""
+        with suppress(Exception):
+            if self.sink is not None:
+                self.sink.stop()
+            self.query.stop()
+
+    def failure(self) -> BaseException | None:
+        """What ended it; None while it runs."""
+        if self.query.isActive:
+            return None
+        told: BaseException | None = self.sink.failure if self.sink is not None else None
+        return told or self.query.exception() or FatalError(f"Stream {self.applied.name} ended by itself.")
+
+
+def resumed(writer: Writer, applied: Applied) -> Applied:
+    """The stream to start: itself, or where its checkpoint is gone a new incarnation from what its table says.
+
+    A swap that was committed before a crash is finished, and history that was not written yet is.
+
+    Raises:
+        FatalError: its checkpoint is gone and it remembers rows.
+    """
+    applied = finished(writer, applied)
+    path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
+    if StreamCheckpoint(writer.spark, path).query_id() is not None:
+        return applied
+    mark = newest_stream_mark(writer.root, applied.name)
+    if applied.history and (mark is None or mark.incarnation != applied.incarnation):
+        write_history(writer, applied)
+    if mark is None or mark.incarnation != applied.incarnation or mark.batch < 0:
+        return applied
+    if applied.shape.stateful:
+        message = (
+            f"The checkpoint {path} of stream {applied.name} is gone, and with it the rows that it remembers. Make them anew: "
+            f"`tidegate streams rewind {applied.name} --since TIME --into shadow`, then `--swap`."
+        )
+        raise FatalError(message)
+    anew = replace(applied, incarnation=new_incarnation(), start=mark.offsets, history=False)
+    anew.save(writer.root)
+    return anew
+
+
+def start_stream(
+    writer: Writer,
+    applied: Applied,
+    mirror: Callable[[Offsets], object],
+    *,
+    table_name: str | None = None,
+    only_available: bool = False,
+) -> Running:
+    """Start it on its checkpoint, or at its `start` where that is new.
+
+    Args:
+        writer: the writing process.
+        applied: the stream.
+        mirror: told the offsets after each batch.
+        table_name: of a shadow, which writes no topic.
+        only_available: end once what Kafka has now is read.
+
+    Raises:
+        ConfigError: what it reads is not there any more.
+        FatalError: the checkpoint is damaged, or Kafka lost what comes next.
+        RetryableError: Kafka does not answer.
+    """
+    path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
+    checkpoint = StreamCheckpoint(writer.spark, path)
+    if checkpoint.query_id() is not None:
+        refuse_lost(writer.spark, writer.kafka, checkpoint, applied.name)
+    rows = _rows(writer, applied)
+    query = rows.writeStream.queryName(table_name or applied.name).option("checkpointLocation", path)
+    if applied.shape.trigger_seconds is None:
+        return Running(applied, _realtime(writer, applied, rows), None)
+    sink = Sink(
+        writer.spark,
+        writer.root,
+        writer.kafka,
+        applied,
+        ends=checkpoint.ends,
+        mirror=mirror,
+        topic=table_name is None,
+        table_name=table_name,
+        log_retention_hours=writer.lake.log_retention_hours,
+    )
+    if only_available:
+        query = query.trigger(availableNow=True)
+    else:
+        query = query.trigger(processingTime=f"{round(applied.shape.trigger_seconds * 1000)} milliseconds")
+    return Running(applied, query.foreachBatch(sink).start(), sink)
+
+
+def _rows(writer: Writer, applied: Applied) -> Any:
+    session = new_session(writer.spark, partitions=applied.shape.partitions)
+    read = from_stream(session, writer.kafka, applied.start, max_records=writer.settings.max_records_per_batch)
+    rows = make_frame(session, applied.definition, sources_of(writer, applied), writer.root, read)
+    if applied.floor is not None:
+        rows = rows.where(F.expr(time_expression(rows.schema)[1]) >= F.lit(applied.floor).cast("timestamp"))
+    return rows
+
+
+def _realtime(writer: Writer, applied: Applied, rows: Any) -> Any:
+    options = {f"kafka.{key}": value for key, value in jvm_conf(writer.kafka).items()}
+    records = topic_rows(rows, applied, batch="realtime")
+    sink = records.writeStream.queryName(applied.name).format("kafka").options(**options)
+    sink = sink.option("topic", stream_topic(applied.name)).outputMode("update")
+    path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
+    trigger: Any = {"realTime": REALTIME_BATCH}  # PySpark's type hints do not know it yet
+    return sink.option("checkpointLocation", path).trigger(**trigger).start()
+
+
+def progress_of(query: Any) -> list[dict[str, Any]]:
+    """Spark's newest reports as plain values."""
+    return [report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress]

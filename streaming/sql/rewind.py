@@ -1,0 +1,175 @@
+"""Builds a stream anew from a past moment into a shadow table beside the live one, and says how the two differ.
+
+From Kafka by time; where Kafka's retention has passed, streams that remember nothing get those rows from the table
+`readings`: partition and offset say exactly where one ends and the other begins. Reading begins some minutes before
+`since`, since a device's clock may run ahead; of the output only what is of `since` and later counts.
+"""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ingest.admin import begin_offsets, end_offsets, offsets_at
+from ingest.contract.errors import ConfigError, FatalError, TidegateError
+from lakehouse.append import Appender
+from lakehouse.create import table_uri
+from lakehouse.requests import Request
+from streaming.offsets import Offsets
+from streaming.sql.applied import Applied, Shadow, load_applied, new_incarnation
+from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.prepare import Prepared, prepare
+from streaming.sql.query import start_stream
+from streaming.sql.sinks import StreamMark, ensure_table
+from streaming.sql.spans import history_rows, kafka_rows
+from streaming.sql.swap import forget_shadow, shadow_name
+from streaming.sql.times import time_expression
+from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["rewind_stream"]
+
+AHEAD: Final = timedelta(minutes=10)
+"""How far a device's clock may run ahead; the gateway refuses more (gateway.max_future_seconds)."""
+EXAMPLES: Final = 5
+
+
+def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
+    """Build the shadow; the live stream runs on.
+
+    Raises:
+        ConfigError: the stream has no table, or no column that is a time.
+        TidegateError: Kafka no longer has what is needed, and Delta can't stand in.
+    """
+    name, since = request.arguments["name"], datetime.fromisoformat(request.arguments["since"])
+    live = load_applied(writer.root).get(name)
+    if live is None:
+        message = f"There is no applied stream {name}. Apply it: `tidegate streams apply {name}`."
+        raise TidegateError(message)
+    prepared = prepare(writer, name, request.arguments["text"])
+    applied = _shadow_of(live, prepared, request)
+    schema: Any = StructType.fromJson(json.loads(applied.schema))
+    column, when = time_expression(schema, name)
+    begin = {topic: begin_offsets(writer.kafka, topic) for topic in prepared.sources.topics}
+    starts = {topic: _offsets_since(writer, topic, since - AHEAD) for topic in prepared.sources.topics}
+    gone = {
+        topic: {part: at for part, at in parts.items() if 0 < at == begin[topic][part]}
+        for topic, parts in starts.items()
+    }
+    forget_shadow(writer, name)
+    build = _build_stateful if applied.shape.stateful else _build_stateless
+    ends, from_delta = build(writer, replace(applied, start=starts), gone, since, when)
+    Shadow(replace(applied, start=starts), since.isoformat(), ends, column).save(writer.root)
+    return {
+        "name": name,
+        "shadow": shadow_name(name),
+        "since": since.isoformat(),
+        "from_kafka": {
+            topic: {part: [at, ends[topic][part]] for part, at in parts.items()} for topic, parts in starts.items()
+        },
+        "from_delta": from_delta,
+        "diff": _diff(writer, name, since, when),
+    }
+
+
+def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
+    if "table" not in live.shape.sinks or "table" not in prepared.shape.sinks:
+        msg = f"Stream {live.name} writes no table, so there is nothing to build beside it; a topic is read anew."
+        raise ConfigError(msg)
+    floor = request.arguments["since"] if prepared.shape.stateful else None
+    return Applied(
+        name=live.name,
+        text=prepared.definition.text,
+        incarnation=new_incarnation(),
+        schema=prepared.schema,
+        shape=prepared.shape,
+        start={},
+        applied_at=request.at,
+        author=request.author,
+        floor=floor,
+    )
+
+
+def _offsets_since(writer: Writer, topic: str, since: datetime) -> dict[int, int]:
+    return offsets_at(writer.kafka, topic, max(0, int(since.timestamp() * 1000)))
+
+
+def _build_stateless(
+    writer: Writer, applied: Applied, gone: Offsets, since: datetime, when: str
+) -> tuple[Offsets, dict[str, Any]]:
+    ends = {topic: end_offsets(writer.kafka, topic) for topic in applied.start}
+    rows = kafka_rows(writer, applied, applied.start, ends)
+    told: dict[str, Any] = {}
+    before = gone.get(writer.topics.readings, {})
+    if any(gone.values()):
+        rows = rows.unionByName(history_rows(writer, applied, before, since - AHEAD))
+        told = {writer.topics.readings: {part: f"offsets before {at}" for part, at in before.items()}}
+    rows = rows.where(F.expr(when) >= F.lit(since.isoformat()).cast("timestamp"))
+    hours = writer.lake.log_retention_hours
+    table = ensure_table(writer.root, shadow_name(applied.name), applied.schema, log_retention_hours=hours)
+    with Appender(writer.spark, writer.root, table).begin() as append:
+        append.write(rows)
+        append.commit(StreamMark(applied.name, applied.incarnation, -1, ends).encode())
+    return ends, told
+
+
+def _build_stateful(
+    writer: Writer, applied: Applied, gone: Offsets, since: datetime, when: str
+) -> tuple[Offsets, dict[str, Any]]:
+    for topic, parts in gone.items():
+        if parts and since > datetime.fromtimestamp(0, UTC):
+            part, at = next(iter(parts.items()))
+            message = (
+                f"Kafka's oldest record of {topic} partition {part} is offset {at}, and what came before may belong to "
+                f"{since.isoformat()} or later. A stream that remembers rows is rebuilt from Kafka alone: name a later --since."
+            )
+            raise TidegateError(message)
+    running = start_stream(
+        writer, applied, lambda offsets: None, table_name=shadow_name(applied.name), only_available=True
+    )
+    running.query.awaitTermination()
+    if running.sink is not None and running.sink.failure is not None:
+        raise running.sink.failure
+    path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
+    ends = StreamCheckpoint(writer.spark, path).next_offsets()
+    if ends is None:
+        message = f"Kafka holds nothing for stream {applied.name} since then."
+        raise FatalError(message)
+    return ends, {}
+
+
+def _diff(writer: Writer, name: str, since: datetime, when: str) -> dict[str, Any]:
+    """Rows of `since` and later, as multisets over the columns that both tables have."""
+    live = writer.spark.read.format("delta").load(table_uri(writer.root, name))
+    shadow = writer.spark.read.format("delta").load(table_uri(writer.root, shadow_name(name)))
+    common = [column for column in shadow.columns if column in live.columns]
+    bound = F.expr(when) >= F.lit(since.isoformat()).cast("timestamp")
+    counted = _counted(live.where(bound), common, "live").join(_counted(shadow, common, "shadow"), "row", "full_outer")
+    counted = counted.na.fill(0, ["live", "shadow"]).persist()
+    try:
+        only_live, only_shadow = (
+            F.greatest(F.col("live") - F.col("shadow"), F.lit(0)),
+            F.greatest(F.col("shadow") - F.col("live"), F.lit(0)),
+        )
+        sums = counted.select(
+            F.sum(F.least("live", "shadow")).alias("same"),
+            F.sum(only_live).alias("only_live"),
+            F.sum(only_shadow).alias("only_shadow"),
+        ).first()
+        assert sums is not None  # noqa: S101
+        found: dict[str, Any] = {key: int(sums[key] or 0) for key in ("same", "only_live", "only_shadow")}
+        for key, more in (("only_live", only_live), ("only_shadow", only_shadow)):
+            found[f"{key}_examples"] = [row["row"] for row in counted.where(more > 0).limit(EXAMPLES).collect()]
+    finally:
+        counted.unpersist()
+    return found
+
+
+def _counted(rows: "DataFrame", columns: list[str], name: str) -> "DataFrame":
+    text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row")
+    return rows.select(text).groupBy("row").agg(F.count(F.lit(1)).alias(name))

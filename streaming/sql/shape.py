@@ -1,0 +1,155 @@
+"""Reads off a planned query what decides whether its checkpoint survives a change, and refuses what can't be streamed."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.contract.errors import ConfigError
+from streaming.sql.header import Definition
+from streaming.sql.plan import Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["check_streamable", "shape_of"]
+
+_COLUMN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_UNWRITABLE: Final = ("void", "interval", "variant", "timestamp_ntz")
+_REMEMBERS: Final = ("Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", "GlobalLimit")
+
+
+def shape_of(
+    definition: Definition, rows: "DataFrame", *, sources: tuple[str, ...], tables: tuple[str, ...], partitions: int
+) -> Shape:
+    """The shape of a definition whose streaming frame is `rows`."""
+    watermark = definition.watermark
+    return Shape(
+        body=" ".join(definition.body.split()),
+        sources=sources,
+        tables=tables,
+        state=tuple(_state(rows._jdf.queryExecution().analyzed())),
+        columns=tuple((field.name, field.dataType.simpleString()) for field in rows.schema.fields),
+        sinks=definition.sinks,
+        key=definition.key,
+        watermark=(watermark.column, watermark.delay) if watermark else None,
+        late=definition.late,
+        trigger_seconds=definition.trigger_seconds,
+        partitions=partitions,
+    )
+
+
+def check_streamable(definition: Definition, shape: Shape, rows: "DataFrame", where: str) -> None:
+    """Refuse what Spark or a sink would refuse once it runs.
+
+    Raises:
+        ConfigError: in one sentence.
+    """
+    for name, kind in shape.columns:
+        if not _COLUMN.fullmatch(name):
+            msg = f"{where}: the column {name!r} has no name of its own; wanted `… AS name` in the SELECT."
+            raise ConfigError(msg)
+        if any(word in kind for word in _UNWRITABLE):
+            msg = f"{where}: the column {name} is of type {kind}, which tables don't hold; wanted a CAST."
+            raise ConfigError(msg)
+    names = [name for name, _ in shape.columns]
+    if twice := [name for name in names if [n.lower() for n in names].count(name.lower()) > 1]:
+        msg = f"{where}: the column {twice[0]} stands twice in the SELECT; wanted each name once."
+        raise ConfigError(msg)
+    if definition.key is not None and definition.key not in names:
+        msg = f"{where}: key is {definition.key!r}, which is no column of the SELECT: {', '.join(names)}."
+        raise ConfigError(msg)
+    if not rows.isStreaming:
+        msg = f"{where}: it reads no stream; wanted `readings` or a stream with a topic after FROM."
+        raise ConfigError(msg)
+    if shape.stateful and definition.watermark is None:
+        msg = (
+            f"{where}: it remembers rows ({shape.state[0]}) and nothing says for how long; wanted a line such as "
+            "`-- watermark: event_time 2 minutes` and that column in its window or join."
+        )
+        raise ConfigError(msg)
+    if shape.stateful and definition.late == "correct":
+        msg = (
+            f"{where}: late=correct holds for streams without state, where nothing is late. Windows of a stream drop what "
+            "comes after their watermark and count it; `tidegate streams rewind` makes them anew, and the tables rollups_1m, "
+            "rollups_5m and rollups_1h correct themselves. Wanted late=drop."
+        )
+        raise ConfigError(msg)
+    if shape.stateful and definition.trigger_seconds is None:
+        msg = f"{where}: realtime is for streams that remember nothing; wanted `-- trigger: 1 second`."
+        raise ConfigError(msg)
+    if shape.stateful and definition.backfill == "delta":
+        msg = (
+            f"{where}: backfill=delta is for streams that remember nothing; wanted earliest (what Kafka has) or latest."
+        )
+        raise ConfigError(msg)
+    _ask_spark(rows, where)
+
+
+def _ask_spark(rows: "DataFrame", where: str) -> None:
+    from pyspark.errors import AnalysisException
+
+    jvm: Any = rows.sparkSession._jvm
+    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), append)
+    except AnalysisException as error:
+        msg = f"{where}: Spark can't run it as a stream: {first_line(error)}"
+        raise ConfigError(msg) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark says of a wrong statement, without plan and stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:400] if lines else type(error).__name__
+
+
+def _state(plan: Any) -> Iterator[str]:
+    for node in _nodes(plan):
+        name = node.nodeName()
+        if not node.isStreaming():
+            continue
+        if name == "Aggregate":
+            yield _aggregate(node)
+        elif name == "Join" and node.left().isStreaming() and node.right().isStreaming():
+            condition = node.condition()
+            yield f"join of two streams on {condition.get().sql() if condition.isDefined() else 'nothing'}"
+        elif name in _REMEMBERS:
+            columns = ", ".join(attribute.name() for attribute in _items(node.output()))
+            yield f"{name.lower()} of {columns}"
+
+
+def _aggregate(node: Any) -> str:
+    keys = [_key(expression, node) for expression in _items(node.groupingExpressions())]
+    grouped = {expression.sql() for expression in _items(node.groupingExpressions())}
+    values = []
+    for expression in _items(node.aggregateExpressions()):
+        inner = expression.child() if expression.nodeName() == "Alias" else expression
+        if inner.sql() not in grouped:
+            values.append(f"{inner.sql()} {expression.dataType().simpleString()}")
+    return f"aggregate by {', '.join(keys)}: {', '.join(values)}"
+
+
+def _key(expression: Any, node: Any) -> str:
+    """A key with its type; a window with its length too, which stands in the projection below."""
+    text = f"{expression.sql()} {expression.dataType().simpleString()}"
+    if expression.sql() not in ("window", "session_window"):
+        return text
+    spans = [
+        digits
+        for child in _nodes(node)
+        if child.nodeName() in ("Project", "Expand")
+        for each in _items(child.expressions())
+        for digits in re.findall(r"[0-9]{4,}|INTERVAL '[^']*' [A-Z ]+", each.sql())
+    ]
+    return f"{text} ({' '.join(dict.fromkeys(spans))})"
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _items(plan.children()):
+        yield from _nodes(child)
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]

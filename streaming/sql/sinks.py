@@ -1,0 +1,216 @@
+"""Where a stream's batches go: its Delta table exactly once, its topic at least once with replays to be recognised.
+
+Each commit of the table says which stream, incarnation and batch it is and where that ended in Kafka. The newest one is
+looked up at start only: Spark plans a batch again with the same offsets, so a batch up to that number is in the table.
+The table is written first. A batch that is run again after a crash is sent to the topic again, with the same headers
+`stream`, `incarnation`, `batch` and `row`: a reader that keeps the newest batch and row per incarnation drops it.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from ingest.contract.errors import RetryableError
+from ingest.contract.topics import stream_topic
+from ingest.security import jvm_conf
+from ingest.settings import KafkaSettings
+from lakehouse.append import Appender
+from lakehouse.catalog import open_table
+from lakehouse.create import table_uri
+from lakehouse.tables import Column, Table
+from streaming.offsets import Offsets
+from streaming.sql.applied import Applied
+from streaming.sql.frame import TIME_FORMAT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Sink", "StreamMark", "ensure_table", "newest_stream_mark", "table_of", "topic_rows", "write_topic"]
+
+HISTORY_LIMIT: Final = 200
+SMALL_BATCH_ROWS: Final = 50_000
+_PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMark:
+    """What a commit of a stream's table says: batch -1 is what was written before the first batch."""
+
+    stream: str
+    incarnation: str
+    batch: int
+    offsets: Offsets
+
+    def encode(self, **more: Any) -> str:
+        """As it stands in userMetadata."""
+        fields = {"incarnation": self.incarnation, "batch": self.batch, "offsets": self.offsets}
+        return json.dumps({"stream": self.stream, **fields, **more})
+
+
+def newest_stream_mark(root: str, name: str) -> StreamMark | None:
+    """The newest mark in the table of a stream; None where it has none."""
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(table_uri(root, name)):
+        return None
+    for commit in open_table(root, name).history(HISTORY_LIMIT):
+        try:
+            data = json.loads(commit.get("userMetadata") or "")
+            offsets = {topic: {int(p): at for p, at in parts.items()} for topic, parts in data["offsets"].items()}
+            return StreamMark(data["stream"], data["incarnation"], data["batch"], offsets)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return None
+
+
+def table_of(name: str, columns: tuple[tuple[str, str], ...]) -> Table:
+    """The definition of a stream's table: partitioned by `date` where the output has such a day."""
+    plain = [column for column, kind in columns if kind in _PLAIN]
+    return Table(
+        name=name,
+        comment="Output of a SQL-defined stream: `tidegate streams ls`.",
+        columns=tuple(Column(column, kind, "") for column, kind in columns),
+        statistics=tuple(plain[:8]),
+        partitioned_by=("date",) if ("date", "date") in columns else (),
+    )
+
+
+def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int) -> Table:
+    """Make the table, or add the columns that are new; `schema` is Spark's JSON, which is Delta's too."""
+    from deltalake import DeltaTable, Schema
+
+    wanted = Schema.from_json(schema)
+    columns = tuple((field["name"], _kind(field["type"])) for field in json.loads(schema)["fields"])
+    table, uri = table_of(name, columns), table_uri(root, name)
+    if not DeltaTable.is_deltatable(uri):
+        properties = dict(table.properties(log_retention_hours=log_retention_hours))
+        DeltaTable.create(
+            uri, schema=wanted, partition_by=list(table.partitioned_by), name=name, description=table.comment,
+            configuration=properties,
+        )  # fmt: skip
+        return table
+    stored = DeltaTable(uri)
+    known = {field.name for field in stored.schema().fields}
+    if new := [field for field in wanted.fields if field.name not in known]:
+        stored.alter.add_columns(new)
+    return Table(table.name, table.comment, table.columns, table.statistics, tuple(stored.metadata().partition_columns))
+
+
+def _kind(kind: Any) -> str:
+    names = {"long": "bigint", "integer": "int"}
+    return names.get(kind, kind) if isinstance(kind, str) else json.dumps(kind)
+
+
+class Sink:
+    """The callable that `foreachBatch` gets."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        root: str,
+        kafka: KafkaSettings,
+        applied: Applied,
+        *,
+        ends: Callable[[int], Offsets],
+        mirror: Callable[[Offsets], object],
+        topic: bool = True,
+        table_name: str | None = None,
+        log_retention_hours: int,
+    ) -> None:
+        """`ends` says where a batch ends in Kafka; `topic` False leaves the topic out; `table_name` for a shadow."""
+        self._kafka, self._applied, self._ends, self._mirror = kafka, applied, ends, mirror
+        self._topic = topic and "topic" in applied.shape.sinks
+        self._appender: Appender | None = None
+        self.done = -2
+        name = table_name or applied.name
+        if "table" in applied.shape.sinks:
+            table = ensure_table(root, name, applied.schema, log_retention_hours=log_retention_hours)
+            self._appender = Appender(spark, root, table)
+            mark = newest_stream_mark(root, name)
+            if mark is not None and mark.incarnation == applied.incarnation:
+                self.done = mark.batch
+        self._busy, self._stopping = threading.Lock(), False
+        self.failure: BaseException | None = None
+        self.rows = 0
+        self.committed_at: float | None = None
+
+    def __call__(self, rows: "DataFrame", number: int) -> None:
+        """Write one batch; an exception ends the query and is kept in `failure`."""
+        with self._busy:
+            if self._stopping:
+                message = "stopping between two batches"
+                raise RetryableError(message)
+            try:
+                self._write(rows, number)
+            except BaseException as error:
+                self.failure = error
+                raise
+
+    def stop(self) -> None:
+        """Wait for the batch in hand and take no further one."""
+        with self._busy:
+            self._stopping = True
+
+    def _write(self, rows: "DataFrame", number: int) -> None:
+        ends = self._ends(number)
+        both = self._topic and self._appender is not None
+        if both:
+            rows = rows.persist()
+        try:
+            if self._appender is not None and number > self.done:
+                self._commit(self._appender, rows, number, ends)
+            if self._topic:
+                self._send(rows, number)
+        finally:
+            if both:
+                with suppress(Exception):
+                    rows.unpersist()
+        self.committed_at = time.time()
+        self._mirror(ends)
+
+    def _commit(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
+        with appender.begin() as append:
+            append.write(rows if self._applied.shape.stateful else rows.coalesce(1))
+            if not append.paths:
+                return
+            stored = next(name for name in rows.columns if name not in appender.table.partitioned_by)
+            self.rows += append.read_back([stored]).num_rows
+            append.commit(StreamMark(self._applied.name, self._applied.incarnation, number, ends).encode())
+
+    def _send(self, rows: "DataFrame", number: int) -> None:
+        write_topic(rows, self._kafka, self._applied, batch=str(number))
+
+
+def write_topic(rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:
+    """Send rows to the stream's topic: key as text, value as JSON, and where they come from as headers."""
+    options = {f"kafka.{key}": value for key, value in jvm_conf(kafka).items()}
+    writer = topic_rows(rows, applied, batch=batch).write.format("kafka").options(**options)
+    writer.option("topic", stream_topic(applied.name)).save()
+
+
+def topic_rows(rows: "DataFrame", applied: Applied, *, batch: str) -> "DataFrame":
+    """Records of the topic. `row` is the same in each run of a batch: what comes out of a shuffle is sorted for that."""
+    value = F.to_json(F.struct(*rows.columns), {"timestampFormat": TIME_FORMAT, "ignoreNullFields": "false"})
+    key = F.col(applied.definition.key or rows.columns[0]).cast("string")
+    records = rows.select(key.alias("key"), value.alias("value"))
+    if applied.shape.stateful:
+        records = records.sortWithinPartitions("key", "value")
+    return records.withColumn("headers", _headers(applied, batch))
+
+
+def _headers(applied: Applied, batch: str) -> Any:
+    texts: Mapping[str, Any] = {
+        "stream": F.lit(applied.name),
+        "incarnation": F.lit(applied.incarnation),
+        "batch": F.lit(batch),
+        "row": F.monotonically_increasing_id().cast("string"),
+    }
+    return F.array(
+        *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in texts.items())
+    )

@@ -1,0 +1,72 @@
+"""What a statement reads: streams (topics in Kafka) and static Delta tables, found by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ingest.contract.errors import ConfigError
+from ingest.contract.topics import stream_topic
+from lakehouse.catalog import table_names
+from streaming.sql.applied import Applied
+from streaming.sql.header import Definition
+from streaming.sql.statement import check_statement, relations
+
+__all__ = ["Source", "Sources", "find_sources"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream: its topic, and for another stream's output the schema of its JSON (None for `readings`)."""
+
+    name: str
+    topic: str
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All that a statement reads."""
+
+    streams: tuple[Source, ...]
+    tables: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the streams."""
+        return tuple(source.name for source in self.streams)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Of the streams."""
+        return tuple(source.topic for source in self.streams)
+
+
+def find_sources(
+    definition: Definition, *, root: str, readings_topic: str, applied: Mapping[str, Applied], where: str
+) -> Sources:
+    """Each name after FROM and JOIN: `readings`, else an applied stream with a topic, else a table under the root.
+
+    Raises:
+        ConfigError: the statement is no query, or a name is none of these.
+    """
+    check_statement(definition.body, where)
+    streams, tables = [], []
+    known = table_names(root)
+    for name in relations(definition.body):
+        other = applied.get(name)
+        if name == "readings":
+            streams.append(Source(name, readings_topic))
+        elif name == definition.name:
+            msg = f"{where}: the stream reads itself; wanted `readings` or another stream after FROM."
+            raise ConfigError(msg)
+        elif other is not None and "topic" in other.shape.sinks:
+            streams.append(Source(name, stream_topic(name), other.schema))
+        elif name in known:
+            tables.append(name)
+        else:
+            have = ", ".join(["readings", *sorted(set(applied) | set(known) - {"readings"})])
+            msg = (
+                f"{where}: it reads {name!r}, which is no stream that is applied and no table; there are: {have}. A stream "
+                f"that another one reads is applied first: `tidegate streams apply {name.rstrip('.(')}`."
+            )
+            raise ConfigError(msg)
+    return Sources(tuple(streams), tuple(tables))

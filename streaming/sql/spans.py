@@ -1,0 +1,88 @@
+"""A definition over a closed span: of Kafka's records, or of the table `readings` where Kafka no longer has them."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ingest.contract.errors import TidegateError
+from streaming.offsets import Offsets
+from streaming.sql.applied import Applied, load_applied
+from streaming.sql.frame import from_history, from_kafka, make_frame, new_session
+from streaming.sql.sinks import StreamMark, ensure_table, write_topic
+from streaming.sql.sources import Source, Sources, find_sources
+from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["history_rows", "kafka_rows", "largest", "moved", "sources_of", "write_history"]
+
+
+def sources_of(writer: Writer, applied: Applied) -> Sources:
+    """What an applied stream reads, as it is now.
+
+    Raises:
+        ConfigError: a source is not there any more.
+    """
+    others = {name: each for name, each in load_applied(writer.root).items() if name != applied.name}
+    return find_sources(
+        applied.definition,
+        root=writer.root,
+        readings_topic=writer.topics.readings,
+        applied=others,
+        where=f"{applied.name}.sql",
+    )
+
+
+def kafka_rows(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets) -> "DataFrame":
+    """The stream's output of exactly these records; for streams that remember nothing."""
+    return _over(writer, applied, lambda session: from_kafka(session, writer.kafka, starts, ends))
+
+
+def history_rows(writer: Writer, applied: Applied, before: Mapping[int, int], since: datetime | None) -> "DataFrame":
+    """The stream's output of the rows of `readings` whose records Kafka no longer has.
+
+    Raises:
+        TidegateError: it reads another stream too, whose records no table holds as they were.
+    """
+    if applied.shape.sources != ("readings",):
+        others = ", ".join(name for name in applied.shape.sources if name != "readings")
+        message = f"Stream {applied.name} reads {others}: what Kafka no longer has of that can't be read from Delta."
+        raise TidegateError(message)
+    return _over(writer, applied, lambda session: from_history(session, writer.root, before, since))
+
+
+def write_history(writer: Writer, applied: Applied) -> None:
+    """Write what lies before the stream's first record in Kafka, as one commit marked batch -1."""
+    from lakehouse.append import Appender
+
+    rows = history_rows(writer, applied, applied.start[writer.topics.readings], None)
+    table = ensure_table(writer.root, applied.name, applied.schema, log_retention_hours=writer.lake.log_retention_hours)
+    if "topic" in applied.shape.sinks:
+        write_topic(rows, writer.kafka, applied, batch="history")
+    with Appender(writer.spark, writer.root, table).begin() as append:
+        append.write(rows)
+        append.commit(StreamMark(applied.name, applied.incarnation, -1, applied.start).encode())
+
+
+def largest(*each: Offsets) -> Offsets:
+    """Per partition the largest of them."""
+    merged: Offsets = {}
+    for offsets in each:
+        for topic, parts in offsets.items():
+            into = merged.setdefault(topic, {})
+            for part, at in parts.items():
+                into[part] = max(at, into.get(part, at))
+    return merged
+
+
+def moved(starts: Offsets, ends: Offsets) -> bool:
+    """Whether a span holds any record."""
+    return any(end > starts.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items())
+
+
+def _over(
+    writer: Writer, applied: Applied, read: Callable[["SparkSession"], Callable[[Source], "DataFrame"]]
+) -> "DataFrame":
+    session = new_session(writer.spark, partitions=applied.shape.partitions)
+    return make_frame(session, applied.definition, sources_of(writer, applied), writer.root, read(session))
