@@ -12,7 +12,22 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
-from deploy.commands import analyst, bench, chaos, config, device, dlq, embedded, hops, preflight, profile, proof, route
+from deploy.commands import (
+    analyst,
+    bench,
+    chaos,
+    config,
+    device,
+    dlq,
+    embedded,
+    history,
+    hops,
+    preflight,
+    profile,
+    proof,
+    repair,
+    route,
+)
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
@@ -31,6 +46,7 @@ app = typer.Typer(
 embedded.register(app)
 analyst.register(app)
 proof.register(app)
+repair.register(app)
 dlq.register(app)
 device.register(app)
 profile.register(app)
@@ -38,6 +54,7 @@ route.register(app)
 preflight.register(app)
 config.register(app)
 hops.register(app)
+history.register(app)
 bench.register(app)
 chaos.register(app)
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "known_devices", "plan_correction", "require_device"]
 
+_DEVICES: Final = """
+    select device from devices union select device from readings
+    union select device from dead_letters where device is not null order by device"""
 _BEYOND_DOUBLE: Final = "beyond_double"
 
 
@@ -111,8 +114,8 @@ def require_device(root: str, device: str) -> None:
 
 
 def known_devices(root: str) -> list[str]:
-    """The devices of `devices` and `readings`."""
-    found = run_sql(root, "select device from devices union select distinct device from readings order by 1")
+    """The devices that any of the tables names."""
+    found = run_sql(root, _DEVICES)
     return list(found["device"].to_pylist())
 
 

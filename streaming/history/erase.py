@@ -1,0 +1,179 @@
+"""Erases one device from every table: the handler of the request `erase`.
+
+One transaction per table, the hot path's tables first; then the derived tables take that in, and what they still hold of
+the device is removed too. Killed anywhere, the request goes on where it was.
+"""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.admin import end_offsets
+from ingest.contract.errors import TidegateError
+from lakehouse.catalog import table_names
+from lakehouse.derived import DERIVED
+from lakehouse.requests import Request
+from lakehouse.tables import TABLES
+from streaming.checkpoint import Checkpoint
+from streaming.derive.cursor import read_cursor
+from streaming.derive.deriver import Deriver, derivations
+from streaming.history.journal import device_hash
+from streaming.history.plan import require_device
+from streaming.history.plan_erasure import erasable, unnamed_letters
+from streaming.history.receipt import Receipt, kafka_forgets, remarks, table_forgets
+from streaming.history.rewrite import applied, rewrite, table_of
+from streaming.history.selection import Selection, matches
+from streaming.history.traces import forget_traces
+from streaming.offsets import Offsets, newest_mark
+from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["KIND", "erase"]
+
+KIND: Final = "erase"
+LANDING_SECONDS: Final = 60.0
+STALLED_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.1
+MOST_PASSES: Final = 20
+
+
+def erase(writer: Writer, request: Request) -> dict[str, Any]:
+    """Erase the device in the request's arguments; returns the receipt, which is also kept under `_erasures`.
+
+    Raises:
+        TidegateError: no table knows the device.
+    """
+    device = str(request.arguments["device"])
+    receipt = Receipt(writer.root, request.id)
+    if receipt.content.get("state") == "done":
+        return receipt.content
+    if not receipt.content:
+        require_device(writer.root, device)
+        receipt.save(**_head(request, device))
+    receipt.save(not_landed=_await_landing(writer))
+    hot, rest, unlooked = erasable(writer.root)
+    for name in hot:
+        _erase_from(writer, request, receipt, device, name)
+    receipt.save(derived_tables=_derive(writer, receipt))
+    for name in rest:
+        _erase_from(writer, request, receipt, device, name)
+    return _finish(writer, receipt, device, unlooked)
+
+
+def _head(request: Request, device: str) -> dict[str, Any]:
+    return {
+        "id": request.id,
+        "state": "begun",
+        "device_sha256": device_hash(device),
+        "asked_at": request.at,
+        "author": request.author,
+        "reason": request.reason,
+    }
+
+
+def _erase_from(writer: Writer, request: Request, receipt: Receipt, device: str, name: str) -> None:
+    known = receipt.tables.get(name, {})
+    if "rows" in known:
+        return
+    if "begun_at_version" in known:
+        commit = applied(writer.root, name, request.id, after=known["begun_at_version"])
+        if commit is not None:
+            _note(writer, receipt, name, {**commit["erased"], "version": commit["version"]})
+            return
+    selection = Selection(device)
+    match = matches(writer.root, name, selection)
+    if not match.files:
+        _note(writer, receipt, name, {"rows": 0, "files": 0})
+        return
+    receipt.tables[name] = {"begun_at_version": known.get("begun_at_version", match.version)}
+    receipt.save()
+    erased = {"rows": match.row_count, "files": len(match.files)}
+    metadata = {"request": request.mark(), "erased": erased}
+    # The newest cursor is never further from the newest commit than its reader looks.
+    if name not in TABLES and (cursor := read_cursor(writer.root, name)) is not None:
+        metadata["derived"] = cursor
+
+    def without(rows: "DataFrame") -> "DataFrame":
+        return rows.where(~selection.condition())
+
+    left = match.total_rows - match.row_count
+    table = table_of(writer.root, name)
+    version = rewrite(writer, table, match.data_files, without, rows=left, metadata=metadata)
+    _note(writer, receipt, name, {**erased, "version": version})
+
+
+def _note(writer: Writer, receipt: Receipt, name: str, entry: dict[str, Any]) -> None:
+    receipt.tables[name] = {**entry, "forgotten_at": table_forgets(writer.root, name, datetime.now(UTC))}
+    receipt.save()
+
+
+def _derive(writer: Writer, receipt: Receipt) -> str:
+    """Let the derived tables take in what landed and what was erased, so that nothing of it comes to them later."""
+    run = writer.beside.get("derive") or Deriver(derivations(writer)).run_pass
+    try:
+        for _ in range(MOST_PASSES):
+            if not run() or _have_seen(writer.root, receipt):
+                return "up to date"
+    except TidegateError as error:
+        return f"Not all took the erasure in yet, so look again and repeat it if the device is back: {error}"
+    return f"not up to date after {MOST_PASSES} passes: repeat the erasure if the device is back"
+
+
+def _have_seen(root: str, receipt: Receipt) -> bool:
+    """Whether every derived table is past the versions in which the device left the tables that it comes from."""
+    versions = {name: receipt.tables[name].get("version", -1) for name in TABLES}
+    cursors = [read_cursor(root, name) or {} for name in DERIVED if name in table_names(root)]
+    return all(
+        cursor.get(name, -1) >= version for cursor in cursors for name, version in versions.items() if name in cursor
+    )
+
+
+def _await_landing(writer: Writer) -> int | None:
+    """Wait until what Kafka holds now is landed, so that it is erased too.
+
+    Returns the records that are not; None where that cannot be known.
+    """
+    try:
+        ends = {topic: end_offsets(writer.kafka, topic) for topic in writer.topics.names}
+        behind, moved_at, deadline = _behind(writer, ends), time.monotonic(), time.monotonic() + LANDING_SECONDS
+        # Where nothing lands beside this, waiting brings nothing.
+        while behind and writer.seen is not None and time.monotonic() < min(deadline, moved_at + STALLED_SECONDS):
+            time.sleep(POLL_SECONDS)
+            now = _behind(writer, ends)
+            behind, moved_at = now, time.monotonic() if now < behind else moved_at
+    except TidegateError:
+        return None
+    return behind
+
+
+def _behind(writer: Writer, ends: Offsets) -> int:
+    done = Checkpoint(writer.spark, writer.settings.checkpoint).next_offsets()
+    if done is None:
+        mark = newest_mark(writer.root, "readings")
+        done = mark.ends if mark is not None else {}
+    return sum(
+        max(0, end - done.get(topic, {}).get(part, 0)) for topic, parts in ends.items() for part, end in parts.items()
+    )
+
+
+def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    kafka = kafka_forgets(writer.kafka, writer.topics.names, now)
+    said = remarks(kafka)
+    if (not_landed := receipt.content["not_landed"]) != 0:
+        how_many = "may hold records" if not_landed is None else f"holds {not_landed} records"
+        said.insert(0, f"Kafka {how_many} not landed yet; if the device is in them it comes back: erase again then.")
+    receipt.save(
+        state="done",
+        at=now.isoformat(timespec="seconds"),
+        rows=sum(entry["rows"] for entry in receipt.tables.values()),
+        beside_tables=forget_traces(writer, device),
+        letters_that_may_be_its=unnamed_letters(writer.root, device),
+        without_device_column=unlooked,
+        kafka=kafka,
+        forgotten_at=max(entry["forgotten_at"] for entry in receipt.tables.values()),
+        remarks=said,
+    )
+    return receipt.content

@@ -1,0 +1,130 @@
+"""The receipt of an erasure: what was removed where, and when each place that still holds it forgets it.
+
+It names the device by a hash, so that it may be kept. It is written after every table, so that an erasure that was killed
+goes on where it was.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from ingest.admin import TopicState, describe_topics, topic_names
+from ingest.contract.errors import TidegateError
+from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
+from ingest.settings import KafkaSettings
+from lakehouse.catalog import open_table
+
+__all__ = ["FOLDER", "Receipt", "kafka_forgets", "remarks", "table_forgets"]
+
+FOLDER: Final = "_erasures"
+STREAM_PREFIX: Final = "telemetry.stream."
+_DAY_MS: Final = 24 * 3600 * 1000
+_LOOK_MS: Final = 5 * 60 * 1000
+"""How often a Kafka broker looks for what has expired (log.retention.check.interval.ms)."""
+_KEPT: Final = re.compile(r"interval (\d+) (\w+?)s?")
+_HOURS: Final = {"hour": 1, "day": 24, "week": 168}
+
+
+class Receipt:
+    """The file `<root>/_erasures/<id>.json`; a dict that is saved whole."""
+
+    def __init__(self, root: str, request_id: str) -> None:
+        self.path = Path(root.removeprefix("file://")) / FOLDER / f"{request_id}.json"
+        self.content: dict[str, Any] = {}
+        try:
+            self.content = json.loads(self.path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            self.content = {}
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """What became of each table."""
+        found: dict[str, Any] = self.content.setdefault("tables", {})
+        return found
+
+    def save(self, **more: Any) -> None:
+        """Add to it and put it on the disk."""
+        self.content |= more
+        self.path.parent.mkdir(exist_ok=True)
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump(self.content, file, indent=1, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path)
+
+
+def table_forgets(root: str, name: str, now: datetime) -> str:
+    """When no file and no log of a table holds what was removed now, at the latest: then the next maintenance takes it."""
+    kept = open_table(root, name).metadata().configuration
+    names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
+    defaults = (7 * 24, 30 * 24)
+    hours = max(_hours(kept.get(key), usual) for key, usual in zip(names, defaults, strict=True))
+    return _stamp(now + timedelta(hours=hours))
+
+
+def kafka_forgets(settings: KafkaSettings, landed: Iterable[str], now: datetime) -> dict[str, Any]:
+    """Per topic `forgotten_at` (None where time does not tell) and `why`; one that cannot be asked says so.
+
+    Args:
+        settings: the cluster.
+        landed: the topics that are landed; those beside them are found.
+        now: until when the device may have sent.
+    """
+    try:
+        ours = {*landed, OUTCOMES, GATEWAY_STATE}
+        names = [name for name in topic_names(settings) if name in ours or name.startswith(STREAM_PREFIX)]
+        return {name: _topic_forgets(state, now) for name, state in describe_topics(settings, names).items()}
+    except TidegateError as error:
+        why = f"not asked: {error} By the settings it keeps records for {settings.retention_hours} hours."
+        return {name: {"forgotten_at": None, "why": why} for name in landed}
+
+
+def _topic_forgets(state: TopicState, now: datetime) -> dict[str, Any]:
+    config = state.config
+    if not config:
+        return {"forgotten_at": None, "why": "Kafka does not let this user read how long the topic keeps its records"}
+    if "delete" not in config.get("cleanup.policy", "delete"):
+        why = (
+            "compacted: what gateways remember of a device (the births of a Sparkplug or Homie device) stays until they "
+            "forget it; a device of plain JSON is not in it"
+        )
+        return {"forgotten_at": None, "why": why}
+    kept, segment = int(config.get("retention.ms", "-1")), int(config.get("segment.ms", str(7 * _DAY_MS)))
+    if kept < 0:
+        return {"forgotten_at": None, "why": "the topic keeps its records for ever (retention.ms = -1)"}
+    at = now + timedelta(milliseconds=kept + segment + _LOOK_MS)
+    why = f"at the latest: retention.ms {_words(kept)} after its segment ends, which takes up to segment.ms {_words(segment)}"
+    return {"forgotten_at": _stamp(at), "why": why}
+
+
+def _hours(text: str | None, usual: int) -> int:
+    found = _KEPT.fullmatch(text or "")
+    return int(found[1]) * _HOURS.get(found[2], usual) if found else usual
+
+
+def _words(milliseconds: int) -> str:
+    hours = milliseconds / 3_600_000
+    return f"{hours:g} h" if hours < 72 else f"{hours / 24:g} d"
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def remarks(kafka: Mapping[str, Any]) -> list[str]:
+    """What a receipt says besides its dates."""
+    dated = [entry["forgotten_at"] for entry in kafka.values() if entry["forgotten_at"]]
+    until = f" before {max(dated)}" if dated else ""
+    return [
+        "If the device sends again it is stored again.",
+        "A message that was delivered before and comes again is not known any more: it is stored as a new one.",
+        f"`streams rewind` or a rebuild from Kafka{until} brings back what Kafka still holds: erase again after it.",
+        "Files of older versions are deleted by the first maintenance after `forgotten_at`; until then `sql --at` reads them.",
+        "Not reached from here: messages that wait in the MQTT broker, retained messages there, the device's entry in a "
+        "registry file, log files of the processes (they rotate), copies that readers made, backups.",
+    ]

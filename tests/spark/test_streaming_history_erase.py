@@ -1,0 +1,172 @@
+"""One device leaves every table and everything beside them, while the landing goes on; the receipt says when the rest forgets."""
+
+import hashlib
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyarrow.parquet import read_table
+
+from ingest.contract.errors import TidegateError
+from lakehouse.append import Appender
+from lakehouse.derived import LATEST
+from lakehouse.requests import Request, run_pending, submit
+from lakehouse.settings import LakeSettings
+from streaming.chores import handle
+from streaming.dedupe import Seen
+from streaming.derive.cursor import encode_cursor, read_cursor
+from streaming.history import erase as erase_module
+from streaming.history.change import Change
+from streaming.history.erase import erase
+from streaming.settings import StreamSettings
+from streaming.writer import Writer
+
+SECRET = "pump-secret-7"
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def make_writer(lander: Any, seen: Seen | None = None) -> Writer:
+    settings = StreamSettings(checkpoint=str(lander.checkpoint))
+    made = Writer(
+        lander.lake.spark, lander.kafka, settings, LakeSettings(root=lander.root), lander.metrics, lander.topics, seen
+    )
+    made.beside["derive"] = lambda: False
+    return made
+
+
+def add_latest(lander: Any, *devices: str) -> None:
+    rows = [(device, "temperature", 1.0, None, None, NOW, NOW, [], NOW) for device in devices]
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in LATEST.columns)
+    with Appender(lander.lake.spark, lander.root, LATEST).begin() as append:
+        append.write(lander.lake.spark.createDataFrame(rows, schema).coalesce(1))
+        append.commit(encode_cursor({"readings": 7, "more": "kept"}))
+
+
+def add_stream_tables(root: str) -> None:
+    """As a stream of SQL may write them: columns of its own, partitioned by another one, and one without a device."""
+    days = [date(2026, 5, 1), date(2026, 5, 2)] * 2
+    held = {
+        "city": ["Ulm", "Ulm", "Bonn", "Bonn"],
+        "device": [SECRET, "d2", SECRET, "d3"],
+        "day": days,
+        "n": [1, 2, 3, 4],
+    }
+    write_deltalake(f"{root}/by_city", pa.table(held), partition_by=["city"])
+    write_deltalake(f"{root}/per_country", pa.table({"country": ["DE"], "n": [4]}))
+
+
+def devices(lander: Any, table: str) -> list[str | None]:
+    rows = pa.table(DeltaTable(f"{lander.root}/{table}").to_pyarrow_table(columns=["device"]))
+    return sorted(rows["device"].to_pylist(), key=str)
+
+
+def naming(root: str) -> list[str]:
+    """Files under the root that name the device and are no part of a table."""
+    found = []
+    for path in Path(root).rglob("*"):
+        if (
+            path.is_file()
+            and not any((parent / "_delta_log").exists() for parent in path.parents)
+            and (
+                SECRET.encode() in path.read_bytes()
+                or (path.suffix == ".parquet" and SECRET in read_table(path)["device"].to_pylist())
+            )
+        ):
+            found.append(str(path.relative_to(root)))
+    return found
+
+
+def test_a_device_leaves_every_table_and_what_is_beside_them(
+    lander: Any, record: Any, dead_letter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, unnamed = dead_letter(4), dead_letter(5, f'{{"who": "{SECRET}"'.encode())
+    refused.device = SECRET
+    lander.land(record(1, seq=1, device=SECRET), record(2, seq=1, device="d2"), dead_letter(3), refused, unnamed)
+    add_latest(lander, SECRET, "d2")
+    add_stream_tables(lander.root)
+    arguments = {"device": SECRET, "metric": "temperature", **Change(offset=1.0).arguments()}
+    submit(lander.root, Request("correct", arguments, author="ada", reason="why"))
+    assert run_pending(lander.root, lambda request: handle(make_writer(lander), request)) == 1
+    assert len(naming(lander.root)) == 3, "the journal, the answer and the identities"
+
+    started = lander.start()
+    try:
+        started.query.processAllAvailable()
+        # In Kafka when the erasure begins, and not landed.
+        lander.send(*(record(n, seq=n, device=SECRET) for n in range(2, 300)), record(9, seq=9, device="d2"))
+        writer = make_writer(lander, started.landing._seen)
+        request = Request("erase", {"device": SECRET}, author="ada", reason="asked to", private=True)
+        with monkeypatch.context() as killed:
+            killed.setattr(erase_module, "_derive", crash)
+            submit(lander.root, request)
+            with pytest.raises(RuntimeError):
+                run_pending(lander.root, lambda each: handle(writer, each))
+        with monkeypatch.context() as killed:
+            killed.setattr(erase_module, "_note", crash)
+            with pytest.raises(RuntimeError):
+                erase(writer, request)
+        assert run_pending(lander.root, lambda each: handle(writer, each)) == 1
+        receipt = json.loads((Path(lander.root) / "_erasures" / f"{request.id}.json").read_text())
+        assert erase(writer, request) == receipt
+        rows = {name: entry["rows"] for name, entry in receipt["tables"].items() if entry["rows"]}
+        assert rows == {"readings": 2 * 299, "dead_letters": 1, "latest": 1, "by_city": 2}
+        for name in (*rows, "devices"):
+            assert SECRET not in devices(lander, name), name
+        assert devices(lander, "readings") == ["d2"] * 4
+        assert devices(lander, "by_city") == ["d2", "d3"]
+        assert read_cursor(lander.root, "latest") == {"readings": 7, "more": "kept"}
+        assert naming(lander.root) == []
+        check_receipt(lander, receipt)
+
+        # Known no more: what was delivered before is new; another device's copy is still a copy.
+        lander.send(record(1, seq=1, device=SECRET), record(2, seq=1, device="d2"))
+        started.query.processAllAvailable()
+        assert devices(lander, "readings") == ["d2"] * 4 + [SECRET] * 2
+    finally:
+        started.landing.stop()
+        started.query.stop()
+        started.landing.close()
+
+
+def crash(*_arguments: object, **_more: object) -> None:
+    message = "killed here"
+    raise RuntimeError(message)
+
+
+def check_receipt(lander: Any, receipt: dict[str, Any]) -> None:
+    assert SECRET not in json.dumps(receipt)
+    assert receipt["device_sha256"] == hashlib.sha256(SECRET.encode()).hexdigest()
+    assert (receipt["author"], receipt["reason"], receipt["not_landed"]) == ("ada", "asked to", 0)
+    assert receipt["without_device_column"] == ["per_country"]
+    assert receipt["letters_that_may_be_its"] == 1
+    at = datetime.fromisoformat(receipt["at"])
+    for name, hours in (("readings", 24), ("by_city", 720)):
+        forgotten = datetime.fromisoformat(receipt["tables"][name]["forgotten_at"])
+        assert abs(forgotten - at - timedelta(hours=hours)) < timedelta(minutes=5)
+    # No file that is left after the time the receipt gives holds a row of it.
+    for name in ("readings", "dead_letters", "latest"):
+        table = DeltaTable(f"{lander.root}/{name}")
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        for path in Path(f"{lander.root}/{name}").rglob("*.parquet"):
+            if "_delta_log" not in path.parts:
+                assert SECRET not in read_table(path, columns=["device"], partitioning=None)["device"].to_pylist()
+
+
+def test_what_is_not_landed_and_kafka_s_dates_are_said(lander: Any, record: Any) -> None:
+    lander.land(record(1, seq=1, device=SECRET))
+    lander.send(record(2, seq=2, device=SECRET), record(3, seq=3, device=SECRET))
+    writer = make_writer(lander)  # nothing lands beside
+    with pytest.raises(
+        TidegateError, match=f"No table knows a device pump; 1 are known. Did you mean {SECRET}|lists them"
+    ):
+        erase(writer, Request("erase", {"device": "pump"}))
+    receipt = erase(writer, Request("erase", {"device": SECRET}))
+    assert receipt["not_landed"] == 2
+    assert "holds 2 records not landed yet" in receipt["remarks"][0]
+    topic = receipt["kafka"][lander.topics.readings]
+    kept = datetime.fromisoformat(topic["forgotten_at"]) - datetime.fromisoformat(receipt["at"])
+    assert timedelta(days=14) <= kept < timedelta(days=14, hours=1), "seven days to keep, and up to seven for a segment"
