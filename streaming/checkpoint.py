@@ -4,6 +4,8 @@ Through Hadoop's file system, so that it works wherever Spark's checkpoint lies.
 """
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.contract.errors import FatalError
@@ -12,7 +14,7 @@ from streaming.offsets import Offsets, parse_offset_log, parse_source_offsets
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "LocalCheckpoint"]
 
 
 class Checkpoint:
@@ -39,6 +41,61 @@ class Checkpoint:
             return str(json.loads(text)["id"])
         except (ValueError, KeyError, TypeError) as error:
             raise FatalError(self._broken("its file `metadata` is damaged")) from error
+
+    def begun(self) -> bool:
+        """Whether it knows where to go on; else it is new, or its query was killed before it wrote where it begins."""
+        return self.query_id() is not None and (self.planned() is not None or self._begin() is not None)
+
+    def verify(self) -> None:
+        """Refuse what Spark would stumble over, or pass over.
+
+        Raises:
+            FatalError: names the file and the next step.
+        """
+        self.query_id()
+        if what := self.damage():
+            raise FatalError(self._broken(what))
+
+    def damage(self) -> str | None:
+        """What is wrong with the newest batches' files: Spark goes on from the last two."""
+        planned, finished = self._numbers("offsets"), self._numbers("commits")
+        newest = max(planned, default=-1)
+        if max(finished, default=-1) > newest:
+            return f"its file `offsets/{max(finished)}` is missing"
+        for batch in range(max(0, newest - 1), newest + 1):
+            if not self._is_whole(f"offsets/{batch}", parse_offset_log):
+                return f"its file `offsets/{batch}` is {'damaged' if batch in planned else 'missing'}"
+        # Spark would run the newest batch again and pass over the one before it.
+        if newest > 0 and not {newest, newest - 1} & set(finished):
+            return f"its file `commits/{newest - 1}` is missing"
+        for batch in finished:
+            if batch >= newest - 1 and not self._is_whole(f"commits/{batch}", _parse_commit):
+                return f"its file `commits/{batch}` is damaged"
+        return self._damaged_begin() if newest < 0 else None
+
+    def last_good(self) -> int | None:
+        """The newest batch from which Spark can go on: finished, and its offsets and those before it whole."""
+        for batch in sorted(set(self._numbers("commits")), reverse=True):
+            offsets = range(max(0, batch - 1), batch + 1)
+            if self._is_whole(f"commits/{batch}", _parse_commit) and all(
+                self._is_whole(f"offsets/{each}", parse_offset_log) for each in offsets
+            ):
+                return batch
+        return None
+
+    def _damaged_begin(self) -> str | None:
+        try:
+            self._begin()
+        except ValueError:
+            return "its file `sources/0/0` is damaged"
+        return None
+
+    def _is_whole(self, name: str, parse: Callable[[str], object]) -> bool:
+        try:
+            parse(self._read(name) or "")
+        except ValueError:
+            return False
+        return True
 
     def planned(self) -> int | None:
         """Number of the newest batch that was planned."""
@@ -74,8 +131,8 @@ class Checkpoint:
 
     def _broken(self, what: str) -> str:
         return (
-            f"The checkpoint {self.path} can't be used: {what}. The tables are whole and hold their own offsets: move this "
-            "folder away and start again; landing then goes on from what the tables say, neither losing nor doubling rows."
+            f"The checkpoint {self.path} can't be used: {what}. The tables hold their own offsets, so nothing is lost. Run "
+            "`tidegate repair` to see what mends it, and with --apply to do it; no row is left out or doubled by it."
         )
 
     def _read(self, name: str) -> str | None:
@@ -86,6 +143,10 @@ class Checkpoint:
         stream = files.open(path)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        except Exception as error:
+            if "ChecksumException" in str(error):
+                return ""  # torn: what is parsed tells
+            raise
         finally:
             stream.close()
 
@@ -96,3 +157,35 @@ class Checkpoint:
             return []
         names = (status.getPath().getName() for status in files.listStatus(path))
         return [int(name) for name in names if name.isdigit()]
+
+
+class LocalCheckpoint(Checkpoint):
+    """The same without a JVM, for a checkpoint on this machine's disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.folder = str(path), path
+
+    def _read(self, name: str) -> str | None:
+        try:
+            return (self.folder / name).read_text("utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def _numbers(self, folder: str) -> list[int]:
+        try:
+            return [int(path.name) for path in (self.folder / folder).iterdir() if path.name.isdigit()]
+        except FileNotFoundError:
+            return []
+
+
+def _parse_commit(text: str) -> object:
+    """A file of `<checkpoint>/commits`: version, then one JSON object.
+
+    Raises:
+        ValueError: it is torn.
+    """
+    version, _, rest = text.strip().partition("\n")
+    if version != "v1":
+        message = f"version {version[:20]!r} instead of v1"
+        raise ValueError(message)
+    return json.loads(rest)

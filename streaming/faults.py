@@ -34,8 +34,8 @@ def classify(error: BaseException, *, bootstrap_servers: str, log: str) -> Tideg
         )
     if _any(_DATA_LOSS, text):
         return FatalError(
-            f"Kafka lost records that were not stored yet ({_first_line(text)}). Nothing is skipped in silence: start again "
-            "to be told the exact ranges and what to do."
+            f"Kafka lost records that were not stored yet ({_first_line(text)}). Nothing is skipped in silence: "
+            "`tidegate repair` names the exact ranges and what to do, and so does the next start."
         )
     if _any(_KAFKA_AWAY, text):
         return RetryableError(

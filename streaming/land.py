@@ -11,7 +11,7 @@ batch commits `dead_letters` before `readings`: killed in between, it is run aga
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from streaming.checkpoint import Checkpoint
 from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
 from streaming.decode import CONFLICT_SCHEMA, conflict_rows, dead_letter_rows, landed_at, reading_rows
 from streaming.dedupe import KEY_COLUMNS, Seen
+from streaming.losses import StartOrder
 from streaming.offsets import Mark, Offsets, behind, record_count
 from streaming.progress import Progress
 from streaming.source import LandedTopics
@@ -68,8 +69,24 @@ class Landing:
         mirror: Callable[[Offsets], object],
         marks: dict[str, Mark | None],
         topics: LandedTopics,
+        *,
+        ids: Mapping[str, str],
+        order: StartOrder,
     ) -> None:
-        """`marks` are the newest of each table; `mirror` is told the offsets that are stored, after each batch."""
+        """A landing that goes on from what the tables hold.
+
+        Args:
+            spark: the session.
+            root: where the tables are.
+            checkpoint: of the query.
+            seen: the identities that are stored.
+            progress: is told what goes on.
+            mirror: is told the offsets that are stored, after each batch.
+            marks: the newest of each table.
+            topics: the two.
+            ids: Kafka's ids of the topics, for the marks to come.
+            order: of a repair; its accepted losses go into the first mark.
+        """
         self.app = ""
         self._busy, self._stopping = threading.Lock(), False
         self.failure: BaseException | None = None
@@ -84,6 +101,7 @@ class Landing:
         self._contents = Contents(make_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
+        self._ids, self._order = ids, order
 
     def __call__(self, records: DataFrame, number: int) -> None:
         """Land one batch; an exception ends the query and is kept in `failure`."""
@@ -180,7 +198,9 @@ class Landing:
                 self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began)
 
     def _commit(self, append: Append, batch: _Batch, table: str, rows: int, began: float) -> None:
-        append.commit(Mark(self.app, batch.number, batch.starts, batch.ends).encode())
+        accepted, self._order = self._order, StartOrder()
+        append.commit(Mark(self.app, batch.number, batch.starts, batch.ends, self._ids, accepted.accepted).encode())
+        accepted.settle()
         self._progress.lap("commit")
         self._progress.committed(table, rows, time.perf_counter() - began)
 

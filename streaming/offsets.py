@@ -6,14 +6,25 @@ before that is not written again, whatever became of the checkpoint.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ingest.contract.errors import FatalError
 from lakehouse.create import table_uri
 
-__all__ = ["Mark", "Offsets", "behind", "newest_mark", "parse_offset_log", "parse_source_offsets", "record_count"]
+__all__ = [
+    "Mark",
+    "Offsets",
+    "behind",
+    "newest_mark",
+    "newest_of",
+    "parse_mark",
+    "parse_offset_log",
+    "parse_offsets",
+    "parse_source_offsets",
+    "record_count",
+]
 
 Offsets = dict[str, dict[int, int]]
 """topic -> partition -> next offset to be read."""
@@ -24,16 +35,37 @@ HISTORY_LIMIT: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a commit says about its batch: `app` is Spark's query id, which lives in the checkpoint."""
+    """What a commit says about its batch: `app` is Spark's query id, which lives in the checkpoint.
+
+    `topics` are Kafka's ids of the topics that the offsets are of (none in marks of older versions); `lost` are the ranges
+    that were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time.
+    """
 
     app: str
     batch: int
     starts: Offsets
     ends: Offsets
+    topics: Mapping[str, str] = field(default_factory=dict)
+    lost: Sequence[Sequence[Any]] = ()
+    at_ms: int = field(default=0, compare=False)
 
     def encode(self) -> str:
         """As it stands in userMetadata; `offsets` are the ends."""
-        return json.dumps({"app": self.app, "batch": self.batch, "starts": self.starts, "offsets": self.ends})
+        told: dict[str, Any] = {"app": self.app, "batch": self.batch, "starts": self.starts, "offsets": self.ends}
+        told |= {"topics": dict(self.topics)} if self.topics else {}
+        told |= {"lost": [list(each) for each in self.lost]} if self.lost else {}
+        return json.dumps(told)
+
+
+def newest_of(marks: Iterable[Mark | None]) -> Mark | None:
+    """The one of the latest batch; by the commits' times where they are of different checkpoints."""
+    newest: Mark | None = None
+    for mark in marks:
+        if mark is None or newest is None:
+            newest = newest or mark
+        elif (mark.batch > newest.batch) if mark.app == newest.app else (mark.at_ms > newest.at_ms):
+            newest = mark
+    return newest
 
 
 def newest_mark(root: str, table: str) -> Mark | None:
@@ -50,8 +82,8 @@ def newest_mark(root: str, table: str) -> Mark | None:
     opened = DeltaTable(uri)
     _check_newest(opened, uri)
     for commit in opened.history(HISTORY_LIMIT):
-        if mark := _decode(commit.get("userMetadata")):
-            return mark
+        if mark := parse_mark(commit.get("userMetadata")):
+            return replace(mark, at_ms=int(commit["timestamp"]))
     return None
 
 
@@ -68,21 +100,24 @@ def _check_newest(opened: Any, uri: str) -> None:
         actions = []
     if not any("commitInfo" in action for action in actions):
         message = (
-            f"The newest commit of the table {uri} is empty or torn ({name}), as after a power cut. Move that file away and "
-            "start again: its batch is landed anew from Kafka. Nothing was changed."
+            f"The newest commit of the table {uri} is empty or torn ({name}), as after a power cut. Nothing was changed. Run "
+            "`tidegate repair` to see what mends it, and with --apply to do it: its batch is landed anew from Kafka."
         )
         raise FatalError(message)
 
 
-def _decode(text: Any) -> Mark | None:
+def parse_mark(text: Any) -> Mark | None:
+    """The mark in a commit's userMetadata; None where it holds none."""
     try:
         data = json.loads(text)
-        return Mark(data["app"], data["batch"], _offsets(data["starts"]), _offsets(data["offsets"]))
+        starts, ends = parse_offsets(data["starts"]), parse_offsets(data["offsets"])
+        return Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()))
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
 
-def _offsets(data: Mapping[str, Mapping[str, int]]) -> Offsets:
+def parse_offsets(data: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Offsets out of JSON, whose keys are texts."""
     return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in data.items()}
 
 
@@ -106,7 +141,7 @@ def parse_source_offsets(text: str) -> Offsets:
         ValueError: it is none.
     """
     try:
-        return _offsets(json.loads(text))
+        return parse_offsets(json.loads(text))
     except (AttributeError, TypeError) as error:
         message = f"not a Kafka offset: {text[:80]!r}"
         raise ValueError(message) from error

@@ -1,13 +1,13 @@
 """Starts the landing query: decides where it begins, and refuses where going on would lose rows without a word."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from ingest.admin import begin_offsets, end_offsets
+from ingest.admin import begin_offsets, end_offsets, topic_ids
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
 from lakehouse.tables import TABLES
@@ -15,12 +15,13 @@ from streaming.checkpoint import Checkpoint
 from streaming.decode import decoded
 from streaming.dedupe import Seen
 from streaming.land import Landing
-from streaming.offsets import Mark, Offsets, newest_mark
+from streaming.losses import Lost, gone, lost_text, read_order, remade_topics
+from streaming.offsets import Mark, Offsets, newest_mark, newest_of
 from streaming.progress import Progress
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics, kafka_options, read_topics
 
-__all__ = ["LAND", "LandQuery", "first_offsets", "fitting", "gone", "start_landing"]
+__all__ = ["LAND", "LandQuery", "begin_at", "first_offsets", "fitting", "gone", "start_landing"]
 
 logger = logging.getLogger("tidegate.streaming.queries")
 
@@ -57,17 +58,22 @@ def start_landing(
         RetryableError: Kafka does not answer.
     """
     checkpoint = Checkpoint(spark, settings.checkpoint)
+    checkpoint.verify()
     marks = {name: newest_mark(root, name) for name in TABLES}
     oldest = {topic: begin_offsets(kafka, topic) for topic in topics.names}
     newest = {topic: end_offsets(kafka, topic) for topic in topics.names}
-    if checkpoint.query_id() is None:
-        start = first_offsets(marks, oldest, newest)
-    else:
-        start = oldest
-        following = checkpoint.next_offsets() or {}
-        if lost := gone(following, oldest, newest):
-            raise FatalError(_loss(lost, settings.checkpoint))
-    landing = Landing(spark, root, checkpoint, seen, progress, mirror, fitting(marks, newest), topics)
+    ids, order, begun = topic_ids(kafka, topics.names), read_order(root), checkpoint.begun()
+    following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
+    lost = gone(following or {}, oldest, newest, remade_topics(newest_of(marks.values()), ids))
+    # A checkpoint cannot pass over anything: only a new one begins where it is told.
+    if refused := lost if begun else order.refused(lost):
+        raise FatalError(lost_text(refused))
+    start = begin_at(following, oldest, lost)
+    if begun and order.file is not None and not order.accepted:
+        order.settle()
+    landing = Landing(
+        spark, root, checkpoint, seen, progress, mirror, fitting(marks, newest, ids), topics, ids=ids, order=order
+    )
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)
@@ -80,75 +86,46 @@ def start_landing(
     return LandQuery(query, landing)
 
 
-def first_offsets(marks: dict[str, Mark | None], oldest: Offsets, newest: Offsets) -> Offsets:
-    """Where a new checkpoint begins: at the start of the newest batch in the tables, else at the oldest record.
+def first_offsets(marks: Iterable[Mark | None], replay: Offsets) -> Offsets | None:
+    """Where a new checkpoint goes on: at the start of the newest batch in the tables; None where there is none.
 
     That batch may have reached one table and not the other, so all of it is read again; what each table has of it is
-    filtered out. A partition that no longer fits (its topic was made anew, or what came next expired) begins at its oldest
-    record, and that is told.
+    filtered out. A repair may ask for an earlier offset (`replay`).
     """
-    known = [mark for mark in marks.values() if mark is not None]
-    if not known:
-        return oldest
-    begun = max(known, key=lambda mark: sum(sum(parts.values()) for parts in mark.ends.values())).starts
-    begin: Offsets = {}
-    for topic, parts in oldest.items():
-        begin[topic] = {}
-        for part, first in parts.items():
-            stored = begun.get(topic, {}).get(part, first)
-            fits = first <= stored <= newest[topic][part]
-            begin[topic][part] = stored if fits else first
-            if not fits:
-                logger.warning("%s", _skipped(topic, part, stored, first))
-    return begin
+    mark = newest_of(marks)
+    if mark is None:
+        return replay or None
+    topics = {*mark.starts, *replay}
+    begun = {topic: dict(mark.starts.get(topic, {})) for topic in topics}
+    for topic, parts in replay.items():
+        for part, offset in parts.items():
+            begun[topic][part] = min(offset, begun[topic].get(part, offset))
+    return begun
 
 
-def fitting(marks: dict[str, Mark | None], newest: Offsets) -> dict[str, Mark | None]:
-    """The marks without the partitions that Kafka's no longer reach: those were made anew, and their records are new."""
+def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -> Offsets:
+    """Every partition's first offset: where it goes on, or its oldest record where it is new or what came next is lost."""
+    passed = {each[:2] for each in lost}
+    known = {topic: dict(parts) for topic, parts in (following or {}).items()}
+    return {
+        topic: {
+            part: first if (topic, part) in passed else known.get(topic, {}).get(part, first)
+            for part, first in parts.items()
+        }
+        for topic, parts in oldest.items()
+    }
+
+
+def fitting(marks: dict[str, Mark | None], newest: Offsets, ids: Mapping[str, str]) -> dict[str, Mark | None]:
+    """The marks without the partitions that are others now: those were made anew, and their records are new."""
 
     def kept(mark: Mark) -> Mark:
+        anew = remade_topics(mark, ids)
         ends = {
             topic: {part: end for part, end in parts.items() if end <= newest.get(topic, {}).get(part, -1)}
             for topic, parts in mark.ends.items()
+            if topic not in anew
         }
         return replace(mark, ends=ends)
 
     return {table: mark and kept(mark) for table, mark in marks.items()}
-
-
-def gone(following: Offsets, oldest: Offsets, newest: Offsets) -> list[tuple[str, int, int, int]]:
-    """(topic, partition, next, oldest or end) where Kafka's partition no longer holds the record that comes next."""
-    lost = []
-    for topic, parts in following.items():
-        for part, offset in parts.items():
-            first, end = oldest.get(topic, {}).get(part), newest.get(topic, {}).get(part)
-            if first is None or end is None:
-                lost.append((topic, part, offset, -1))
-            elif offset < first:
-                lost.append((topic, part, offset, first))
-            elif offset > end:
-                lost.append((topic, part, offset, end))
-    return lost
-
-
-def _loss(lost: list[tuple[str, int, int, int]], checkpoint: str) -> str:
-    shown = "; ".join(_lost_range(*each) for each in lost)
-    return (
-        f"Kafka no longer has records that were not stored yet: {shown}. Nothing is skipped in silence. To accept the loss "
-        f"and go on with what Kafka still has, move the checkpoint {checkpoint} away and start again; stored rows stay."
-    )
-
-
-def _lost_range(topic: str, part: int, following: int, edge: int) -> str:
-    where = f"{topic} partition {part}"
-    if edge < 0:
-        return f"{where} is not there any more (stored up to offset {following - 1})"
-    if edge < following:
-        return f"{where} ends at offset {edge}, before {following} which comes next: the topic was made anew or cut"
-    return f"{where} offsets {following} to {edge - 1} ({edge - following} records)"
-
-
-def _skipped(topic: str, part: int, stored: int, first: int) -> str:
-    if stored < first:
-        return f"{_lost_range(topic, part, stored, first)} expired in Kafka before they were stored; landing begins at {first}"
-    return f"{topic} partition {part} was made anew (stored up to {stored}): landing begins at its oldest record"

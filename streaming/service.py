@@ -16,6 +16,7 @@ from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.files import is_local
+from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.lock import WriterLock
 from lakehouse.session import LakeSession, open_session
@@ -77,6 +78,7 @@ def run(
         lake = lake.model_copy(update={"root": absolute(lake.root)})
         stream = stream.model_copy(update={"checkpoint": absolute(stream.checkpoint)})
         locks = take_locks(lake, stream, cleanup)
+        refuse_damaged(lake.root, ALL_TABLES)
         ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
         told.set(ready=False, detail="starting Spark")
         options = replace(jvm, heap=stream.driver_memory)

@@ -38,7 +38,7 @@ def test_a_crash_between_the_two_tables_loses_no_dead_letter(
 ) -> None:
     from streaming.land import Landing
 
-    def crash(self: Landing, batch: Any) -> None:
+    def crash(self: Landing, batch: Any, conflicts: Any) -> None:
         message = "killed here"
         raise RuntimeError(message)
 
@@ -98,7 +98,7 @@ def test_a_damaged_checkpoint_is_refused_with_the_next_step(lander: Any, record:
     else:
         (lander.checkpoint / "offsets" / "0").write_text("v1\n")
         (lander.checkpoint / "offsets" / ".0.crc").unlink(missing_ok=True)
-    with pytest.raises(FatalError, match="move this folder away"):
+    with pytest.raises(FatalError, match="tidegate repair"):
         lander.start()
     lander.forget_checkpoint()
     lander.land(record(2))

@@ -1,14 +1,16 @@
 """Offsets in commits, checkpoints and at a start."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
 from ingest.contract.errors import FatalError
-from streaming.offsets import Mark, behind, newest_mark, parse_offset_log, record_count
-from streaming.queries import first_offsets, fitting, gone
+from streaming.losses import Lost, StartOrder, gone, lost_text, read_order, remade_topics, write_order
+from streaming.offsets import Mark, behind, newest_mark, newest_of, parse_mark, parse_offset_log, record_count
+from streaming.queries import begin_at, first_offsets, fitting
 
 LOG = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7},"b":{"0":0}}'
 
@@ -33,34 +35,80 @@ def test_only_what_a_table_holds_past_the_start_is_filtered() -> None:
     assert behind({"a": {0: 7, 1: 4}, "b": {0: 3}}, done) == [("a", 0, 10)]
 
 
-def mark(start: int, end: int) -> Mark:
-    return Mark("app", 1, {"a": {0: start}}, {"a": {0: end}})
+def mark(start: int, end: int, *, batch: int = 1, app: str = "app", **more: Any) -> Mark:
+    return Mark(app, batch, {"a": {0: start}}, {"a": {0: end}}, **more)
+
+
+def test_a_mark_is_read_as_it_was_written_and_so_is_one_of_an_older_version() -> None:
+    written = mark(1, 2, topics={"a": "id"}, lost=[["a", 0, 0, 1]])
+    assert parse_mark(written.encode()) == written
+    assert parse_mark('{"app": "app", "batch": 1, "starts": {"a": {"0": 1}}, "offsets": {"a": {"0": 2}}}') == mark(1, 2)
+    assert parse_mark('{"request": {}}') is None
 
 
 def test_a_new_checkpoint_begins_where_the_newest_batch_of_any_table_began() -> None:
-    oldest, newest = {"a": {0: 0}}, {"a": {0: 100}}
-    assert first_offsets({"readings": None, "dead_letters": None}, oldest, newest) == oldest
-    marks = {"readings": mark(40, 50), "dead_letters": mark(10, 20)}
-    assert first_offsets(marks, oldest, newest) == {"a": {0: 40}}
+    assert first_offsets([None, None], {}) is None
+    assert begin_at(None, {"a": {0: 7}}, []) == {"a": {0: 7}}
+    assert first_offsets([mark(40, 50, batch=9), mark(10, 20)], {}) == {"a": {0: 40}}
+    # A partition that was added since begins at its oldest record.
+    assert begin_at({"a": {0: 40}}, {"a": {0: 5, 1: 0}}, []) == {"a": {0: 40, 1: 0}}
 
 
-def test_a_new_checkpoint_begins_at_the_oldest_record_where_the_stored_offset_does_not_fit() -> None:
-    assert first_offsets({"readings": mark(40, 50)}, {"a": {0: 60}}, {"a": {0: 100}}) == {"a": {0: 60}}
-    assert first_offsets({"readings": mark(40, 50)}, {"a": {0: 0, 1: 0}}, {"a": {0: 10, 1: 5}}) == {"a": {0: 0, 1: 0}}
+def test_of_two_checkpoints_the_later_commit_counts_and_not_the_higher_offset() -> None:
+    old, new = mark(900, 1000, app="old", at_ms=1), mark(5, 10, app="new", at_ms=2)
+    assert newest_of([old, new]) is new
+    assert newest_of([new, None, old]) is new
+
+
+def test_a_repair_has_records_read_again_from_an_earlier_offset() -> None:
+    assert first_offsets([mark(40, 50)], {"a": {0: 30}}) == {"a": {0: 30}}
+    assert first_offsets([mark(40, 50)], {"a": {0: 45, 1: 3}}) == {"a": {0: 40, 1: 3}}
 
 
 def test_lost_ranges_are_exact() -> None:
     following = {"a": {0: 5, 1: 5, 2: 5, 3: 5}}
-    oldest, newest = {"a": {0: 9, 1: 0, 2: 0}}, {"a": {0: 20, 1: 3, 2: 5}}
-    assert gone(following, oldest, newest) == [("a", 0, 5, 9), ("a", 1, 5, 3), ("a", 3, 5, -1)]
+    oldest, newest = {"a": {0: 9, 1: 0, 2: 0, 4: 0, 5: 2}}, {"a": {0: 20, 1: 3, 2: 5, 4: 9, 5: 9}}
+    lost = gone(following, oldest, newest)
+    assert lost == [("a", 0, 5, 9), ("a", 1, 5, 3), ("a", 3, 5, -1), ("a", 5, 0, 2)]
+    said = lost_text(lost)
+    assert "a partition 0 offsets 5 to 8 (4 records)" in said
+    assert "a partition 1 was made anew or cut: stored up to offset 4" in said
+    assert "a partition 3 is not there any more" in said
+    assert "a partition 5 offsets 0 to 1 (2 records)" in said
+    assert "tidegate repair --accept-loss" in said
+
+
+def test_a_topic_of_another_id_is_another_topic_however_far_it_reaches() -> None:
+    known = mark(40, 50, topics={"a": "one"})
+    assert remade_topics(known, {"a": "one"}) == set()
+    assert remade_topics(known, {}) == set()
+    anew = remade_topics(known, {"a": "two"})
+    assert gone(known.ends, {"a": {0: 0}}, {"a": {0: 500}}, anew) == [("a", 0, 50, 0)]
+    assert fitting({"t": known}, {"a": {0: 500}}, {"a": "two"})["t"] == Mark("app", 1, known.starts, {}, known.topics)
+
+
+def test_an_accepted_loss_covers_itself_and_no_more(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    assert read_order(root) == StartOrder()
+    order = StartOrder({"a": {1: 7}}, (Lost("a", 0, 5, 9), Lost("b", 0, 5, 3)))
+    write_order(root, order, {"why": "test"})
+    read = read_order(root)
+    assert (read.replay, read.accepted) == (order.replay, order.accepted)
+    # A new checkpoint begins a little earlier than the old one would have gone on.
+    assert read.refused([Lost("a", 0, 2, 9), Lost("b", 0, 5, 3)]) == []
+    more = [Lost("a", 0, 5, 12), Lost("a", 1, 5, 9), Lost("a", 0, 5, 3), Lost("b", 0, 5, 9)]
+    assert read.refused(more) == more
+    assert begin_at({"a": {0: 5}}, {"a": {0: 9}}, [Lost("a", 0, 5, 9)]) == {"a": {0: 9}}
+    read.settle()
+    assert read_order(root) == StartOrder()
 
 
 def test_a_topic_made_anew_is_not_measured_by_the_offsets_of_the_old_one() -> None:
     marks = {"readings": mark(900, 1000), "dead_letters": None}
-    kept = fitting(marks, {"a": {0: 10}})
+    kept = fitting(marks, {"a": {0: 10}}, {})
     assert kept["readings"] is not None
     assert kept["readings"].ends == {"a": {}}
-    assert fitting(marks, {"a": {0: 1000}})["readings"] == marks["readings"]
+    assert fitting(marks, {"a": {0: 1000}}, {})["readings"] == marks["readings"]
 
 
 def test_a_torn_newest_commit_is_refused_and_not_taken_for_an_empty_one(tmp_path: Path) -> None:

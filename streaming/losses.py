@@ -1,0 +1,140 @@
+"""Records that Kafka no longer has: found before a query starts, told exactly, and passed over only where a person said so.
+
+`tidegate repair` leaves its word for the next start in `<root>/_repair/next_start.json`: which losses were accepted, and
+from where records are to be read again because a torn commit was set aside.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from lakehouse.files import is_local
+from streaming.offsets import Mark, Offsets, parse_offsets
+
+__all__ = ["REPAIR_FOLDER", "Lost", "StartOrder", "gone", "lost_text", "read_order", "remade_topics", "write_order"]
+
+REPAIR_FOLDER: Final = "_repair"
+ORDER_NAME: Final = "next_start.json"
+
+
+class Lost(NamedTuple):
+    """Kafka's partition no longer holds the record that comes next (`following`).
+
+    `edge` is its oldest offset where records expired; less than `following` where the topic was made anew or cut; -1 where
+    the partition is not there.
+    """
+
+    topic: str
+    partition: int
+    following: int
+    edge: int
+
+    @property
+    def expired(self) -> bool:
+        """Whether it is a range of known length."""
+        return self.edge > self.following
+
+    def __str__(self) -> str:
+        where = f"{self.topic} partition {self.partition}"
+        if self.edge < 0:
+            return f"{where} is not there any more (stored up to offset {self.following - 1})"
+        if not self.expired:
+            return (
+                f"{where} was made anew or cut: stored up to offset {self.following - 1}, "
+                "and what the old one held after it is gone"
+            )
+        return f"{where} offsets {self.following} to {self.edge - 1} ({self.edge - self.following} records)"
+
+
+def gone(following: Offsets, oldest: Offsets, newest: Offsets, remade: Iterable[str] = ()) -> list[Lost]:
+    """What comes next and is not in Kafka any more.
+
+    Args:
+        following: the next offset to be read, per topic and partition.
+        oldest: the oldest offset that Kafka holds.
+        newest: the next that it will give.
+        remade: topics known to be others than those that `following` is of.
+    """
+    anew, lost = set(remade), []
+    for topic, parts in following.items():
+        for part, offset in parts.items():
+            first, end = oldest.get(topic, {}).get(part), newest.get(topic, {}).get(part)
+            if first is None or end is None:
+                lost.append(Lost(topic, part, offset, -1))
+            elif topic in anew:
+                lost += [Lost(topic, part, offset, 0)] if offset > 0 else []
+            elif offset < first:
+                lost.append(Lost(topic, part, offset, first))
+            elif offset > end:
+                lost.append(Lost(topic, part, offset, end))
+        # A partition that was added since begins at 0, unless its first records expired before they were read.
+        added = {part: first for part, first in oldest.get(topic, {}).items() if part not in parts and first > 0}
+        lost += [Lost(topic, part, 0, first) for part, first in added.items()]
+    return lost
+
+
+def lost_text(lost: Iterable[Lost]) -> str:
+    """The refusal, as sentences with the next step."""
+    return (
+        f"Kafka no longer has records that were not stored yet: {'; '.join(map(str, lost))}. Nothing is skipped in silence. "
+        "Run `tidegate repair --accept-loss` to see what going on without them means, and with --apply to do it; stored rows "
+        "stay."
+    )
+
+
+def remade_topics(mark: Mark | None, ids: Mapping[str, str]) -> set[str]:
+    """Topics that have another id in Kafka than when the mark was made."""
+    return {topic for topic, known in (mark.topics if mark else {}).items() if ids.get(topic, known) != known}
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """What a repair says to the next start on a new checkpoint."""
+
+    replay: Offsets = field(default_factory=dict)
+    accepted: Sequence[Lost] = ()
+    file: Path | None = None
+
+    def refused(self, lost: Iterable[Lost]) -> list[Lost]:
+        """The losses that nobody accepted. One reaches no further than accepted where it ends there or earlier."""
+        return [each for each in lost if not any(_covers(known, each) for known in self.accepted)]
+
+    def settle(self) -> None:
+        """It is done: a mark in the tables holds it, or a checkpoint does. Kept beside, as a record."""
+        if self.file is not None and self.file.exists():
+            self.file.rename(self.file.with_name(f"{self.file.stem}.done-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"))
+
+
+def _covers(accepted: Lost, lost: Lost) -> bool:
+    same = accepted[:2] == lost[:2] and accepted.expired == lost.expired
+    return same and (lost.edge <= accepted.edge or not lost.expired)
+
+
+def read_order(root: str) -> StartOrder:
+    """What the last repair left; an empty order where there is none, or the tables are on an object store.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    file = Path(root.removeprefix("file://")) / REPAIR_FOLDER / ORDER_NAME
+    if not is_local(root) or not file.exists():
+        return StartOrder()
+    data: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return StartOrder(parse_offsets(data["replay"]), tuple(Lost(*each) for each in data["accepted"]), file)
+
+
+def write_order(root: str, order: StartOrder, note: Mapping[str, Any]) -> Path:
+    """Leave it for the next start; `note` says who and why."""
+    folder = Path(root.removeprefix("file://")) / REPAIR_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f".{ORDER_NAME}.{os.getpid()}"
+    content = {"replay": order.replay, "accepted": [list(each) for each in order.accepted], **note}
+    with fresh.open("w", encoding="utf-8") as out:
+        json.dump(content, out, indent=1)
+        out.flush()
+        os.fsync(out.fileno())
+    return fresh.replace(folder / ORDER_NAME)

@@ -1,0 +1,186 @@
+"""`tidegate repair`: finds what keeps the stream from going on, says what it would do, and does it when asked. No JVM.
+
+Nothing is ever deleted: what is in the way is moved to `<root>/_repair/<time>`, beside a report. The order of the steps is
+such that a repair killed anywhere leaves something that the stream still refuses, and the next repair goes on.
+"""
+
+import json
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ingest.admin import begin_offsets, end_offsets, topic_ids
+from ingest.contract.errors import ConfigError, FatalError, RetryableError
+from ingest.settings import KafkaSettings
+from lakehouse.files import is_local
+from lakehouse.lock import WriterLock, is_held
+from lakehouse.tables import TABLES
+from streaming.checkpoint import LocalCheckpoint
+from streaming.losses import REPAIR_FOLDER, StartOrder, gone, read_order, remade_topics, write_order
+from streaming.offsets import Offsets, newest_mark, newest_of
+from streaming.queries import first_offsets
+from streaming.repair_checkpoint import checkpoint_findings, checkpoint_moves
+from streaming.repair_finding import Finding
+from streaming.repair_tables import DROP_FLAG, table_findings
+from streaming.source import LandedTopics
+
+__all__ = ["ACCEPT_FLAG", "DROP_FLAG", "Examination", "Patient", "apply", "examine"]
+
+ACCEPT_FLAG: Final = "--accept-loss"
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined: the tables' root, the landing's checkpoint, and Kafka (None where it is not asked)."""
+
+    root: Path
+    checkpoint: Path
+    kafka: KafkaSettings | None
+    topics: LandedTopics
+
+    @classmethod
+    def of(
+        cls, root: str, checkpoint: str, kafka: KafkaSettings | None, topics: LandedTopics | None = None
+    ) -> "Patient":
+        """From settings.
+
+        Raises:
+            ConfigError: tables or checkpoint are not on this machine's disk.
+        """
+        for uri in (root, checkpoint):
+            if not is_local(uri):
+                message = f"`tidegate repair` works on a local disk, and {uri} is none: use the tools of that store."
+                raise ConfigError(message)
+        tables, landing = (Path(uri.removeprefix("file://")).absolute() for uri in (root, checkpoint))
+        return cls(tables, landing, kafka, topics or LandedTopics())
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Findings, and notes on what limits them."""
+
+    findings: Sequence[Finding]
+    notes: Sequence[str]
+
+    def left(self, flags: Collection[str]) -> list[Finding]:
+        """What --apply with these flags does not mend, and the stream or a query stumbles over."""
+        return [each for each in self.findings if not each.harmless and not _is_mended(each, flags)]
+
+
+def examine(patient: Patient) -> Examination:
+    """Look at checkpoint, tables and Kafka; changes nothing."""
+    notes: list[str] = []
+    if is_held(patient.root):
+        notes.append("A writer is running: what it is just about to write may look broken. Stop it before a repair.")
+    findings = [*checkpoint_findings(patient.checkpoint), *table_findings(patient.root, patient.checkpoint)]
+    try:
+        findings += _kafka(patient, findings)
+    except RetryableError as error:
+        notes.append(f"What Kafka still holds was not looked at: {error}")
+    return Examination(findings, notes)
+
+
+def apply(patient: Patient, flags: Collection[str], *, note: dict[str, Any]) -> tuple[Examination, list[str]]:
+    """Examine again under the writer's lock and mend; returns what was found and where things were put, as sentences.
+
+    Raises:
+        FatalError: a writer is running.
+    """
+    with ExitStack() as cleanup:
+        for folder, what in ((patient.root, "tables"), (patient.checkpoint, "checkpoint")):
+            cleanup.callback(WriterLock(folder, what=what, patience_seconds=5.0).close)
+        found = examine(patient)
+        return found, _mend(patient, [each for each in found.findings if _is_mended(each, flags)], note)
+
+
+def _is_mended(finding: Finding, flags: Collection[str]) -> bool:
+    return not finding.by_hand and (finding.needs is None or finding.needs in flags)
+
+
+def _mend(patient: Patient, findings: Sequence[Finding], note: dict[str, Any]) -> list[str]:
+    if not findings:
+        return []
+    aside = patient.root / REPAIR_FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    aside.mkdir(parents=True)
+    report = {"findings": [each.to_dict() for each in findings], **note}
+    (aside / "report.json").write_text(json.dumps(report, indent=1, default=str), encoding="utf-8")
+    done = [f"What was found is in {aside / 'report.json'}."]
+    # The word to the next start comes first: a repair killed after it leaves what the stream refuses anyway.
+    if any(each.replay or each.lost for each in findings):
+        order = _order(read_order(str(patient.root)), findings)
+        done.append(
+            f"The next start reads {write_order(str(patient.root), order, {'report': str(aside / 'report.json')})}."
+        )
+    # The checkpoint before the torn commit: without it, and with the commit still there, the stream does not start.
+    moved = [_move(patient, path, aside) for path in dict.fromkeys(path for each in findings for path in each.moves)]
+    if moved:
+        done.append(f"{len(moved)} files and folders were set aside to {aside}.")
+    done += [_drop(patient.root / each.drop, aside) for each in findings if each.drop is not None]
+    return done
+
+
+def _order(old: StartOrder, findings: Sequence[Finding]) -> StartOrder:
+    replay: Offsets = {topic: dict(parts) for topic, parts in old.replay.items()}
+    for finding in findings:
+        for topic, parts in finding.replay.items():
+            into = replay.setdefault(topic, {})
+            into |= {part: min(at, into.get(part, at)) for part, at in parts.items()}
+    return StartOrder(replay, (*old.accepted, *(each for finding in findings for each in finding.lost)))
+
+
+def _move(patient: Patient, path: Path, aside: Path) -> Path:
+    within = patient.root if path.is_relative_to(patient.root) else patient.checkpoint.parent
+    to = aside / path.relative_to(within)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        shutil.move(path, to)
+    return to
+
+
+def _drop(folder: Path, aside: Path) -> str:
+    from deltalake import CommitProperties, DeltaTable
+
+    told = {"userMetadata": json.dumps({"repair": str(aside.name)})}
+    removed = DeltaTable(str(folder)).repair(commit_properties=CommitProperties(custom_metadata=told))["files_removed"]
+    return f"{len(removed)} missing data files were taken out of the log of {folder.name}."
+
+
+def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Losses that the next start would refuse; those of what has to be read again are part of that."""
+    if patient.kafka is None:
+        return
+    if any(each.by_hand or each.needs == DROP_FLAG for each in findings):
+        return
+    kafka, names = patient.kafka, patient.topics.names
+    try:
+        oldest = {topic: begin_offsets(kafka, topic) for topic in names}
+        newest = {topic: end_offsets(kafka, topic) for topic in names}
+    except RetryableError:
+        raise
+    except FatalError:
+        oldest, newest = {}, {}
+    replays = [each.replay for each in findings if each.replay]
+    order = read_order(str(patient.root))
+    if replays:
+        following, anew = _order(order, findings).replay, set[str]()
+    else:
+        marks = [newest_mark(str(patient.root), name) for name in TABLES]
+        checkpoint = LocalCheckpoint(patient.checkpoint)
+        broken = any(path.is_relative_to(patient.checkpoint) for each in findings for path in each.moves)
+        begun = not broken and checkpoint.begun()
+        following = (checkpoint.next_offsets() if begun else first_offsets(marks, order.replay)) or {}
+        anew = remade_topics(newest_of(marks), topic_ids(kafka, names))
+        order = StartOrder() if begun else order
+    if lost := order.refused(gone(following, oldest, newest, anew)):
+        yield Finding(
+            f"Kafka no longer has records that were not stored yet: {'; '.join(map(str, lost))}.",
+            "accepts that they are lost: sets the checkpoint aside and goes on with what Kafka still has; the next commit names "
+            "the ranges",
+            moves=checkpoint_moves(patient.checkpoint),
+            lost=tuple(lost),
+            needs=ACCEPT_FLAG,
+        )

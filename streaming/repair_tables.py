@@ -1,0 +1,188 @@
+"""What of the tables is broken, and what mends it: torn commits and checkpoints of the log, missing data files, leftovers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
+from lakehouse.tables import TABLES
+from streaming.offsets import Mark, Offsets, newest_of, parse_mark
+from streaming.repair_checkpoint import checkpoint_moves
+from streaming.repair_finding import Finding
+
+__all__ = ["DROP_FLAG", "table_findings"]
+
+DROP_FLAG: Final = "--drop-missing-files"
+SNAPSHOT: Final = "_seen.parquet"
+SHOWN: Final = 3
+
+
+def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
+    """All that is wrong with the tables under the root, in the order in which it is mended."""
+    folders = sorted(log.parent for log in root.glob("*/_delta_log"))
+    states = {folder.name: examine_log(folder) for folder in folders}
+    for name, state in states.items():
+        if name not in TABLES:
+            yield from _derived(state)
+        elif state.faults and state.base is None and not state.commit(0).exists():
+            what = f"The table {name} is damaged: {'; '.join(state.faults[:SHOWN])}; the log before it was cleaned up."
+            yield Finding(
+                what, f"restore {state.folder} from a backup: its files are there, their list is not", by_hand=True
+            )
+        elif state.torn or state.gaps:
+            yield _torn(root, checkpoint, name, states)
+        elif state.bad_checkpoints or state.hint_is_bad:
+            yield _bad_checkpoint(state)
+        elif missing := missing_files(state.folder):
+            yield _missing(root, name, missing)
+    yield from _leftovers(root, list(states.values()))
+
+
+def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) -> Finding:
+    """The log from its first torn commit on is set aside; Kafka's records after the commit before it are landed again."""
+    state = states[name]
+    first = min((*state.torn, *state.gaps))
+    what = f"The table {name} is damaged: {'; '.join(state.faults[:SHOWN])}."
+    versions = range(state.newest, first - 1, -1)
+    if foreign := [version for version in versions if version not in state.torn and _is_foreign(state.folder, version)]:
+        hand = (
+            f"nothing: version {foreign[-1]} after it holds what Kafka cannot give again (a correction, an erasure). Restore "
+            f"{state.folder} from a backup, or set it aside as a whole"
+        )
+        return Finding(what, hand, by_hand=True)
+    replay = _marked(state, first) or _from_zero(list(states.values()))
+    derived = tuple(
+        each.folder for table, each in states.items() if table not in TABLES and _has_seen(each, name, first)
+    )
+    moves = (*checkpoint_moves(checkpoint), *derived)
+    moves += (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
+    moves += tuple(path for version in versions for path in state.files_of(version))
+    count = state.newest - first + 1
+    then = (
+        f"sets {'this commit' if count == 1 else f'the {count} commits from this one on'} aside, and the checkpoint with it, "
+        f"and lands again from {_shown(replay)}, what comes after the commit before; what other tables have of it is known by "
+        "them and not landed again"
+    )
+    if derived:
+        then += f". Made anew from it: {', '.join(folder.name for folder in derived)}"
+    return Finding(what, then, moves=moves, replay=replay)
+
+
+def _derived(state: LogState) -> Iterator[Finding]:
+    name = state.folder.name
+    anew = "sets the table aside; the stream makes it anew from readings and dead_letters"
+    if state.faults:
+        yield Finding(f"The derived table {name} is damaged: {'; '.join(state.faults[:SHOWN])}.", anew, (state.folder,))
+    elif missing := missing_files(state.folder):
+        yield Finding(f"The derived table {name} misses {_counted(missing)}.", anew, (state.folder,))
+
+
+def _bad_checkpoint(state: LogState) -> Finding:
+    files = [
+        *state.bad_checkpoints,
+        *(state.folder / "_delta_log" / f".{path.name}.crc" for path in state.bad_checkpoints),
+    ]
+    files.append(state.folder / "_delta_log" / "_last_checkpoint")
+    what = f"The table {state.folder.name} is damaged: {'; '.join(state.faults[:SHOWN])}."
+    kept = "version 0" if state.base is None else f"the checkpoint {state.base}"
+    then = f"sets that aside: the log is whole from {kept} on, and the next checkpoint stands in for it"
+    return Finding(what, then, moves=tuple(path for path in files if path.exists()))
+
+
+def _missing(root: Path, name: str, missing: list[MissingFile]) -> Finding:
+    marks = [mark for each in missing if (mark := parse_mark(each.commit)) is not None]
+    ranges = "; ".join(f"{_shown(mark.starts)} up to {_shown(mark.ends)}" for mark in marks[:SHOWN])
+    origin = (
+        f" They are of Kafka's {ranges}." if marks else " The log does not say any more from which offsets they were."
+    )
+    first = f"the first is {missing[0].path}"
+    return Finding(
+        f"The table {name} misses {_counted(missing)} of its data files ({first}): a query that reads them fails.{origin}",
+        "takes them out of the table's log; their rows are gone from the table, unless a backup holds the files: then put them "
+        "back instead",
+        moves=(root / SNAPSHOT,) if name == "readings" and (root / SNAPSHOT).exists() else (),
+        drop=name,
+        needs=DROP_FLAG,
+    )
+
+
+def _leftovers(root: Path, states: list[LogState]) -> Iterator[Finding]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    torn = [path for state in states for path in state.temporary]
+    torn += [path for path in root.glob(f"{SNAPSHOT}.*") if path.suffix[1:].isdigit()]
+    if torn:
+        what = f"{len(torn)} temporary files of a writer that was killed, the first {torn[0]}."
+        yield Finding(what, "sets them aside", moves=tuple(torn), harmless=True)
+    try:
+        pq.read_metadata(root / SNAPSHOT)
+    except FileNotFoundError:
+        return
+    except (OSError, pa.ArrowException):
+        what = f"The file of known identities {root / SNAPSHOT} is torn."
+        then = "sets it aside; the next start reads them from the table and takes longer for it"
+        yield Finding(what, then, moves=(root / SNAPSHOT,), harmless=True)
+
+
+def _counted(missing: list[MissingFile]) -> str:
+    rows = sum(each.rows or 0 for each in missing)
+    return f"{len(missing)} data file{'s' if len(missing) != 1 else ''} with {rows} rows"
+
+
+def _is_foreign(folder: Path, version: int) -> bool:
+    """Whether a whole commit holds what neither Kafka nor another commit has."""
+    actions = commit_actions(folder, version)
+    changes = any(action.get(kind, {}).get("dataChange") for action in actions for kind in ("add", "remove"))
+    return changes and parse_mark(_metadata(actions)) is None
+
+
+def _marked(state: LogState, before: int) -> Offsets | None:
+    """The end of the newest landed batch before a version."""
+    for version in range(before - 1, -1, -1):
+        if not state.commit(version).exists():
+            return None
+        if mark := parse_mark(_metadata(commit_actions(state.folder, version))):
+            return mark.ends
+    return None
+
+
+def _from_zero(states: list[LogState]) -> Offsets:
+    """Offset 0 of every partition that any commit names: no commit before the torn one does."""
+    mark = newest_of(_marks(states))
+    return {topic: dict.fromkeys(parts, 0) for topic, parts in (mark.ends if mark else {}).items()}
+
+
+def _marks(states: list[LogState]) -> Iterator[Mark | None]:
+    for state in states:
+        if state.folder.name in TABLES:
+            for version in range(state.newest, -1, -1):
+                if mark := parse_mark(_metadata(commit_actions(state.folder, version))):
+                    yield mark
+                    break
+
+
+def _has_seen(state: LogState, name: str, version: int) -> bool:
+    """Whether a derived table took the version in; also where that cannot be told."""
+    import json
+
+    for own in range(state.newest, -1, -1):
+        try:
+            return (
+                int(json.loads(_metadata(commit_actions(state.folder, own)) or "")["derived"].get(name, -1)) >= version
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return state.newest > 0
+
+
+def _metadata(actions: Any) -> str | None:
+    found = [action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action]
+    return found[0] if found else None
+
+
+def _shown(offsets: Offsets) -> str:
+    return (
+        ", ".join(f"{topic} {part}@{at}" for topic, parts in offsets.items() for part, at in parts.items())
+        or "the start"
+    )
