@@ -130,9 +130,8 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
     Raises:
         RetryableError: Kafka does not answer, or does not let this user.
     """
-    _deleted(
-        settings, _client(settings).delete_topics([name], request_timeout=TIMEOUT_SECONDS), f"deleting topic {name}"
-    )
+    client = _client(settings)  # held until it is done: a client that is freed answers nothing any more
+    _await_deleted(settings, client.delete_topics([name], request_timeout=TIMEOUT_SECONDS), f"deleting topic {name}")
 
 
 def delete_group(settings: KafkaSettings, name: str) -> None:
@@ -141,11 +140,12 @@ def delete_group(settings: KafkaSettings, name: str) -> None:
     Raises:
         RetryableError: Kafka does not answer, or does not let this user.
     """
-    done = _client(settings).delete_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)
-    _deleted(settings, done, f"deleting group {name}")
+    client = _client(settings)
+    done = client.delete_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)
+    _await_deleted(settings, done, f"deleting group {name}")
 
 
-def _deleted(settings: KafkaSettings, futures: "Mapping[str, Future[None]]", doing: str) -> None:
+def _await_deleted(settings: KafkaSettings, futures: "Mapping[str, Future[None]]", doing: str) -> None:
     for future in futures.values():
         try:
             future.result(TIMEOUT_SECONDS + 1)
@@ -205,7 +205,8 @@ def topic_ids(settings: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
         RetryableError: Kafka does not answer.
     """
     found = {}
-    described = _client(settings).describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
+    client = _client(settings)  # held until it is done: a client that is freed answers nothing any more
+    described = client.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
     for name, future in described.items():
         try:
             found[name] = str(future.result(TIMEOUT_SECONDS + 1).topic_id)
