@@ -120,16 +120,15 @@ def _conversion(root: str, selection: Any, unit: str) -> Any:
     from gateway.profiles.units import canonical_spelling, known_unit
     from ingest.contract.errors import TidegateError
     from streaming.history.change import Change
-    from streaming.history.selection import matches
+    from streaming.history.plan import units_of
 
     if not known_unit(unit):
         message = (
             f"Nothing converts to the unit {unit!r}. To give it to the rows and keep their numbers, add --relabel."
         )
         raise TidegateError(message)
-    found = matches(root, "readings", selection, columns=("unit",)).rows["unit"].unique().to_pylist()
     wanted = canonical_spelling(unit)
-    given = [each for each in found if each is not None and each != wanted]
+    given = [each for each in units_of(root, selection) if each != wanted]
     return Change(unit=wanted, conversions=conversions_to(wanted, given))
 
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-__all__ = ["COLUMNS", "FLAG", "Change", "Conversion"]
+__all__ = ["BEYOND_DOUBLE", "COLUMNS", "FLAG", "Change", "Conversion"]
 
 FLAG: Final = "corrected"
+BEYOND_DOUBLE: Final = "beyond_double"
+"""The flag of a number whose exact digits stand in `text`."""
 COLUMNS: Final = ("device", "metric", "event_time", "value", "text", "unit", "flags")
 """What a correction reads of a row or changes in it."""
 
@@ -149,7 +151,7 @@ class Change:
         if self.unit is not None and self.conversions is None:
             return {"unit": F.lit(self.unit), "flags": F.array_union(flags, F.array(F.lit(FLAG)))}
         # Exact digits beside a number that a double cannot hold are those of the number before.
-        plain = F.array_remove(flags, "beyond_double")
+        plain = F.array_remove(flags, BEYOND_DOUBLE)
         changed = {"value": self._value(), "text": F.lit(None).cast("string")}
         if self.unit is not None:
             changed["unit"] = F.lit(self.unit)

@@ -4,27 +4,26 @@ One transaction per table, the hot path's tables first; then the derived tables 
 the device is removed too. Killed anywhere, the request goes on where it was.
 """
 
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.admin import end_offsets
 from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
 from lakehouse.derived import DERIVED
 from lakehouse.requests import Request
 from lakehouse.tables import TABLES
-from streaming.checkpoint import Checkpoint
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, derivations
 from streaming.history.journal import device_hash
 from streaming.history.plan import require_device
 from streaming.history.plan_erasure import erasable, unnamed_letters
+from streaming.history.positions import await_positions
 from streaming.history.receipt import Receipt, kafka_forgets, remarks, table_forgets
 from streaming.history.rewrite import applied, rewrite, table_of
 from streaming.history.selection import Selection, matches
 from streaming.history.traces import forget_traces
-from streaming.offsets import Offsets, newest_mark
+from streaming.sql.applied import load_applied
+from streaming.sql.supervisor import supervisor_of
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "erase"]
 
 KIND: Final = "erase"
-LANDING_SECONDS: Final = 60.0
-STALLED_SECONDS: Final = 10.0
-POLL_SECONDS: Final = 0.1
 MOST_PASSES: Final = 20
 
 
@@ -52,12 +48,16 @@ def erase(writer: Writer, request: Request) -> dict[str, Any]:
     if not receipt.content:
         require_device(writer.root, device)
         receipt.save(**_head(request, device))
-    receipt.save(not_landed=_await_landing(writer))
+    behind = await_positions(writer)
+    receipt.save(not_landed=behind.landing, streams_behind=dict(behind.streams))
     hot, rest, unlooked = erasable(writer.root)
     for name in hot:
         _erase_from(writer, request, receipt, device, name)
     receipt.save(derived_tables=_derive(writer, receipt))
     for name in rest:
+        # A stream's own commits and this one must not take away the same files; the next pass starts it again.
+        if (streams := supervisor_of(writer.root)) is not None:
+            streams.stop_stream(name)
         _erase_from(writer, request, receipt, device, name)
     return _finish(writer, receipt, device, unlooked)
 
@@ -130,41 +130,11 @@ def _have_seen(root: str, receipt: Receipt) -> bool:
     )
 
 
-def _await_landing(writer: Writer) -> int | None:
-    """Wait until what Kafka holds now is landed, so that it is erased too.
-
-    Returns the records that are not; None where that cannot be known.
-    """
-    try:
-        ends = {topic: end_offsets(writer.kafka, topic) for topic in writer.topics.names}
-        behind, moved_at, deadline = _behind(writer, ends), time.monotonic(), time.monotonic() + LANDING_SECONDS
-        # Where nothing lands beside this, waiting brings nothing.
-        while behind and writer.seen is not None and time.monotonic() < min(deadline, moved_at + STALLED_SECONDS):
-            time.sleep(POLL_SECONDS)
-            now = _behind(writer, ends)
-            behind, moved_at = now, time.monotonic() if now < behind else moved_at
-    except TidegateError:
-        return None
-    return behind
-
-
-def _behind(writer: Writer, ends: Offsets) -> int:
-    done = Checkpoint(writer.spark, writer.settings.checkpoint).next_offsets()
-    if done is None:
-        mark = newest_mark(writer.root, "readings")
-        done = mark.ends if mark is not None else {}
-    return sum(
-        max(0, end - done.get(topic, {}).get(part, 0)) for topic, parts in ends.items() for part, end in parts.items()
-    )
-
-
 def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) -> dict[str, Any]:
     now = datetime.now(UTC)
     kafka = kafka_forgets(writer.kafka, writer.topics.names, now)
-    said = remarks(kafka)
-    if (not_landed := receipt.content["not_landed"]) != 0:
-        how_many = "may hold records" if not_landed is None else f"holds {not_landed} records"
-        said.insert(0, f"Kafka {how_many} not landed yet; if the device is in them it comes back: erase again then.")
+    stateful = [name for name, applied in load_applied(writer.root).items() if applied.shape.stateful]
+    content = receipt.content
     receipt.save(
         state="done",
         at=now.isoformat(timespec="seconds"),
@@ -174,6 +144,7 @@ def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) 
         without_device_column=unlooked,
         kafka=kafka,
         forgotten_at=max(entry["forgotten_at"] for entry in receipt.tables.values()),
-        remarks=said,
+        streams_with_state=stateful,
+        remarks=remarks(kafka, content["not_landed"], content["streams_behind"], stateful),
     )
     return receipt.content

@@ -2,56 +2,91 @@
 
 import difflib
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError
 from lakehouse.query import run_sql
-from streaming.history.change import COLUMNS, FLAG, Change
+from streaming.history.change import BEYOND_DOUBLE, COLUMNS, FLAG, Change
 from streaming.history.selection import Match, Selection, matches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Plan", "known_devices", "plan_correction", "require_device"]
+__all__ = ["Plan", "known_devices", "plan_correction", "require_device", "units_of"]
 
 _DEVICES: Final = """
     select device from devices union select device from readings
     union select device from dead_letters where device is not null order by device"""
-_BEYOND_DOUBLE: Final = "beyond_double"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
-    """A correction that can be made now: the selected rows, those of them that it changes, and their new numbers."""
+    """What a correction finds, gathered from one batch of selected rows after the other."""
 
-    match: Match
-    touched: "pa.Table"
-    values: "pa.ChunkedArray"
     change: Change
+    match: Match = field(init=False)
+    rows: int = 0
+    metrics: Counter[str] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    unknown_units: set[str | None] = field(default_factory=set)
+    bounds: "dict[str, tuple[Any, Any]]" = field(default_factory=dict)
+    example: dict[str, Any] | None = None
 
     @property
     def removed_rows(self) -> int:
         """Rows that will be gone."""
-        return self.touched.num_rows if self.change.delete else 0
+        return self.rows if self.change.delete else 0
+
+    def see(self, batch: "pa.RecordBatch") -> None:
+        """Take in selected rows (COLUMNS)."""
+        import pyarrow as pa
+
+        touched = self.change.touched(pa.Table.from_batches([batch]).select(COLUMNS))
+        if not touched.num_rows:
+            return
+        self.rows += touched.num_rows
+        self.metrics += _counted(touched["metric"])
+        self.units += _counted(touched["unit"])
+        self.unknown_units |= set(self.change.unknown_units(touched))
+        values = self.change.values(touched)
+        for name, column in (("event_time", touched["event_time"]), ("before", touched["value"]), ("after", values)):
+            self._stretch(name, column)
+        if self.example is None:
+            self.example = self._example(touched, values)
 
     def told(self) -> dict[str, Any]:
         """For people and as JSON. Times ISO 8601 UTC."""
+        first, last = self.bounds["event_time"]
         return {
-            "rows": self.touched.num_rows,
-            "untouched": self.match.row_count - self.touched.num_rows,
+            "rows": self.rows,
+            "untouched": self.match.row_count - self.rows,
             "files": len(self.match.files),
-            "metrics": _counted(self.touched["metric"]),
-            "units": _counted(self.touched["unit"]),
-            "before": _bounds(self.touched["value"]),
-            "after": {"min": None, "max": None} if self.change.delete else _bounds(self.values),
-            "first": _time(self.touched, last=False),
-            "last": _time(self.touched, last=True),
-            "example": self._example(),
+            "metrics": dict(self.metrics),
+            "units": dict(self.units),
+            "before": self._named("before"),
+            "after": {"min": None, "max": None} if self.change.delete else self._named("after"),
+            "first": first.isoformat(),
+            "last": last.isoformat(),
+            "example": self.example,
         }
 
-    def _example(self) -> dict[str, Any]:
-        before = self.touched.slice(0, 1).to_pylist()[0]
+    def _stretch(self, name: str, column: "pa.ChunkedArray") -> None:
+        import pyarrow.compute as pc
+
+        found = pc.min_max(column).as_py()
+        low, high = self.bounds.get(name, (None, None))
+        lows = [value for value in (low, found["min"]) if value is not None]
+        highs = [value for value in (high, found["max"]) if value is not None]
+        self.bounds[name] = (min(lows, default=None), max(highs, default=None))
+
+    def _named(self, name: str) -> dict[str, float | None]:
+        low, high = self.bounds[name]
+        return {"min": low, "max": high}
+
+    def _example(self, touched: "pa.Table", values: "pa.ChunkedArray") -> dict[str, Any]:
+        before = touched.slice(0, 1).to_pylist()[0]
         before["event_time"] = before["event_time"].isoformat()
         if self.change.delete:
             return {"before": before, "after": None}
@@ -59,15 +94,15 @@ class Plan:
         if self.change.unit is not None:
             after["unit"] = self.change.unit
         if self.change.unit is None or self.change.conversions is not None:
-            after["value"], after["text"] = self.values[0].as_py(), None
-            after["flags"] = [flag for flag in after["flags"] if flag != _BEYOND_DOUBLE]
+            after["value"], after["text"] = values[0].as_py(), None
+            after["flags"] = [flag for flag in after["flags"] if flag != BEYOND_DOUBLE]
         if FLAG not in after["flags"]:
             after["flags"].append(FLAG)
         return {"before": before, "after": after}
 
 
 def plan_correction(root: str, selection: Selection, change: Change) -> Plan:
-    """Look at the table as it is now.
+    """Look at the table as it is now. Memory holds one batch of rows.
 
     Raises:
         TidegateError: there is nothing to correct, or it cannot be done so; a sentence with the next step.
@@ -75,25 +110,33 @@ def plan_correction(root: str, selection: Selection, change: Change) -> Plan:
     """
     change.check()
     _check_range(selection)
-    match = matches(root, "readings", selection, columns=COLUMNS)
-    if not match.row_count:
+    plan = Plan(change)
+    plan.match = matches(root, "readings", selection, columns=COLUMNS, see=plan.see)
+    if not plan.match.row_count:
         raise TidegateError(_nothing(root, selection))
-    touched = change.touched(match.rows)
-    if unknown := change.unknown_units(touched):
-        shown = ", ".join("no unit" if unit is None else repr(unit) for unit in unknown)
+    if plan.unknown_units:
+        shown = ", ".join("no unit" if unit is None else repr(unit) for unit in sorted(plan.unknown_units, key=str))
         message = (
             f"Rows of the device {selection.device} have {shown}, which cannot be converted to {change.unit}; nothing was "
             f"changed. Name a --metric whose unit fits, or add --relabel to give the unit {change.unit} and keep the numbers."
         )
         raise TidegateError(message)
-    if not touched.num_rows:
-        raise TidegateError(_untouched(selection, change, match.row_count))
-    values = change.values(touched)
-    bounds = _bounds(values)
-    if any(value is not None and not math.isfinite(value) for value in bounds.values()):
-        message = f"A value would become {bounds['min']} or {bounds['max']}, which is not stored. Nothing was changed."
+    if not plan.rows:
+        raise TidegateError(_untouched(selection, change, plan.match.row_count))
+    low, high = plan.bounds["after"]
+    if any(value is not None and not math.isfinite(value) for value in (low, high)):
+        message = f"A value would become {low} or {high}, which is not stored. Nothing was changed."
         raise TidegateError(message)
-    return Plan(match, touched, values, change)
+    return plan
+
+
+def units_of(root: str, selection: Selection) -> list[str]:
+    """The units that the selected rows have."""
+    found: set[str | None] = set()
+    matches(
+        root, "readings", selection, columns=("unit",), see=lambda rows: found.update(rows["unit"].unique().to_pylist())
+    )
+    return sorted(unit for unit in found if unit is not None)
 
 
 def require_device(root: str, device: str) -> None:
@@ -160,19 +203,5 @@ def _untouched(selection: Selection, change: Change, rows: int) -> str:
     )
 
 
-def _bounds(values: "pa.ChunkedArray") -> dict[str, float | None]:
-    import pyarrow.compute as pc
-
-    found: dict[str, float | None] = pc.min_max(values).as_py()
-    return found
-
-
-def _counted(values: "pa.ChunkedArray") -> dict[str, int]:
-    return {entry["values"] or "": entry["counts"] for entry in values.value_counts().to_pylist()}
-
-
-def _time(rows: "pa.Table", *, last: bool) -> str:
-    import pyarrow.compute as pc
-
-    found = pc.min_max(rows["event_time"]).as_py()["max" if last else "min"]
-    return str(found.isoformat())
+def _counted(values: "pa.ChunkedArray") -> Counter[str]:
+    return Counter({entry["values"] or "": entry["counts"] for entry in values.value_counts().to_pylist()})

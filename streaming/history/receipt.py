@@ -7,21 +7,20 @@ goes on where it was.
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from ingest.admin import TopicState, describe_topics, topic_names
 from ingest.contract.errors import TidegateError
-from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
+from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, stream_topic
 from ingest.settings import KafkaSettings
 from lakehouse.catalog import open_table
 
-__all__ = ["FOLDER", "Receipt", "kafka_forgets", "remarks", "table_forgets"]
+__all__ = ["FOLDER", "Receipt", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
 
 FOLDER: Final = "_erasures"
-STREAM_PREFIX: Final = "telemetry.stream."
 _DAY_MS: Final = 24 * 3600 * 1000
 _LOOK_MS: Final = 5 * 60 * 1000
 """How often a Kafka broker looks for what has expired (log.retention.check.interval.ms)."""
@@ -77,14 +76,15 @@ def kafka_forgets(settings: KafkaSettings, landed: Iterable[str], now: datetime)
     """
     try:
         ours = {*landed, OUTCOMES, GATEWAY_STATE}
-        names = [name for name in topic_names(settings) if name in ours or name.startswith(STREAM_PREFIX)]
-        return {name: _topic_forgets(state, now) for name, state in describe_topics(settings, names).items()}
+        names = [name for name in topic_names(settings) if name in ours or name.startswith(stream_topic(""))]
+        return {name: topic_forgets(state, now) for name, state in describe_topics(settings, names).items()}
     except TidegateError as error:
         why = f"not asked: {error} By the settings it keeps records for {settings.retention_hours} hours."
         return {name: {"forgotten_at": None, "why": why} for name in landed}
 
 
-def _topic_forgets(state: TopicState, now: datetime) -> dict[str, Any]:
+def topic_forgets(state: TopicState, now: datetime) -> dict[str, Any]:
+    """`forgotten_at` and `why` of one topic, for what was written up to now."""
     config = state.config
     if not config:
         return {"forgotten_at": None, "why": "Kafka does not let this user read how long the topic keeps its records"}
@@ -116,11 +116,28 @@ def _stamp(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def remarks(kafka: Mapping[str, Any]) -> list[str]:
-    """What a receipt says besides its dates."""
+def remarks(
+    kafka: Mapping[str, Any], not_landed: int | None, streams_behind: Mapping[str, int], stateful: Sequence[str]
+) -> list[str]:
+    """What a receipt says besides its dates, what a person should act on first."""
     dated = [entry["forgotten_at"] for entry in kafka.values() if entry["forgotten_at"]]
     until = f" before {max(dated)}" if dated else ""
+    said = []
+    if not_landed != 0:
+        how_many = "may hold records" if not_landed is None else f"holds {not_landed} records"
+        said.append(f"Kafka {how_many} not landed yet; if the device is in them it comes back: erase again then.")
+    if streams_behind:
+        names = ", ".join(f"{name} ({count} records)" for name, count in streams_behind.items())
+        said.append(
+            f"These streams have not read everything yet and may write of the device: {names}. Erase again then."
+        )
+    if stateful:
+        said.append(
+            f"These streams remember rows for windows or joins and may still write of the device: {', '.join(stateful)}. "
+            "Erase again when those windows have closed."
+        )
     return [
+        *said,
         "If the device sends again it is stored again.",
         "A message that was delivered before and comes again is not known any more: it is stored as a new one.",
         f"`streams rewind` or a rebuild from Kafka{until} brings back what Kafka still holds: erase again after it.",

@@ -4,7 +4,7 @@ A file is left alone unless its statistics allow a match and its columns have on
 must.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -81,13 +81,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Files that hold selected rows, with how many, and the selected rows' columns that were asked for."""
+    """Files of a table's version that hold selected rows, with how many."""
 
     files: dict[str, int]
     """Path as the log writes it -> rows selected in it."""
     known: dict[str, DataFile]
     version: int
-    rows: "pa.Table"
     totals: dict[str, int]
     """Path -> all rows of it, by its footer."""
 
@@ -108,15 +107,19 @@ class Match:
         return sorted(found, key=lambda file: (sorted(file.partition.items(), key=str), str(_arrival(file)), file.path))
 
 
-def matches(root: str, name: str, selection: Selection, *, columns: tuple[str, ...] = ()) -> Match:
-    """Find the selected rows of a table as of now.
-
-    Memory holds the asked columns of the selected rows, and one batch.
+def matches(
+    root: str,
+    name: str,
+    selection: Selection,
+    *,
+    columns: tuple[str, ...] = (),
+    see: "Callable[[pa.RecordBatch], object] | None" = None,
+) -> Match:
+    """Find the selected rows of a table as of now. `see` gets the asked columns of them, a batch at a time.
 
     Raises:
         UnavailableError: there is no such table.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
@@ -128,17 +131,15 @@ def matches(root: str, name: str, selection: Selection, *, columns: tuple[str, .
     fragments = [fragment for fragment in whole.get_fragments() if fragment.path in by_place]
     dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
     counts: dict[str, int] = {}
-    kept: list[pa.Table] = []
     scanner = dataset.scanner(columns=[*columns, _FILE], filter=selection.expression(), batch_size=65_536)
     for batch in scanner.to_batches():
         for entry in pc.value_counts(batch.column(_FILE)).to_pylist():
             path = by_place[entry["values"]]
             counts[path] = counts.get(path, 0) + entry["counts"]
-        if columns and batch.num_rows:
-            kept.append(pa.Table.from_batches([batch]).select(list(columns)))
-    schema = pa.schema([whole.schema.field(name) for name in columns])
+        if see is not None and batch.num_rows:
+            see(batch)
     totals = {by_place[f.path]: f.metadata.num_rows for f in fragments if by_place[f.path] in counts}
-    return Match(counts, known, version, pa.concat_tables(kept) if kept else schema.empty_table(), totals)
+    return Match(counts, known, version, totals)
 
 
 def may_hold(file: DataFile, selection: Selection) -> bool:
