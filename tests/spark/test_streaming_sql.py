@@ -1,0 +1,342 @@
+"""SQL-defined streams on a real Kafka: from a file to topic and table, over restarts, crashes, changes and rewinds."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from deltalake import DeltaTable, write_deltalake
+
+from ingest.contract.errors import ConfigError, TidegateError
+from ingest.contract.reading import Reading
+from ingest.contract.topics import stream_group, stream_topic
+from ingest.groups import group_lag
+from lakehouse.requests import Request
+from lakehouse.settings import LakeSettings
+from streaming.chores import handle
+from streaming.settings import StreamSettings
+from streaming.sql.offsets import checkpoint_path
+from streaming.sql.status import read_status
+from streaming.sql.supervisor import Streams
+from streaming.writer import Writer
+
+EXAMPLES = files("streaming.sql") / "examples"
+
+
+class Scene:
+    """The writing process of a test: requests as a command sends them, passes as the chores' thread makes them."""
+
+    def __init__(self, lander: Any, record: Any, wait_until: Any) -> None:
+        self.lander, self.record, self.wait_until = lander, record, wait_until
+        settings = StreamSettings(checkpoint=str(lander.checkpoint / "land"))
+        lake = LakeSettings(root=lander.root)
+        self.writer = Writer(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
+        self.streams = Streams(self.writer)
+        self.sent = 0
+
+    def ask(self, kind: str, name: str, **arguments: Any) -> dict[str, Any]:
+        return handle(self.writer, Request(f"streams.{kind}", {"name": name, **arguments}))
+
+    def apply(self, name: str, text: str) -> dict[str, Any]:
+        return self.ask("apply", name, text=text)
+
+    def send(self, device: str, metric: str, *, at: datetime | None = None, tags: Any = None, **value: Any) -> None:
+        self.sent += 1
+        time_us = int(at.timestamp() * 1_000_000) if at else None
+        reading = Reading(metric, time_us=time_us, **value)
+        self.lander.send(
+            self.record(self.sent, device=device, readings=[reading], tags=tags, message_id=f"m{self.sent}")
+        )
+
+    def event(self, name: str, country: str, city: str) -> None:
+        self.send(f"event-{name}", "event_name", text=name, tags={"country": country, "city": city})
+
+    def restart(self) -> None:
+        self.streams.close()
+        self.streams = Streams(self.writer)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        if not DeltaTable.is_deltatable(f"{self.lander.root}/{table}"):
+            return []
+        return list(pa.table(DeltaTable(f"{self.lander.root}/{table}").to_pyarrow_table()).to_pylist())
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        def passed() -> Any:
+            self.streams.run()
+            return condition()
+
+        return self.wait_until(passed, seconds=60, what=what)
+
+    def until_read(self, *names: str) -> None:
+        """Until the group of each stream stands at the end of what it reads."""
+
+        def read() -> bool:
+            for name in names:
+                lag = group_lag(self.lander.kafka, stream_group(name), self.sources(name))
+                if not lag or any(at < end for parts in lag.values() for at, end in parts.values()):
+                    return False
+            return True
+
+        self.until(read, f"{names} to be read")
+
+    def sources(self, name: str) -> list[str]:
+        from streaming.sql.applied import load_applied
+
+        return list(load_applied(self.lander.root)[name].start)
+
+    def records(self, name: str) -> list[tuple[str, dict[str, Any], dict[str, str]]]:
+        """Key, value and headers of a stream's topic."""
+        conf = {"bootstrap.servers": self.lander.kafka.bootstrap_servers, "group.id": "t", "enable.auto.commit": False}
+        consumer, found = Consumer(conf), []
+        topic = stream_topic(name)
+        for part in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=10)
+            consumer.assign([TopicPartition(topic, part, 0)])
+            while end > 0:
+                message = consumer.poll(10)
+                assert message is not None
+                assert message.error() is None
+                headers = {key: value.decode() for key, value in message.headers()}
+                found.append((message.key().decode(), json.loads(message.value()), headers))
+                if message.offset() == end - 1:
+                    break
+        consumer.close()
+        return found
+
+    def forget_commit(self, name: str) -> None:
+        """As after a crash between the table's commit and the checkpoint's."""
+        commits = next(Path(checkpoint_path(self.writer.settings.checkpoint, name)).iterdir()) / "commits"
+        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for path in (f"{newest}", f".{newest}.crc"):
+            (commits / path).unlink(missing_ok=True)
+
+    def metric(self, name: str, stream: str) -> float | None:
+        return self.lander.metric(f"tidegate_stream_sql_{name}", stream=stream)
+
+
+@pytest.fixture
+def scene(lander: Any, record: Any, wait_until: Any) -> Iterator[Scene]:
+    from lakehouse.create import ensure_tables
+    from lakehouse.derived import ALL_TABLES
+
+    ensure_tables(lander.root, ALL_TABLES.values(), log_retention_hours=24)
+    made = Scene(lander, record, wait_until)
+    yield made
+    made.streams.close()
+
+
+def events(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(row["event"] for row in rows)
+
+
+def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scene: Scene) -> None:
+    country, city = ((EXAMPLES / f"events_in_{name}.sql").read_text() for name in ("country", "city"))
+    with pytest.raises(ConfigError, match="reads 'events_in_country', which is no stream that is applied"):
+        scene.apply("events_in_city", city)
+    scene.event("a", "in", "Bangalore")
+    scene.event("b", "us", "Boston")
+    planned = scene.ask("plan", "events_in_country", text=country)
+    assert planned["checkpoint"] == "new"
+    assert planned["state"] == []
+    assert [column["name"] for column in planned["columns"]][:3] == ["device", "message_id", "event"]
+    assert scene.apply("events_in_country", country)["changed"]
+    assert scene.apply("events_in_city", city)["changed"]
+    assert not scene.apply("events_in_city", city)["changed"]
+    scene.event("c", "in", "Bengaluru")
+    scene.event("d", "in", "Pune")
+    scene.until(lambda: len(scene.rows("events_in_city")) == 2, "the city's events")
+    assert events(scene.rows("events_in_country")) == ["a", "c", "d"]
+    assert events(scene.rows("events_in_city")) == ["a", "c"]
+    scene.until_read("events_in_country", "events_in_city")
+
+    # Times keep their microseconds on the way through the topic; key and headers say whose and which row it is.
+    key, value, headers = next(each for each in scene.records("events_in_city") if each[1]["event"] == "a")
+    assert key == "event-a"
+    assert value["city"] == "Bangalore"
+    assert headers["stream"] == "events_in_city"
+    row = next(row for row in scene.rows("events_in_city") if row["event"] == "a")
+    assert row["received_at"] == next(r for r in scene.rows("events_in_country") if r["event"] == "a")["received_at"]
+
+    # A new process finds them applied.
+    scene.restart()
+    scene.event("e", "in", "Bangalore")
+    scene.until(lambda: len(scene.rows("events_in_city")) == 3, "the city's events after a restart")
+    scene.until_read("events_in_country", "events_in_city")
+    _, told = read_status(scene.lander.root)
+    assert {name: each["state"] for name, each in told.items()} == {
+        "events_in_country": "running",
+        "events_in_city": "running",
+    }
+    assert scene.metric("rows_total", "events_in_city") == 3
+    assert scene.metric("offsets_behind", "events_in_country") == 0
+
+    # A batch that runs again doubles nothing in the table, and in the topic it can be recognised.
+    scene.streams.close()
+    before, sent = scene.rows("events_in_country"), scene.records("events_in_country")
+    scene.forget_commit("events_in_country")
+    scene.streams = Streams(scene.writer)
+    scene.until(lambda: len(scene.records("events_in_country")) > len(sent), "the replay")
+    scene.event("f", "in", "Pune")
+    scene.until(lambda: len(scene.rows("events_in_country")) > len(before), "the event after the replay")
+    assert events(scene.rows("events_in_country")) == ["a", "c", "d", "e", "f"]
+    again = scene.records("events_in_country")
+    assert len({(h["incarnation"], h["batch"], h["row"], v["event"]) for _, v, h in again}) == 5
+    assert len(again) == 6
+
+    # A projection may change on the same checkpoint; a column that is new is null in the old rows.
+    changed = country.replace("received_at\n", "received_at, upper(text) AS loud\n")
+    planned = scene.ask("plan", "events_in_country", text=changed)
+    assert planned["checkpoint"] == "survives"
+    assert "column loud string is new" in [change["what"] for change in planned["changes"]]
+    was = scene.apply("events_in_country", changed)["incarnation"]
+    scene.event("g", "in", "Pune")
+    scene.until(lambda: any(row.get("loud") == "G" for row in scene.rows("events_in_country")), "the new column")
+    assert events(scene.rows("events_in_country")) == ["a", "c", "d", "e", "f", "g"]
+
+    # A rewind with another filter: beside the live table, with the difference, then in its place.
+    scene.until_read("events_in_country")
+    wider = changed.replace("= 'in'", "IN ('in', 'us')")
+    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    told = scene.ask("rewind", "events_in_country", text=wider, since=since)
+    assert {key: told["diff"][key] for key in ("same", "only_live", "only_shadow")} == {
+        "same": 1,  # g; older rows have no `loud` yet
+        "only_live": 5,
+        "only_shadow": 6,
+    }
+    assert events(scene.rows("events_in_country__shadow")) == ["a", "b", "c", "d", "e", "f", "g"]
+    scene.event("h", "us", "Boston")
+    scene.event("i", "in", "Pune")
+    scene.until(lambda: "i" in events(scene.rows("events_in_country")), "the live stream to go on")
+    swapped = Request("streams.swap", {"name": "events_in_country"})
+    assert handle(scene.writer, swapped)["incarnation"] != was
+    assert events(scene.rows("events_in_country")) == ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+    assert handle(scene.writer, swapped)["swapped"], "asked twice, it is found done"
+    scene.event("j", "us", "Boston")
+    scene.until(lambda: "j" in events(scene.rows("events_in_country")), "the swapped stream to go on")
+    assert events(scene.rows("events_in_country")) == ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+    assert not scene.rows("events_in_country__shadow")
+
+    with pytest.raises(TidegateError, match="is read by events_in_city"):
+        scene.ask("drop", "events_in_country")
+    assert scene.ask("drop", "events_in_city", keep_table=True)["dropped"]
+    assert scene.ask("drop", "events_in_country")["dropped"]
+    scene.streams.run()
+    assert scene.metric("rows_total", "events_in_city") is None
+    assert len(scene.rows("events_in_city")) > 0
+    assert not Path(f"{scene.lander.root}/events_in_country").exists()
+
+
+WINDOWS = """\
+-- sink: table
+-- watermark: event_time 1 minute
+-- backfill: earliest
+-- partitions: 1
+SELECT window.start AS window_start, r.device, d.site, count(*) AS n, max(value) AS top
+FROM readings r JOIN sites d ON r.device = d.device
+WHERE metric = 'temperature'
+GROUP BY window(event_time, '1 minute'), r.device, d.site
+"""
+
+
+def test_a_window_joined_with_a_table_drops_and_counts_late_rows_and_is_rewound(scene: Scene) -> None:
+    #  12:00      12:01      12:02      12:03      12:04
+    #  | 1 2      | 3        |          | 4 (watermark 12:02:30: the first two windows close)
+    #  ^ 5 is late
+    noon = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+
+    def at(seconds: float) -> datetime:
+        return noon + timedelta(seconds=seconds)
+
+    write_deltalake(f"{scene.lander.root}/sites", pa.table({"device": ["d1"], "site": ["north"]}))
+    with pytest.raises(ConfigError, match="watermark: event_time 2 minutes"):
+        scene.apply("by_minute", WINDOWS.replace("-- watermark: event_time 1 minute\n", ""))
+    with pytest.raises(ConfigError, match="late=correct"):
+        scene.apply("by_minute", "-- late: correct\n" + WINDOWS)
+    assert scene.apply("by_minute", WINDOWS)["changed"]
+    for seconds, value in ((5, 1.0), (20, 2.0), (70, 3.0), (210, 4.0)):
+        scene.send("d1", "temperature", at=at(seconds), value=value)
+    scene.until(lambda: len(scene.rows("by_minute")) == 2, "two windows")
+    found = {row["window_start"]: (row["site"], row["n"], row["top"]) for row in scene.rows("by_minute")}
+    assert found == {at(0): ("north", 2, 2.0), at(60): ("north", 1, 3.0)}
+    assert scene.metric("late_rows_total", "by_minute") == 0
+    scene.send("d1", "temperature", at=at(30), value=9.0)
+    scene.until(lambda: scene.metric("late_rows_total", "by_minute"), "the late row")
+    _, told = read_status(scene.lander.root)
+    assert told["by_minute"]["late"] == 1
+
+    # The static table is read anew in each batch, and what is remembered outlives a restart and a crash.
+    write_deltalake(f"{scene.lander.root}/sites", pa.table({"device": ["d2"], "site": ["south"]}), mode="append")
+    scene.send("d2", "temperature", at=at(215), value=5.0)
+    scene.until_read("by_minute")
+    scene.streams.close()
+    scene.forget_commit("by_minute")
+    scene.streams = Streams(scene.writer)
+    scene.send("d1", "temperature", at=at(400), value=6.0)
+    scene.until(lambda: len(scene.rows("by_minute")) == 4, "the windows after a crash")
+    found = {(row["window_start"], row["device"]): (row["site"], row["n"]) for row in scene.rows("by_minute")}
+    assert found[at(180), "d2"] == ("south", 1)
+    assert found[at(180), "d1"] == ("north", 1)
+
+    # Another window length can't go on from this state: it is refused, and rebuilt beside the live table.
+    longer = WINDOWS.replace("'1 minute')", "'2 minutes')")
+    planned = scene.ask("plan", "by_minute", text=longer)
+    assert planned["checkpoint"] == "rewind"
+    assert planned["state"]
+    with pytest.raises(ConfigError, match="streams rewind by_minute"):
+        scene.apply("by_minute", longer)
+    scene.until_read("by_minute")
+    told = scene.ask("rewind", "by_minute", text=longer, since=at(60).isoformat())
+    assert told["diff"]["only_shadow"] > 0
+    assert scene.ask("swap", "by_minute")["swapped"]
+    found = {(row["window_start"], row["device"]): row["n"] for row in scene.rows("by_minute")}
+    assert found[at(0), "d1"] == 2, "rows from before the rewind stay as they were"
+    assert found[at(120), "d1"] == 1
+    assert (at(60), "d1") not in found
+    scene.send("d1", "temperature", at=at(900), value=7.0)
+    scene.until(lambda: len(scene.rows("by_minute")) == len(found) + 1, "the swapped stream to go on")
+    assert scene.ask("drop", "by_minute")["dropped"]
+
+
+def test_one_failing_stream_stops_no_other_and_says_why(scene: Scene) -> None:
+    sound = "-- sink: table\n-- backfill: earliest\nSELECT device, value FROM readings"
+    scene.apply("sound", sound)
+    scene.apply("broken", sound.replace("value", "double(raise_error(device)) AS value"))
+    scene.send("d1", "temperature", value=1.0)
+    scene.until(lambda: read_status(scene.lander.root)[1]["broken"]["state"] == "failed", "the failure")
+    scene.until(lambda: scene.rows("sound"), "the sound one")
+    _, told = read_status(scene.lander.root)
+    assert told["sound"]["state"] == "running"
+    assert "d1" in told["broken"]["detail"]
+    assert scene.metric("errors_total", "broken") == 1
+    # What mends it starts it again.
+    scene.apply("broken", sound.replace("value", "value * 2 AS value"))
+    scene.until(lambda: scene.rows("broken"), "the mended one")
+
+
+def test_golden_data_of_the_shipped_examples_and_the_rows_that_differ(lake: Any, tmp_path: Path) -> None:
+    from streaming.sql.folder import list_streams
+    from streaming.sql.golden import read_golden, run_golden
+
+    window = WINDOWS.replace("window.start AS window_start", "window.start AS at")
+    (tmp_path / "by_minute.sql").write_text(window)
+    lines = [
+        {"in": "sites", "row": {"device": "d1", "site": "north"}},
+        {"in": "readings", "row": {"metric": "temperature", "value": 1.5, "event_time": "2026-05-01T12:00:05Z"}},
+        {"in": "readings", "row": {"metric": "temperature", "value": 2.5, "event_time": "2026-05-01T12:00:20Z"}},
+        {"out": {"at": "2026-05-01T12:00:00Z", "device": "d1", "site": "north", "n": 2, "top": 2.5}},
+        {"out": {"at": "2026-05-01T12:01:00Z", "device": "d1", "site": "north", "n": 1, "top": 2.5}},
+    ]
+    streams = list_streams(tmp_path)
+    for name in ("events_in_country", "events_in_city"):
+        golden = read_golden(streams[name].golden or [], name)
+        assert run_golden(lake.spark, name, golden, streams, name).same
+    compared = run_golden(lake.spark, "by_minute", read_golden(map(json.dumps, lines), "g"), streams, "g")
+    assert (compared.rows, compared.unexpected) == (1, [])
+    assert [json.loads(row)["at"] for row in compared.missing] == ["2026-05-01T12:01:00.000000Z"]
+    with pytest.raises(ConfigError, match="readings has no column 'tempo'"):
+        run_golden(lake.spark, "by_minute", read_golden(['{"in": "readings", "row": {"tempo": 1}}'], "g"), streams, "g")
