@@ -27,6 +27,7 @@ from deploy.commands import (
     proof,
     repair,
     route,
+    streams,
 )
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
@@ -55,6 +56,7 @@ preflight.register(app)
 config.register(app)
 hops.register(app)
 history.register(app)
+streams.register(app)
 bench.register(app)
 chaos.register(app)
 
