@@ -13,7 +13,6 @@ import typer
 from typer.exceptions import TyperException
 
 from deploy.commands import (
-    analyst,
     bench,
     chaos,
     config,
@@ -22,12 +21,15 @@ from deploy.commands import (
     embedded,
     history,
     hops,
+    maintain,
     preflight,
     profile,
     proof,
     repair,
     route,
+    sql,
     streams,
+    tables,
 )
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
@@ -45,7 +47,8 @@ app = typer.Typer(
     "Exit codes: 0 ok, 1 failed, 2 usage, 69 unavailable, 78 configuration.",
 )
 embedded.register(app)
-analyst.register(app)
+sql.register(app)
+tables.register(app)
 proof.register(app)
 repair.register(app)
 dlq.register(app)
@@ -55,6 +58,7 @@ route.register(app)
 preflight.register(app)
 config.register(app)
 hops.register(app)
+maintain.register(app)
 history.register(app)
 streams.register(app)
 bench.register(app)

@@ -9,6 +9,7 @@ from ingest.contract.errors import UnavailableError
 from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
 from lakehouse.files import is_local
+from lakehouse.views import View
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,6 +23,7 @@ __all__ = [
     "list_tables",
     "open_table",
     "table_names",
+    "view_columns",
 ]
 
 
@@ -122,6 +124,14 @@ def columns_of(root: str, name: str) -> list[ColumnInfo]:
         )
         for field in stored.schema().fields
     ]
+
+
+def view_columns(root: str, view: View) -> list[ColumnInfo]:
+    """The columns of a view, by asking for none of its rows."""
+    from lakehouse.query import run_sql
+
+    described = run_sql(root, f'DESCRIBE FROM "{view.name}"', views=[view]).to_pylist()
+    return [ColumnInfo(row["column_name"], str(row["column_type"]).lower(), True, "") for row in described]
 
 
 def history_of(root: str, name: str, *, limit: int = 20) -> list[CommitInfo]:

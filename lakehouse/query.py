@@ -1,23 +1,31 @@
-"""SQL over the tables without a JVM: deltalake reads the log, DuckDB the files, through Arrow, read-only.
+"""SQL over the tables without a JVM: deltalake reads the log, DuckDB the files, read-only.
 
 Only the tables that a query names are opened, and of those only the files and columns that it needs.
 """
 
+import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.dataset import dataset_of
+from lakehouse.prune import needed_files
+from lakehouse.scan import Scan, quoted, scan_of
+from lakehouse.views import View, named, views_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
-__all__ = ["run_sql"]
+__all__ = ["check_query", "run_sql", "tables_here"]
 
-_LOCKED: Final = ("SET TimeZone = 'UTC'", "SET enable_external_access = false", "SET lock_configuration = true")
+_MANY_FILES: Final = 32
+"""Opening so many files costs less than planning the query once more to see which of them it needs."""
+
+_SELECTING: Final = r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^)]*\)\s*)?"
 
 
 def run_sql(
@@ -27,6 +35,7 @@ def run_sql(
     version: int | None = None,
     at: datetime | None = None,
     beside: "Mapping[str, pa.Table] | None" = None,
+    views: Iterable[View] = (),
 ) -> "pa.Table":
     """The answer to one query.
 
@@ -36,43 +45,142 @@ def run_sql(
         version: read the tables as of this version.
         at: read the tables as they were at this time.
         beside: further tables, by their names.
+        views: queries over the tables, by their names.
 
     Raises:
         UnavailableError: there is no table under the root yet, or the version or time is not kept any more.
-        TidegateError: the query is wrong; the message is DuckDB's, with its suggestion.
+        TidegateError: the query is wrong or not one query; the message is DuckDB's, with its suggestion.
     """
     import duckdb
-    import pyarrow as pa
 
     names = table_names(root)
     if not names:
         message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
         raise UnavailableError(message)
+    used = views_in(sql, views)
     connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
-        for name in _named(sql, names):
-            connection.register(name, dataset_of(open_table(root, name, version=version, at=at)))
+        check_query(sql)
+        connection.execute("SET TimeZone = 'UTC'")
+        scans: dict[str, Scan] = {}
+        for name in named(" ".join([sql, *(view.sql for view in used)]), names):
+            table = open_table(root, name, version=version, at=at)
+            if (scan := scan_of(table)) is None:
+                connection.register(name, dataset_of(table))
+            else:
+                scans[name] = scan
         for name, rows in (beside or {}).items():
             connection.register(name, rows)
-        for statement in _LOCKED:
-            connection.execute(statement)
-        answer = connection.sql(sql)
-        # A statement that is no query has no answer.
-        return answer.to_arrow_table() if answer is not None else pa.table({})
+        return _Reader(connection, scans, used).answer(sql)
     except duckdb.Error as error:
-        raise TidegateError(_explained(str(error), names)) from error
+        raise TidegateError(_explained(str(error), [*names, *(view.name for view in views)])) from error
     finally:
         connection.close()
 
 
-def _named(sql: str, names: Iterable[str]) -> list[str]:
-    """The tables whose name stands as a word in the query; one too many costs some milliseconds, nothing else."""
-    return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE)]
+def check_query(sql: str) -> None:
+    """Whether this is one query that only reads.
+
+    Raises:
+        TidegateError: it is not, in a sentence.
+        duckdb.Error: it is no SQL of DuckDB's.
+    """
+    import duckdb
+
+    statements = duckdb.extract_statements(sql)
+    if len(statements) != 1:
+        found = f"{len(statements)} statements" if statements else "none"
+        message = f"`tidegate sql` answers one query at a time, and this is {found}."
+        raise TidegateError(message)
+    kind = statements[0].type
+    if kind == duckdb.StatementType.EXPLAIN:
+        check_query(re.sub(_SELECTING, "", sql, count=1, flags=re.IGNORECASE))
+    elif kind != duckdb.StatementType.SELECT:
+        message = (
+            f"`tidegate sql` only reads, and this is {kind.name}. Write a query (SELECT, FROM, WITH, DESCRIBE); "
+            "what changes tables are commands of their own, such as `tidegate correct`."
+        )
+        raise TidegateError(message)
+
+
+class _Reader:
+    """The tables of one query as views over lists of files; the lists are variables, so that they can become shorter."""
+
+    def __init__(self, connection: "DuckDBPyConnection", scans: dict[str, Scan], views: list[View]) -> None:
+        self._connection, self._scans, self._views = connection, scans, views
+        self._folders = sorted({scan.folder for scan in scans.values()})
+        self._files: dict[str, Sequence[str]] = {name: scan.files for name, scan in scans.items()}
+
+    def answer(self, sql: str) -> "pa.Table":
+        import pyarrow as pa
+
+        self._lock()
+        # now() is the beginning of the transaction: the plan that says which files are needed and the query see one.
+        self._connection.execute("BEGIN")
+        for name, scan in self._scans.items():
+            self._show(name, scan)
+        for view in self._views:
+            self._connection.execute(f"CREATE TEMP VIEW {quoted(view.name)} AS {view.sql}")
+        if self._connection.extract_statements(sql)[0].type.name == "SELECT":
+            self._leave_out(sql)
+        for name, files in self._files.items():
+            self._set(name, files)
+        found = self._connection.sql(sql)
+        # A statement that is no query has no answer.
+        return found.to_arrow_table() if found is not None else pa.table({})
+
+    def _lock(self) -> None:
+        """Nothing but the files of these tables can be read; nothing is written, since only queries come here."""
+        self._connection.execute("SET allowed_directories = ?", [[f"{folder}/" for folder in self._folders]])
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+
+    def _show(self, name: str, scan: Scan, *, by_path: bool = True) -> None:
+        """Let the table's name stand for the files in its variable; for now two of them: each look at them costs."""
+        query = scan.select(_variable(name), by_path=by_path) if self._files[name] else scan.empty()
+        self._set(name, self._files[name][:2])
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {query}")
+
+    def _set(self, name: str, files: Sequence[str]) -> None:
+        self._connection.execute(f"SET VARIABLE {quoted(_variable(name))} = ?", [list(files)])
+
+    def _leave_out(self, sql: str) -> None:
+        """Plan the query once for each large table, to see which files of it are needed.
+
+        For the time of that plan the other tables are of a kind that the planner knows nothing about, so that all scans
+        of files in it are those of the one table.
+        """
+        for name in [name for name, scan in self._scans.items() if len(scan.files) > _MANY_FILES and scan.ranges]:
+            for other in self._scans.keys() - {name}:
+                self._stand_in(other)
+            self._show(name, self._scans[name], by_path=False)
+            (plan,) = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
+            # A list of no files is none that DuckDB reads.
+            self._files[name] = needed_files(plan[1], self._scans[name]) or self._scans[name].files[:1]
+            for other in self._scans:
+                self._show(other, self._scans[other])
+
+    def _stand_in(self, name: str) -> None:
+        rows = self._connection.sql(self._scans[name].empty()).to_arrow_table()
+        self._connection.register(f"no rows of {name}", rows)
+        query = f"SELECT * FROM {quoted(f'no rows of {name}')}"  # noqa: S608 - a quoted name
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {query}")
+
+
+def _variable(name: str) -> str:
+    return f"files of {name}"
 
 
 def _explained(text: str, names: list[str]) -> str:
-    """DuckDB's message without its suggestions that do not apply here, and with the tables where a name is unknown."""
+    """DuckDB's message, but where a table is unknown with those that are there: its own suggestions do not apply here."""
     kept = text.strip()
-    if "Table with name" in kept and "does not exist" in kept:
-        return f"{kept.splitlines()[0]} The tables here are: {', '.join(names)}."
-    return kept
+    unknown = re.search(r'Table with name "?(.+?)"? does not exist', kept)
+    return kept if unknown is None else f"{kept.splitlines()[0]} {tables_here(unknown[1], names)}"
+
+
+def tables_here(wanted: str, names: Iterable[str]) -> str:
+    """What to write instead of a table's name that is none."""
+    listed = sorted(names)
+    near = difflib.get_close_matches(wanted.lower(), listed, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"{hint}The tables here are: {', '.join(listed)}."

@@ -107,7 +107,7 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one answer per kind of value
     """The value in JSON's words: times as ISO 8601 with Z, bytes as base64, no NaN."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, datetime):
         text = (value.astimezone(UTC) if value.tzinfo else value).isoformat(timespec="microseconds")

@@ -128,7 +128,7 @@ def open_session(
     from pyspark.sql import SparkSession
 
     # py4j logs whatever a callback raises with its stack; the landing tells it in one sentence.
-    for name in ("py4j", "DataFrameQueryContextLogger"):
+    for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
     conf = spark_conf(master=master, app_name=app_name, jars=[str(jar) for jar in options.jars], extra=extra or {})
     jvm = start_jvm(options, conf, keep_open=keep_open)

@@ -1,0 +1,155 @@
+"""`tidegate sql`: one query over the tables, by DuckDB without a JVM or by Spark; the pipeline need not run."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from deploy.settings import Settings
+    from lakehouse.views import View
+
+__all__ = ["register"]
+
+
+class Format(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+class Engine(StrEnum):
+    """Who answers."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the command line."""
+    parent.command()(sql)
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="SQL of the engine; tables and views by their names (`tables ls`).")],
+    at: Annotated[
+        str | None, typer.Option("--at", help="Read the tables as they were: ISO time, or 10m-ago.", show_default=False)
+    ] = None,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="Read the tables as of this version.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to write the answer.")] = Format.TABLE,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="spark starts a JVM: for scans too large for one process.")
+    ] = Engine.DUCKDB,
+    show_code: Annotated[
+        bool, typer.Option("--show-code", help="Print Python that asks the same; run nothing.")
+    ] = False,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the tables in SQL, without a JVM; nothing is changed."""
+    from deploy.local.locate import locate_settings
+
+    if at is not None and version is not None:
+        msg = "give --at or --version, not both"
+        raise typer.BadParameter(msg)
+    moment = parse_time(at) if at is not None else None
+    settings = locate_settings(config, data, needs_run=False)
+    views = _views(settings, query)
+    if show_code:
+        _show_code(settings.lake.root, query, version, moment, views, as_json=as_json)
+        return
+    if form is Format.PARQUET and sys.stdout.isatty():
+        msg = "parquet is binary: send it to a file, such as > answer.parquet"
+        raise typer.BadParameter(msg)
+    from lakehouse.render import render
+
+    if engine is Engine.SPARK:
+        answer = _ask_spark(settings, query, version, moment, views)
+    else:
+        from lakehouse.query import run_sql
+
+        answer = run_sql(settings.lake.root, query, version=version, at=moment, views=views)
+    typer.echo(render(answer, "json" if as_json else form), nl=False)
+
+
+def _views(settings: "Settings", query: str) -> "list[View]":
+    """The views that the query may mean; profiles are read only for a query that names one of theirs."""
+    from lakehouse.views import WIDE, shipped_views
+
+    if WIDE not in query.lower():
+        return shipped_views()
+    from deploy.lake_views import views_of
+
+    return views_of(settings)
+
+
+def _show_code(
+    root: str, query: str, version: int | None, at: "datetime | None", views: "list[View]", *, as_json: bool
+) -> None:
+    from lakehouse.catalog import open_table, table_names
+    from lakehouse.create import table_uri
+    from lakehouse.show_code import Opened, render_code
+    from lakehouse.views import named, views_in
+
+    used = views_in(query, views)
+    names = named(" ".join([query, *(view.sql for view in used)]), table_names(root))
+    travels = version is not None or at is not None
+    tables = [
+        Opened(
+            name,
+            _absolute(table_uri(root, name)),
+            open_table(root, name, version=version, at=at).version() if travels else None,
+        )
+        for name in names
+    ]
+    programs = render_code(query, tables, used)
+    if as_json:
+        show_json({"programs": programs, "views": {view.name: view.sql for view in used}})
+    else:
+        typer.echo("\n".join(programs.values()), nl=False)
+
+
+def _absolute(uri: str) -> str:
+    return uri if "://" in uri else str(Path(uri).absolute())
+
+
+def _ask_spark(
+    settings: "Settings", query: str, version: int | None, at: "datetime | None", views: "list[View]"
+) -> "pa.Table":
+    import tempfile
+
+    from deploy.local.artifacts import spark_jars
+    from deploy.local.java import find_java
+    from lakehouse.jvm import JvmOptions
+    from lakehouse.session import open_session
+    from lakehouse.spark_query import SPARK_CONF, run_spark_sql
+
+    master = settings.stream.master
+    java = find_java()
+    typer.echo("Starting Spark; this takes some seconds.", err=True)
+    with tempfile.TemporaryDirectory(prefix="tidegate-sql-") as logs:
+        jvm = JvmOptions(
+            java.home, tuple(spark_jars()), Path(logs), settings.stream.driver_memory, tuple(java.gc_options)
+        )
+        session = open_session(
+            jvm,
+            master="local[*]" if master.startswith("local") else master,
+            app_name="tidegate-sql",
+            extra={**SPARK_CONF, **settings.stream.extra},
+        )
+        try:
+            return run_spark_sql(session.spark, settings.lake.root, query, version=version, at=at, views=views)
+        finally:
+            session.close()

@@ -1,0 +1,26 @@
+"""The views that a configuration gives the analyst: one per profile, and those that need no setting."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.views import View, shipped_views, wide_view
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+__all__ = ["views_of"]
+
+
+def views_of(settings: "Settings") -> list[View]:
+    """Every view; a profile file that is refused has none, and a pattern in a profile is no column."""
+    from gateway.profiles.folder import ProfileFolder
+    from gateway.profiles.glob import is_glob
+
+    views = shipped_views()
+    if settings.gateway.profiles is None or not Path(settings.gateway.profiles).is_dir():
+        return views
+    for profile in ProfileFolder(Path(settings.gateway.profiles), strict=False).current.active():
+        metrics = {name: rules.kind for name, rules in profile.metrics.items() if not is_glob(name)}
+        if metrics:
+            views.append(wide_view(profile.name, metrics))
+    return list({view.name: view for view in reversed(views)}.values())[::-1]

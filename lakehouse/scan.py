@@ -1,0 +1,161 @@
+"""A table's files as DuckDB reads them itself: by the log's list, with the table's columns and types.
+
+DuckDB opens a small file several times faster than Arrow does, and skips row groups and whole days by itself. Which files
+to open at all, by the times in the log, says lakehouse/prune.py.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from lakehouse.files import is_local
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["Scan", "local_path", "quoted", "scan_of"]
+
+_STATISTICS_STEP_US: Final = 1000
+"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
+
+_TYPES: Final = {
+    "string": "VARCHAR",
+    "long": "BIGINT",
+    "integer": "INTEGER",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The files of one version of a table.
+
+    `types` are DuckDB's, in the table's order; `ranges` hold the first and the last time of each file, by column, in µs
+    since 1970 and None where the log has none; `folder` is where the files lie.
+    """
+
+    folder: str
+    types: dict[str, str]
+    partitions: tuple[str, ...]
+    files: tuple[str, ...]
+    ranges: dict[str, tuple[list[int | None], list[int | None]]] = field(default_factory=dict)
+
+    def select(self, variable: str, *, by_path: bool = True) -> str:
+        """A query for all rows of the files that the variable of this name lists; it must list one at least.
+
+        Args:
+            variable: its name.
+            by_path: False to leave the partition's columns null, so that no file is left out for its path.
+        """
+        partitions = self.partitions if by_path else ()
+        stored = {name: kind for name, kind in self.types.items() if name not in partitions}
+        schema = ", ".join(
+            f"{_text(name)}: {{name: {_text(name)}, type: {_text(kind)}, default_value: NULL}}"
+            for name, kind in stored.items()
+        )
+        days = ", ".join(f"{_text(name)}: {self.types[name]}" for name in partitions)
+        hive = f"hive_partitioning = true, hive_types = {{{days}}}" if days else "hive_partitioning = false"
+        columns = ", ".join(map(quoted, self.types))
+        source = f"read_parquet(getvariable({_text(variable)}), schema = MAP {{{schema}}}, {hive})"
+        return f"SELECT {columns} FROM {source}"  # noqa: S608 - quoted names
+
+    def empty(self) -> str:
+        """A query for no rows, of the same columns."""
+        columns = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in self.types.items())
+        return f"SELECT {columns} WHERE false"
+
+
+def scan_of(table: "DeltaTable") -> Scan | None:
+    """The files of the table's version, newest first; None where DuckDB cannot read them by their paths.
+
+    It cannot on an object store, with a type that it is not told, or where a partition's value is not in the path as it is.
+    """
+    import pyarrow as pa
+
+    folder = local_path(table.table_uri)
+    types = {each.name: _duckdb_type(each.type) for each in table.schema().fields}
+    if folder is None or any(kind is None for kind in types.values()):
+        return None
+    listed = pa.table(table.get_add_actions(flatten=True))
+    partitions = tuple(table.metadata().partition_columns)
+    paths = [unquote(path) for path in listed["path"].to_pylist()]
+    if not _in_path(paths, partitions, listed):
+        return None
+    ranges = _ranges(listed)
+    order = _newest_first(ranges, len(paths))
+    return Scan(
+        folder,
+        {name: str(kind) for name, kind in types.items()},
+        partitions,
+        tuple(f"{folder}/{paths[i]}" for i in order),
+        {name: ([lows[i] for i in order], [highs[i] for i in order]) for name, (lows, highs) in ranges.items()},
+    )
+
+
+def local_path(uri: str) -> str | None:
+    """The folder of a table on this machine; None elsewhere, and where DuckDB would take the path for a pattern."""
+    path = unquote(uri.removeprefix("file://")).rstrip("/")
+    return path if is_local(uri) and not re.search(r"[*?\[\]{}]", path) else None
+
+
+def quoted(name: str) -> str:
+    """An identifier of DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _duckdb_type(kind: Any) -> str | None:
+    """DuckDB's name of a Delta type; None for one that needs care (structs, times without zone)."""
+    from deltalake.schema import ArrayType, MapType, PrimitiveType
+
+    if isinstance(kind, ArrayType):
+        element = _duckdb_type(kind.element_type)
+        return element and f"{element}[]"
+    if isinstance(kind, MapType):
+        key, value = _duckdb_type(kind.key_type), _duckdb_type(kind.value_type)
+        return f"MAP({key}, {value})" if key and value else None
+    if not isinstance(kind, PrimitiveType):
+        return None
+    return kind.type.upper() if kind.type.startswith("decimal(") else _TYPES.get(kind.type)
+
+
+def _in_path(paths: list[str], partitions: tuple[str, ...], listed: Any) -> bool:
+    """Whether every path begins with its partition's values (`date=2026-11-28/`)."""
+    values = [listed[f"partition.{name}"].to_pylist() if paths else [] for name in partitions]
+    wanted = ("".join(f"{name}={row[k]}/" for k, name in enumerate(partitions)) for row in zip(*values, strict=True))
+    if not partitions:
+        return not any("=" in path for path in paths)
+    return all(path.startswith(prefix) and "%" not in path for path, prefix in zip(paths, wanted, strict=True))
+
+
+def _ranges(listed: Any) -> dict[str, tuple[list[int | None], list[int | None]]]:
+    import pyarrow as pa
+
+    times = [
+        field.name.removeprefix("min.")
+        for field in listed.schema
+        if field.name.startswith("min.") and pa.types.is_timestamp(field.type)
+    ]
+
+    def microseconds(column: str, more: int) -> list[int | None]:
+        found = listed[column].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+        return [None if time is None else time + more for time in found]
+
+    return {name: (microseconds(f"min.{name}", 0), microseconds(f"max.{name}", _STATISTICS_STEP_US)) for name in times}
+
+
+def _newest_first(ranges: dict[str, tuple[list[int | None], list[int | None]]], count: int) -> list[int]:
+    """`ORDER BY landed_at DESC LIMIT 5` is then answered by the first files; the others are only looked at."""
+    highs = next((highs for _, highs in ranges.values()), [None] * count)
+    return sorted(range(count), key=lambda i: (highs[i] is None, highs[i] or 0), reverse=True)

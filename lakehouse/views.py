@@ -1,0 +1,104 @@
+"""Queries over the tables that have a name: `readings_wide_<profile>` and `counter_deltas`.
+
+They are made when a query names them and stored nowhere, so they are always of the tables' version that is read.
+"""
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["View", "named", "shipped_views", "views_in", "wide_view"]
+
+WIDE: Final = "readings_wide_"
+_MESSAGE: Final = ("device", "event_time", "received_at", "message_id", "partition", "offset", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One query with a name; `spark` where Spark writes it in other words than DuckDB."""
+
+    name: str
+    comment: str
+    sql: str
+    spark: str | None = None
+
+
+def wide_view(profile: str, metrics: Mapping[str, str]) -> View:
+    """One row per device and message (and per moment, where one message holds several), one column per metric.
+
+    Of several values of one metric in one message the first counts. Only messages with one of the metrics are there.
+
+    Args:
+        profile: its name; what is no letter, digit or underscore becomes an underscore in the view's name.
+        metrics: names and kinds as profiles have them: number, integer, boolean, text, enum or any. A metric of any kind
+            gets two columns: its number, and `<metric>_text`.
+    """
+    name = WIDE + re.sub(r"\W", "_", profile, flags=re.ASCII)
+    return View(
+        name,
+        f"The metrics of profile {profile} as columns, one row per device, message and moment.",
+        _wide(metrics, '"'),
+        _wide(metrics, "`"),
+    )
+
+
+def _wide(metrics: Mapping[str, str], quote: str) -> str:
+    def quoted(text: str) -> str:
+        return quote + text.replace(quote, quote * 2) + quote
+
+    def literal(text: str) -> str:
+        # Spark reads backslashes in a text, DuckDB does not.
+        escaped = text.replace("\\", "\\\\") if quote == "`" else text
+        return "'" + escaped.replace("'", "\\'" if quote == "`" else "''") + "'"
+
+    taken = {column.lower() for column in _MESSAGE}
+    columns = []
+    for metric, kind in metrics.items():
+        for column, value in _columns(metric, kind, metrics):
+            while column.lower() in taken:
+                column = f"{column}_"  # noqa: PLW2901 - a metric named like a column of the message
+            taken.add(column.lower())
+            first = f"min_by({value}, {quoted('index')}) FILTER (WHERE metric = {literal(metric)})"
+            columns.append(f"  {first} AS {quoted(column)}")
+    message = ", ".join(quoted(name) for name in _MESSAGE)
+    wanted = ", ".join(map(literal, metrics))
+    listed = ",\n".join([f"  {message}", *columns])
+    return f"SELECT\n{listed}\nFROM readings\nWHERE metric IN ({wanted})\nGROUP BY {message}"
+
+
+def _columns(metric: str, kind: str, metrics: Mapping[str, str]) -> list[tuple[str, str]]:
+    if kind == "boolean":
+        return [(metric, "value = 1")]
+    if kind in ("text", "enum"):
+        return [(metric, "text")]
+    texts = [(f"{metric}_text", "text")] if kind == "any" and f"{metric}_text" not in metrics else []
+    return [(metric, "value"), *texts]
+
+
+def shipped_views() -> list[View]:
+    """The views that need no setting."""
+    try:
+        counters = importlib.import_module("lakehouse.counters")
+    except ModuleNotFoundError:
+        return []
+    return [
+        View(
+            "counter_deltas",
+            "What each counter gained between two readings; no reset is a spike.",
+            counters.COUNTER_DELTAS_SQL,
+        )
+    ]
+
+
+def views_in(sql: str, views: Iterable[View]) -> list[View]:
+    """Those whose name stands in the query."""
+    found = list(views)
+    names = set(named(sql, [view.name for view in found]))
+    return [view for view in found if view.name in names]
+
+
+def named(sql: str, names: Iterable[str]) -> list[str]:
+    """The names that stand as a word in the query; one too many costs some milliseconds, nothing else."""
+    return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE)]
