@@ -7,7 +7,7 @@ from typing import Protocol
 from ingest.contract.errors import RetryableError
 from streaming.writer import Writer
 
-__all__ = ["Derivation", "Deriver", "derivations"]
+__all__ = ["Derivation", "Deriver", "arrival_derivations", "derivations"]
 
 logger = logging.getLogger("tidegate.streaming.derive")
 
@@ -51,4 +51,15 @@ class Deriver:
 
 def derivations(writer: Writer) -> list[Derivation]:
     """All derivations of this version, in the order in which they run."""
-    return []
+    return [*arrival_derivations(writer)]
+
+
+def arrival_derivations(writer: Writer) -> list[Derivation]:
+    """Ledger, latest and devices: they share one look and one scan, and `devices`, the last, ends the pass."""
+    from streaming.derive.arrivals import Arrivals
+    from streaming.derive.devices import DevicesDerivation
+    from streaming.derive.latest import LatestDerivation
+    from streaming.derive.ledger import LedgerDerivation
+
+    arrivals = Arrivals(writer.spark, writer.root)
+    return [LedgerDerivation(writer, arrivals), LatestDerivation(writer, arrivals), DevicesDerivation(writer, arrivals)]

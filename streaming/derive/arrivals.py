@@ -1,0 +1,251 @@
+"""What came into `readings`, `dead_letters` and `ledger` since a version, for derivations that share one look and one scan.
+
+Rows that landed are news. Rows that a request changed (`correct`, `erase`) are not: their devices are named instead. Rows
+that landed before their device was erased are left out, whoever reads their files.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.derived import LEDGER
+from lakehouse.tables import DEAD_LETTERS, READINGS, Table
+from streaming.derive.source import rows_of
+from streaming.offsets import Offsets, newest_mark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Arrivals", "Log", "News", "erased_by", "gathered", "hash_of", "news_of", "without"]
+
+SMALL_ROWS: Final = 200_000
+"""Up to this many rows one task does the work: exchanging few rows costs more than a second task saves."""
+_KEPT_VERSIONS: Final = 500
+
+
+@dataclass(slots=True)
+class News:
+    """What one table's log says since a version.
+
+    Attributes:
+        upto: the newest version that is told of here.
+        groups: landed files, each with the hashes of devices that were erased after it landed.
+        corrected: devices of whom rows were changed or taken away by a correction.
+        erased: hashes of devices that were erased.
+        whole: the groups are all files of the table, because the log tells no more since when.
+    """
+
+    upto: int
+    groups: list[tuple[list[DataFile], frozenset[str]]] = field(default_factory=list)
+    corrected: set[str] = field(default_factory=set)
+    erased: set[str] = field(default_factory=set)
+    whole: bool = False
+
+    @property
+    def files(self) -> list[DataFile]:
+        """All landed files."""
+        return [file for files, _ in self.groups for file in files]
+
+    @property
+    def rows(self) -> int:
+        """Their rows."""
+        return sum(file.rows or 0 for file in self.files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing that changes a derived table."""
+        return not (self.whole or self.groups or self.corrected or self.erased)
+
+
+def hash_of(device: str) -> str:
+    """How the requests name a device that must not be named any more: SHA-256 of its id."""
+    return hashlib.sha256(device.encode()).hexdigest()
+
+
+def erased_by(user_metadata: str | None) -> str | None:
+    """The hash of the device that this commit erased; None where it erased none."""
+    request = _request(user_metadata)
+    if request.get("kind") != "erase":
+        return None
+    arguments = {**request, **(request.get("arguments") or {})}
+    device = arguments.get("device")
+    named = arguments.get("device_sha256")
+    return str(named) if named else hash_of(str(device)) if device else None
+
+
+def news_of(found: Iterable[Change], after: int) -> News | None:
+    """The news of consecutive versions; None where rows were changed in a way that no request names."""
+    news = News(after)
+    landed: list[tuple[list[DataFile], set[str]]] = []
+    for change in found:
+        news.upto = change.version
+        if not change.removed:
+            if change.added:
+                landed.append((list(change.added), set()))
+            continue
+        device = (_request(change.user_metadata).get("arguments") or {}).get("device")
+        if erased := erased_by(change.user_metadata):
+            news.erased.add(erased)
+            for _, hashes in landed:
+                hashes.add(erased)
+        elif device:
+            news.corrected.add(str(device))
+        elif change.added:
+            return None
+        # Files that only left have reached the end of their retention: what is derived from them stays.
+    merged: dict[frozenset[str], list[DataFile]] = {}
+    for files, hashes in landed:
+        merged.setdefault(frozenset(hashes), []).extend(files)
+    news.groups = [(files, hashes) for hashes, files in merged.items()]
+    return news
+
+
+def _request(user_metadata: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(user_metadata or "{}").get("request")
+    except (ValueError, AttributeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Log:
+    """The log of one table as it grows. Not thread-safe."""
+
+    def __init__(self, root: str, table: Table) -> None:
+        self.root, self.table = root, table
+        self.version = newest_version(root, table.name)
+        self._recent: list[Change] = []
+        self._ends: Offsets | None = None
+
+    def look(self) -> None:
+        """Take in what was committed since the last look; one look for a file where nothing was."""
+        try:
+            for change in changes(self.root, self.table.name, after=self.version):
+                self._recent.append(change)
+                self.version = change.version
+                self._ends = _ends_of(change.user_metadata) or self._ends
+        except LogExpired:
+            self._recent, self.version = [], newest_version(self.root, self.table.name)
+        del self._recent[:-_KEPT_VERSIONS]
+
+    def news(self, after: int | None) -> News:
+        """What came after a version; everything there is where that cannot be told, or nothing was seen yet (None)."""
+        if after == self.version:
+            return News(self.version)
+        found = None if after is None else self._news_after(after)
+        if found is not None:
+            return found
+        files = table_files(self.root, self.table.name, version=self.version)
+        return News(self.version, [(files, frozenset())] if files else [], whole=True)
+
+    def live_after(self, after: int | None) -> list[DataFile]:
+        """Files that came after a version and are still part of the table: rows as they are now."""
+        if after is None:
+            return table_files(self.root, self.table.name, version=self.version)
+        try:
+            found = self._changes_after(after)
+        except LogExpired:
+            return table_files(self.root, self.table.name, version=self.version)
+        gone = {file.path for change in found for file in change.removed}
+        return [file for change in found for file in change.added if file.path not in gone]
+
+    def ends(self) -> Offsets:
+        """The Kafka offsets at which the newest landed batch of this table ended."""
+        if self._ends is None:
+            mark = newest_mark(self.root, self.table.name)
+            self._ends = mark.ends if mark else {}
+        return self._ends
+
+    def _news_after(self, after: int) -> News | None:
+        try:
+            return news_of(self._changes_after(after), after)
+        except LogExpired:
+            return None
+
+    def _changes_after(self, after: int) -> list[Change]:
+        if after > self.version:
+            raise LogExpired(after)  # the table was made anew
+        known = [change for change in self._recent if change.version > after]
+        if known and known[0].version == after + 1:
+            return known
+        return list(changes(self.root, self.table.name, after=after, upto=self.version))
+
+
+def _ends_of(user_metadata: str | None) -> Offsets | None:
+    try:
+        data = json.loads(user_metadata or "{}")
+        return {topic: {int(p): end for p, end in parts.items()} for topic, parts in data["offsets"].items()}
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+class Arrivals:
+    """One look at the logs and one scan of the new readings for all who derive from them. Not thread-safe."""
+
+    def __init__(self, spark: "SparkSession", root: str) -> None:
+        self._spark, self._root = spark, root
+        self.readings, self.dead_letters, self.ledger = (Log(root, t) for t in (READINGS, DEAD_LETTERS, LEDGER))
+        self._held: tuple[tuple[str, ...], DataFrame] | None = None
+        self._looked = False
+
+    def look(self) -> None:
+        """Look at all logs, once a pass: until `release` everybody is told of the same versions."""
+        if self._looked:
+            return
+        self._looked = True
+        for log in (self.readings, self.dead_letters, self.ledger):
+            log.look()
+
+    def rows(self, log: Log, news: News, columns: Sequence[str]) -> "DataFrame | None":
+        """These columns of the landed rows; None where there are no files."""
+        parts = []
+        for files, hashes in news.groups:
+            part = rows_of(self._spark, self._root, log.table, files).select(*columns)
+            parts.append(without(part, hashes) or part)
+        if not parts:
+            return None
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.unionByName(part)
+        return gathered(rows, news.rows)
+
+    def readings_rows(self, news: News, columns: Sequence[str]) -> "DataFrame | None":
+        """Like `rows` for readings; kept in memory for the next who asks for the same files with the same columns."""
+        if news.whole or news.rows > SMALL_ROWS:
+            return self.rows(self.readings, news, columns)
+        key = (str(news.upto), *columns, *(file.path for file in news.files), *(h for _, hs in news.groups for h in hs))
+        if self._held is None or self._held[0] != key:
+            self._drop()
+            rows = self.rows(self.readings, news, columns)
+            if rows is None:
+                return None
+            self._held = (key, rows.persist())
+        return self._held[1]
+
+    def release(self) -> None:
+        """The pass is over: forget the rows that are kept in memory."""
+        self._looked = False
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._held is not None:
+            self._held[1].unpersist()
+            self._held = None
+
+
+def without(rows: "DataFrame | None", hashes: Iterable[str]) -> "DataFrame | None":
+    """The rows of other devices than these, named by their hashes."""
+    listed = sorted(hashes)
+    if rows is None or not listed:
+        return rows
+    from pyspark.sql import functions as F
+
+    return rows.where(~F.sha2(F.coalesce("device", F.lit("")).cast("binary"), 256).isin(listed))
+
+
+def gathered(rows: "DataFrame", count: int) -> "DataFrame":
+    """In one partition where the rows are few: nothing that follows exchanges them."""
+    return rows.coalesce(1) if count <= SMALL_ROWS else rows

@@ -1,0 +1,193 @@
+"""Keeps `devices`: when each was heard first and last, why it was refused last, how its clock runs, how often it sends.
+
+What is learned is smoothed from pass to pass, so it depends a little on how the passes fell:
+
+- `clock_skew_ms`: per message the newest time that the device claims, minus received_at; the median over the messages of a
+  pass; the known value moves `SMOOTHING` of the way to it. So buffered history in a message is no slow clock.
+- `interval_learned_s`: the gaps between the messages of a pass (the first counts from the last of the pass before) give
+  sum(gap²) / sum(gap): the gap that a moment taken at random lies in. So a burst of ten messages each hour is an hour, not
+  six minutes. The known value moves `SMOOTHING` of the way to it on a logarithmic scale, and as if it were never more than
+  `STEP` times or less than a `STEP`th of what is known: one outage is not an interval.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from lakehouse.changes import DataFile
+from lakehouse.derived import DEVICES
+from streaming.derive.arrivals import Arrivals, News, gathered, without
+from streaming.derive.ledger import DEAD_LETTER_COLUMNS, READING_COLUMNS
+from streaming.derive.own import OwnTable
+from streaming.derive.source import rows_of
+from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SMOOTHING", "STEP", "DevicesDerivation", "device_rows"]
+
+SMOOTHING: Final = 0.2
+STEP: Final = 4.0
+
+_REFUSAL: Final = "struct<at timestamp, because string, profile string>"
+_PARTS: Final = {
+    "first_seen": "timestamp", "last_seen": "timestamp", "first_new": "timestamp", "gaps": "double", "squares": "double",
+    "skew": "bigint", "refusal": _REFUSAL, "known_last": "timestamp", "known_skew": "bigint", "known_interval": "double",
+    "known_at": "timestamp",
+}  # fmt: skip
+
+
+def device_rows(
+    messages: "DataFrame | None", counts: "DataFrame | None", known: "DataFrame | None", now: datetime
+) -> "DataFrame | None":
+    """One row per device of everything given; None where nothing is.
+
+    Args:
+        messages: as `heard_messages` gives them.
+        counts: rows of the ledger that were written since.
+        known: rows of `devices`.
+        now: the wall clock.
+    """
+    from pyspark.sql import functions as F
+
+    parts = [] if messages is None else [_part(_told(messages))]
+    if counts is not None:
+        # Ignored messages leave no record, so their minute is all that is known of them.
+        heard = counts.where("device <> '' AND received > 0").groupBy("device")
+        first = F.min(F.when(F.col("ignored") > 0, F.col("minute"))).alias("first_seen")
+        parts.append(_part(heard.agg(first, F.max("minute").alias("last_seen"))))
+    if known is not None:
+        refusal = "struct(last_rejected_at AS at, last_rejected_because AS because, profile)"
+        names = {"clock_skew_ms": "known_skew", "interval_learned_s": "known_interval", "updated_at": "known_at"}
+        rows = known.withColumn("known_last", F.col("last_seen")).withColumnsRenamed(names)
+        parts.append(_part(rows.withColumn("refusal", F.expr(f"IF(last_rejected_at IS NULL, NULL, {refusal})"))))
+    if not parts:
+        return None
+    together = parts[0]
+    for part in parts[1:]:
+        together = together.unionByName(part)
+    return _merged(together.coalesce(1), now)
+
+
+def heard_messages(readings: "DataFrame | None", dead_letters: "DataFrame | None", *, count: int) -> "DataFrame | None":
+    """The messages of new readings and dead letters: device, received_at, claimed (time), refusal; `count` rows or fewer."""
+    from pyspark.sql import functions as F
+
+    found = []
+    if readings is not None:
+        by_message = readings.groupBy("device", "gateway", "gateway_epoch", "message_number", "received_at")
+        stored = by_message.agg(F.max("device_time").alias("claimed"))
+        found.append(stored.select("device", "received_at", "claimed", F.lit(None).cast(_REFUSAL).alias("refusal")))
+    if dead_letters is not None:
+        refusal = F.struct(F.col("received_at").alias("at"), F.col("reason").alias("because"), "profile").cast(_REFUSAL)
+        refused = dead_letters.where("device <> ''")
+        nothing = F.lit(None).cast("timestamp").alias("claimed")
+        found.append(refused.select("device", "received_at", nothing, refusal.alias("refusal")))
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else gathered(found[0].unionByName(found[1]), count)
+
+
+def _told(messages: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    gap = "(unix_micros(received_at) - unix_micros(lag(received_at) OVER (PARTITION BY device ORDER BY received_at))) / 1e6D"
+    in_order = messages.withColumn("gap", F.expr(gap))
+    return in_order.groupBy("device").agg(
+        F.min("received_at").alias("first_seen"),
+        F.max("received_at").alias("last_seen"),
+        F.min("received_at").alias("first_new"),
+        F.sum("gap").alias("gaps"),
+        F.sum(F.col("gap") * F.col("gap")).alias("squares"),
+        F.expr("percentile_approx(unix_millis(claimed) - unix_millis(received_at), 0.5D, 1000)").alias("skew"),
+        F.max("refusal").alias("refusal"),
+    )
+
+
+def _part(rows: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    known = rows.columns
+    return rows.select(
+        "device", *((F.col(n) if n in known else F.lit(None)).cast(kind).alias(n) for n, kind in _PARTS.items())
+    )
+
+
+def _merged(parts: "DataFrame", now: datetime) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    smallest, sums = {"first_seen", "first_new"}, {"gaps", "squares"}
+    rows = parts.groupBy("device").agg(
+        *((F.min(n) if n in smallest else F.sum(n) if n in sums else F.max(n)).alias(n) for n in _PARTS)
+    )
+    # Counted by a gateway, and no record has landed yet: it is heard of when that has a time.
+    rows = rows.where("first_seen IS NOT NULL")
+    since = F.expr("greatest(0D, (unix_micros(first_new) - unix_micros(known_last)) / 1e6D)")
+    rows = rows.withColumn("since", F.coalesce(since, F.lit(0.0)))
+    rows = rows.withColumn(
+        "sample", F.expr("(coalesce(squares, 0D) + since * since) / nullif(coalesce(gaps, 0D) + since, 0D)")
+    )
+    bounded = f"greatest(least(sample, known_interval * {STEP}D), known_interval / {STEP}D)"
+    interval = f"known_interval * pow({bounded} / known_interval, {SMOOTHING}D)"
+    us = int(now.timestamp() * 1_000_000)
+    changed = {
+        "last_rejected_because": F.col("refusal.because"),
+        "last_rejected_at": F.col("refusal.at"),
+        "profile": F.col("refusal.profile"),
+        "clock_skew_ms": F.expr(f"coalesce(round(known_skew + (skew - known_skew) * {SMOOTHING}D), skew, known_skew)"),
+        "interval_learned_s": F.expr(f"coalesce(IF(sample > 0, {interval}, NULL), known_interval, sample)"),
+        # A constant that is another one in each pass would have the code compiled anew.
+        "updated_at": F.expr(
+            "IF(known_at IS NOT NULL AND first_new IS NULL AND last_seen <= known_last, known_at, "
+            f"get(array(timestamp_micros({us}L)), length(device) - length(device)))"
+        ),
+    }
+    return rows.withColumns(changed).select(*(F.col(c.name).cast(c.type) for c in DEVICES.columns))
+
+
+class DevicesDerivation:
+    """`run` is one pass, the last of those that share `arrivals`. Not thread-safe: the chores' thread calls it."""
+
+    name = "devices"
+
+    def __init__(self, writer: Writer, arrivals: Arrivals) -> None:
+        self._writer, self._arrivals = writer, arrivals
+        self._own = OwnTable(writer, DEVICES)
+
+    def run(self) -> bool:
+        """One pass; False where nothing was heard."""
+        try:
+            return self._run()
+        finally:
+            self._arrivals.release()
+
+    def _run(self) -> bool:
+        arrivals = self._arrivals
+        self._own.refresh()
+        arrivals.look()
+        arrivals.ledger.look()  # the ledger's pass was just before this one
+        seen = self._own.cursor or {}
+        readings = arrivals.readings.news(seen.get("readings"))
+        letters = arrivals.dead_letters.news(seen.get("dead_letters"))
+        counts = arrivals.ledger.live_after(seen.get("ledger"))
+        following = {"readings": readings.upto, "dead_letters": letters.upto, "ledger": arrivals.ledger.version}
+        if not (readings.files or readings.erased or letters.files or letters.erased or counts):
+            return False
+        rows = self._rows(readings, letters, counts)
+        replaced = list(self._own.files.values()) if rows is not None else []
+        self._own.replace(rows, replaced, lambda _append: following)
+        return True
+
+    def _rows(self, readings: News, letters: News, counts: list[DataFile]) -> "DataFrame | None":
+        arrivals, erased = self._arrivals, self._own.erased
+        gone = erased | readings.erased | letters.erased
+        landed = without(arrivals.readings_rows(readings, READING_COLUMNS), erased - readings.erased)
+        refused = without(arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS), erased - letters.erased)
+        messages = heard_messages(landed, refused, count=readings.rows + letters.rows)
+        counted = arrivals.rows(arrivals.ledger, News(0, [(counts, frozenset())] if counts else []), _COUNT_COLUMNS)
+        files = list(self._own.files.values())
+        known = rows_of(self._writer.spark, self._writer.root, DEVICES, files) if files else None
+        return device_rows(messages, counted, without(known, gone), datetime.now(UTC))
+
+
+_COUNT_COLUMNS: Final = ("device", "minute", "received", "ignored")

@@ -1,0 +1,104 @@
+"""A derived table as its derivation keeps it: its live files, its cursor, and the commits that take both further at once."""
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.append import Append, Appender
+from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.tables import Table
+from streaming.derive.arrivals import erased_by
+from streaming.derive.cursor import encode_cursor, read_cursor
+from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["OwnTable", "moment"]
+
+
+def moment(value: Any) -> datetime | None:
+    """A time as the statistics of a log give it."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return None
+
+
+class OwnTable:
+    """Live files and cursor, kept from commit to commit. Not thread-safe.
+
+    Attributes:
+        files: the live files by path.
+        cursor: what the newest commit of ours has seen; None where there is none.
+        erased: hashes of devices that others erased from this table since our newest commit.
+    """
+
+    def __init__(self, writer: Writer, table: Table) -> None:
+        self.table = table
+        self.files: dict[str, DataFile] = {}
+        self.cursor: dict[str, Any] | None = None
+        self.erased: set[str] = set()
+        self._writer, self._version = writer, -1
+        self._appender: Appender | None = None
+
+    def refresh(self) -> None:
+        """Take in what others committed (compaction, erase); one look for a file where nobody did."""
+        if self._version < 0:
+            self.cursor = read_cursor(self._writer.root, self.table.name)
+            self._load()
+            return
+        try:
+            others = list(changes(self._writer.root, self.table.name, after=self._version))
+        except LogExpired:
+            self._load()
+            return
+        if others:
+            self.erased |= {each for change in others if (each := erased_by(change.user_metadata))}
+            self._load()
+
+    def replace(
+        self,
+        rows: "DataFrame | None",
+        replaced: Iterable[DataFile],
+        cursor: Callable[[Append], dict[str, Any]],
+    ) -> None:
+        """One commit: these rows instead of those files, and the cursor, which may look at what was written."""
+        if self._appender is None:
+            self._appender = Appender(self._writer.spark, self._writer.root, self.table)
+        metrics, name = self._writer.metrics, self.table.name
+        with metrics.commit_duration.labels(name).time(), self._appender.begin() as append:
+            if rows is not None:
+                append.write(rows)
+            append.replace(replaced)
+            seen = json.loads(json.dumps(cursor(append)))
+            self._version = -1  # a failed commit may have happened all the same: then files and cursor are read anew
+            version = append.commit(encode_cursor(seen))
+        for change in changes(self._writer.root, name, after=version - 1, upto=version):
+            for file in change.removed:
+                self.files.pop(file.path, None)
+            self.files |= {file.path: file for file in change.added}
+            metrics.rows.labels(name).inc(sum(file.rows or 0 for file in change.added))
+        metrics.last_commit.labels(name).set_to_current_time()
+        self._version, self.cursor, self.erased = version, seen, set()
+
+    def holding(self, column: str, moments: Iterable[datetime]) -> list[DataFile]:
+        """The live files that may hold rows with one of these values of a time column."""
+        wanted = sorted(moments)
+        days = {each.date() for each in wanted}
+        return [file for file in self.files.values() if _may_hold(file, column, wanted, days)]
+
+    def _load(self) -> None:
+        self._version = newest_version(self._writer.root, self.table.name)
+        files = table_files(self._writer.root, self.table.name, version=self._version)
+        self.files = {file.path: file for file in files}
+
+
+def _may_hold(file: DataFile, column: str, wanted: list[datetime], days: set[date]) -> bool:
+    day = file.partition.get("date")
+    if day is not None and date.fromisoformat(day) not in days:
+        return False
+    low, high = moment(file.low.get(column)), moment(file.high.get(column))
+    return low is None or high is None or any(low <= each <= high for each in wanted)

@@ -1,0 +1,143 @@
+"""What the ledger, latest and devices read of the tables' logs, without a JVM."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from ingest.contract.outcome import Count, OutcomeRecord
+from lakehouse.changes import Change, DataFile
+from lakehouse.tables import READINGS
+from streaming.derive.arrivals import Log, erased_by, hash_of, news_of
+from streaming.derive.ledger import HOT_ROWS, _cuts, _later, _minutes, _newest_epochs, _reaches
+from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
+from streaming.offsets import Mark
+
+
+def asked(kind: str, **arguments: Any) -> str:
+    return json.dumps({"request": {"kind": kind, "arguments": arguments}})
+
+
+def landed(version: int, *paths: str) -> Change:
+    return Change(version, tuple(DataFile(path) for path in paths), (), '{"app": "a"}')
+
+
+def changed(version: int, metadata: str | None, *, added: bool = True) -> Change:
+    return Change(version, (DataFile("new"),) if added else (), (DataFile("old"),), metadata)
+
+
+def paths(groups: list[tuple[list[DataFile], frozenset[str]]]) -> list[tuple[list[str], frozenset[str]]]:
+    return [([file.path for file in files], hashes) for files, hashes in groups]
+
+
+def test_landed_files_are_news_and_rearranged_or_expired_rows_are_not() -> None:
+    rearranged = Change(6, (), (), None)
+    expired = changed(7, '{"retention": 90}', added=False)
+    news = news_of([landed(5, "a"), rearranged, expired, landed(8, "b", "c")], 4)
+    assert news is not None
+    assert (news.upto, paths(news.groups)) == (8, [(["a", "b", "c"], frozenset())])
+    assert not news.is_empty
+    empty = news_of([rearranged, expired], 5)
+    assert empty is not None
+    assert (empty.upto, empty.is_empty) == (7, True)
+
+
+def test_rows_are_left_out_only_where_they_landed_before_their_device_was_erased() -> None:
+    erasure = changed(6, asked("erase", device="x"))
+    news = news_of(
+        [landed(5, "a"), erasure, landed(7, "b"), changed(8, asked("correct", device="y")), landed(9, "c")], 4
+    )
+    assert news is not None
+    assert paths(news.groups) == [(["a"], frozenset({hash_of("x")})), (["b", "c"], frozenset())]
+    assert (news.corrected, news.erased) == ({"y"}, {hash_of("x")})
+
+
+def test_a_device_that_must_not_be_named_is_known_by_its_hash() -> None:
+    assert (
+        erased_by(asked("erase", device_sha256=hash_of("x"))) == erased_by(asked("erase", device="x")) == hash_of("x")
+    )
+    assert [erased_by(text) for text in (asked("correct", device="x"), "{}", "[]", "", None, '{"request": 1}')] == [
+        None
+    ] * 6
+
+
+def test_a_change_that_no_request_names_cannot_be_followed() -> None:
+    assert news_of([landed(5, "a"), changed(6, None)], 4) is None
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    for number in range(4):
+        marks = CommitProperties(custom_metadata={"userMetadata": Mark("a", number, {}, {"t": {0: number}}).encode()})
+        table = pa.table({"device": [f"d{number}"], "date": ["2026-05-01"]})
+        write_deltalake(
+            str(tmp_path / "readings"), table, mode="append", partition_by=["date"], commit_properties=marks
+        )
+    return Log(str(tmp_path), READINGS)
+
+
+def test_a_log_is_followed_from_any_version_and_told_whole_where_it_expired(log: Log, tmp_path: Path) -> None:
+    assert (log.version, log.news(3).is_empty, log.ends()) == (3, True, {"t": {0: 3}})
+    assert (len(log.news(1).files), log.news(1).whole) == (2, False)
+    assert (len(log.news(None).files), log.news(None).whole) == (4, True)
+    assert (len(log.news(17).files), log.news(17).whole) == (4, True), "a table made anew"
+    write_deltalake(str(tmp_path / "readings"), pa.table({"device": ["d9"], "date": ["2026-05-01"]}), mode="append")
+    assert log.news(3).is_empty, "until the next look everybody is told of the same versions"
+    log.look()
+    assert len(log.news(3).files) == 1
+    DeltaTable(str(tmp_path / "readings")).create_checkpoint()
+    for version in range(3):
+        (tmp_path / "readings" / "_delta_log" / f"{version:020d}.json").unlink()
+    again = Log(str(tmp_path), READINGS)
+    assert (len(again.news(0).files), again.news(0).whole) == (5, True)
+    assert len(again.live_after(0)) == 5
+    assert len(again.live_after(3)) == 1
+
+
+def at(minute: int, second: float = 0.0) -> datetime:
+    return datetime(2026, 5, 1, 12, minute, tzinfo=UTC).replace(second=int(second))
+
+
+def file(low: int, high: int, rows: int = 1, column: str = "minute") -> DataFile:
+    ends = {"low": {column: at(low).isoformat()}, "high": {column: at(high).isoformat()}}
+    return DataFile(f"{low}-{high}", {"date": "2026-05-01"}, rows, 1, ends["low"], ends["high"])
+
+
+def test_the_minutes_of_files_come_from_their_statistics() -> None:
+    nothing: Any = None
+    assert _minutes([file(3, 5, column="received_at"), file(9, 9, column="received_at")], nothing) == {
+        at(3), at(4), at(5), at(9),
+    }  # fmt: skip
+
+
+def test_a_file_that_grew_is_divided_and_others_stay_apart() -> None:
+    assert _cuts([file(0, 9, HOT_ROWS)], {at(9)}) == []
+    assert _cuts([file(0, 9, HOT_ROWS + 1)], {at(9), at(10)}) == [at(9)]
+    assert _cuts([file(0, 3, HOT_ROWS + 1), file(4, 9)], {at(2), at(9)}) == [at(4)]
+
+
+def test_the_last_numbers_are_kept_by_the_order_in_which_their_epochs_were_heard() -> None:
+    nothing: Any = None
+    upto = _later({"g": {"7": 5, "9": 3}}, Counted(nothing, {"g": {"7": 4, "2": 1}, "h": {"1": 1}}))
+    assert upto == {"g": {"9": 3, "2": 1, "7": 5}, "h": {"1": 1}}
+    many = {"g": {str(n): n for n in range(100)}}
+    assert next(iter(_newest_epochs(many)["g"])) == "36"
+    assert _later({}, None) == {}
+
+
+def test_the_landing_has_come_to_an_end_only_in_every_partition() -> None:
+    assert _reaches({}, {})
+    assert _reaches({"a": {0: 5, 1: 2}}, {"a": {0: 5}})
+    assert not _reaches({"a": {0: 5}}, {"a": {0: 5, 1: 1}})
+    assert _reaches({}, {"a": {0: 0}})
+
+
+def test_the_schema_of_outcomes_is_that_of_the_contract() -> None:
+    for struct in (OutcomeRecord, Count):
+        for each in msgspec.structs.fields(struct):
+            assert f"{each.name} " in OUTCOME_SCHEMA
