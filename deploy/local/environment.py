@@ -1,7 +1,8 @@
 """Makes `.venv` from constraints.txt. Run by the system's Python before anything is installed: standard library only.
 
 `python -m deploy.local.environment` does nothing when the environment is already the one that the files ask for, so
-`make setup` can always call it. After a run that was cut off the next one starts the folder anew.
+`make setup` can always call it. After a run that was cut off the next one starts the folder anew. With `--readers` it adds
+what the tests read tables with (constraints-readers.txt).
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from typing import IO
 
 from ingest.contract.errors import TidegateError, UnavailableError
 
-__all__ = ["Progress", "main", "make_environment", "pins", "pip_install"]
+__all__ = ["Progress", "main", "make_environment", "pins", "pip_install", "provide_readers"]
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUTS = ("constraints.txt", "pyproject.toml")
@@ -152,10 +153,29 @@ def _install(root: Path, python: Path, progress: Progress) -> None:
     pip_install(python, ["--no-deps", "--no-build-isolation", "--editable", str(root)], progress)
 
 
-def main() -> int:
-    """Command line of `make setup`."""
+def provide_readers(root: Path = ROOT, progress: Progress | None = None) -> bool:
+    """Add other libraries that read Delta tables, for the tests alone; False when they were there.
+
+    Raises:
+        UnavailableError: pip could not; its last words are in the message.
+    """
+    pinned, stamp = root / "constraints-readers.txt", root / ".venv" / "tidegate-readers"
+    wanted = hashlib.sha256(pinned.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+        return False
+    arguments = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(pinned)]
+    pip_install(root / ".venv" / "bin" / "python", arguments, progress or Progress())
+    stamp.write_text(wanted, encoding="utf-8")
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line of `make setup`, and of `make test` with `--readers`."""
     try:
-        make_environment()
+        if "--readers" in (sys.argv[1:] if arguments is None else arguments):
+            provide_readers()
+        else:
+            make_environment()
     except TidegateError as error:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code

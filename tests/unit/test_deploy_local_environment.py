@@ -86,6 +86,21 @@ def test_changed_pins_are_installed_into_the_same_environment(root: Path, made: 
     assert made.count("pip constraints.txt") == 2
 
 
+def test_other_readers_are_added_once_for_each_set_of_pins(root: Path, made: list[str]) -> None:
+    make(root)
+    made.clear()
+    pins = root / "constraints-readers.txt"
+    pins.write_text(PINS, encoding="utf-8")
+
+    def provide() -> bool:
+        return environment.provide_readers(root, environment.Progress(io.StringIO()))
+
+    assert [provide(), provide()] == [True, False]
+    pins.write_text(PINS.replace("3.0", "3.1"), encoding="utf-8")
+    assert provide() is True
+    assert made == ["pip constraints-readers.txt"] * 2
+
+
 def test_a_run_that_was_cut_off_is_started_anew(root: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(python: Path, arguments: Sequence[str], progress: Any) -> None:
         raise KeyboardInterrupt
@@ -154,7 +169,9 @@ def test_progress_rewrites_its_line_on_a_terminal_and_appends_elsewhere() -> Non
     assert re.findall(r"s  (\w+)\n", file.getvalue()) == ["one", "two"]
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "constraints-jdk.txt", "deploy/local/jars.lock"])
+@pytest.mark.parametrize(
+    "name", ["constraints.txt", "constraints-jdk.txt", "constraints-readers.txt", "deploy/local/jars.lock"]
+)
 def test_no_lock_file_names_a_host_and_every_pin_has_a_hash(name: str) -> None:
     text = (REPOSITORY / name).read_text(encoding="utf-8")
     assert "://" not in text
@@ -172,7 +189,7 @@ def test_every_dependency_of_the_project_is_pinned() -> None:
     wanted = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["embedded"]]
     wanted += [name for group in project["dependency-groups"].values() for name in group]
     pinned = set()
-    for name in ("constraints.txt", "constraints-jdk.txt"):
+    for name in ("constraints.txt", "constraints-jdk.txt", "constraints-readers.txt"):
         pinned |= set(
             re.findall(r"^([A-Za-z0-9_.-]+)==", (REPOSITORY / name).read_text(encoding="utf-8"), re.MULTILINE)
         )
