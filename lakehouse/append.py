@@ -37,31 +37,44 @@ class Appender:
         self.table = table
         self._spark = spark
         jvm: Any = spark._jvm
-        self._jvm = jvm
+        self.jvm = jvm
+        self.hadoop: Any = spark._jsc.hadoopConfiguration()
+        self.gateway: Any = spark.sparkContext._gateway
         self.log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
         self.lock = _LOCKS.setdefault(self.uri, threading.Lock())
         nothing = jvm.scala.Option.empty()
-        self.log.update(False, nothing, nothing)
+        if self._is_behind():
+            self.log.update(False, nothing, nothing)
 
     def begin(self) -> "Append":
         """Start a transaction on the newest version."""
-        return Append(self, self.transaction(), self._jvm)
+        return Append(self, self.transaction(), self.jvm)
 
     def transaction(self) -> Any:
         """Delta's own, on the newest version that this JVM knows; nobody else writes newer ones.
 
         Left to itself, Delta lists the whole log to look for them: 25 µs per commit that is kept, before each commit.
         """
-        option = self._jvm.scala.Option
+        option = self.jvm.scala.Option
         return self.log.startTransaction(option.empty(), option.apply(self.log.unsafeVolatileSnapshot()))
+
+    def held_commits(self) -> int:
+        """Commits since the checkpoint that this JVM began with, each of which it keeps in mind."""
+        return int(self.log.unsafeVolatileSnapshot().logSegment().deltas().size())
+
+    def _is_behind(self) -> bool:
+        """Whether this JVM knew the table already, and somebody else wrote to it since (while no stream ran)."""
+        following = f"{self.uri}/_delta_log/{self.log.unsafeVolatileSnapshot().version() + 1:020d}.json"
+        path = self.jvm.org.apache.hadoop.fs.Path(following)
+        return bool(path.getFileSystem(self.hadoop).exists(path))
 
     def operation(self, user_metadata: str) -> Any:
         """What Delta's history shows for the commit."""
-        option = self._jvm.scala.Option
-        columns = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(self.table.partitioned_by))
-        append = self._jvm.org.apache.spark.sql.SaveMode.Append
+        option = self.jvm.scala.Option
+        columns = self.jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(self.table.partitioned_by))
+        append = self.jvm.org.apache.spark.sql.SaveMode.Append
         rest = [option.empty()] * 5
-        return self._jvm.org.apache.spark.sql.delta.DeltaOperations.Write(
+        return self.jvm.org.apache.spark.sql.delta.DeltaOperations.Write(
             append, option.apply(columns), option.empty(), option.apply(user_metadata), *rest
         )
 
@@ -74,7 +87,7 @@ class Append:
         self._transaction = transaction
         self._jvm = jvm
         self._files: Any = None
-        self._removed: dict[str, dict[str, str | None]] = {}
+        self._removed: dict[str, DataFile] = {}
         self.paths: list[str] = []
 
     @property
@@ -95,13 +108,19 @@ class Append:
         self._files = self._transaction.writeFiles(rows._jdf)
         self.paths = [unquote(self._files.apply(i).path()) for i in range(self._files.size())]
 
+    @property
+    def row_count(self) -> int:
+        """Rows in what was written."""
+        written = [json.loads(self._files.apply(i).json())["add"] for i in range(len(self.paths))]
+        return sum(json.loads(add["stats"])["numRecords"] for add in written)
+
     def read_back(self, columns: Sequence[str]) -> "pa.Table":
         """These columns of what was written, in the order written."""
         return read_columns(self._appender.uri, self.paths, columns)
 
     def replace(self, files: "Iterable[DataFile]") -> None:
         """Take these files out of the table in the same commit: what is written stands in their place."""
-        self._removed |= {file.path: file.partition for file in files}
+        self._removed |= {file.path: file for file in files}
 
     def commit(self, user_metadata: str, *, data_change: bool = True) -> int:
         """Make the rows visible, all at once; returns the version.
@@ -114,7 +133,7 @@ class Append:
         actions = [written.apply(i) for i in range(written.size())] if written is not None else []
         if not data_change:
             actions = [self._unchanged(action) for action in actions]
-        actions += [self._remove(path, partition, data_change) for path, partition in self._removed.items()]
+        actions += [self._remove(file, data_change) for file in self._removed.values()]
         sequence = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(actions)
         operation = self._appender.operation(user_metadata)
         with self._appender.lock:
@@ -124,12 +143,16 @@ class Append:
             transaction = self._appender.transaction() if fresh else self._transaction
             return int(transaction.commit(sequence, operation))
 
-    def _remove(self, path: str, partition: dict[str, str | None], data_change: bool) -> Any:
-        return self._added(path, partition).removeWithTimestamp(int(time.time() * 1000), data_change)
-
-    def _added(self, path: str, partition: dict[str, str | None]) -> Any:
-        action = {"path": path, "partitionValues": partition, "size": 0, "modificationTime": 0, "dataChange": True}
-        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps({"add": action}))
+    def _remove(self, file: "DataFile", data_change: bool) -> Any:
+        action = {
+            "path": file.path,
+            "deletionTimestamp": int(time.time() * 1000),
+            "dataChange": data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": file.partition,
+            "size": file.bytes,
+        }
+        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps({"remove": action}))
 
     def _unchanged(self, action: Any) -> Any:
         data = json.loads(action.json())
@@ -138,8 +161,7 @@ class Append:
 
     def discard(self) -> None:
         """Delete what was written and not committed."""
-        configuration = self._appender._spark._jsc.hadoopConfiguration()
         for path in self.paths:
             file = self._jvm.org.apache.hadoop.fs.Path(f"{self._appender.uri}/{path}")
-            file.getFileSystem(configuration).delete(file, False)
+            file.getFileSystem(self._appender.hadoop).delete(file, False)
         self._files, self.paths = None, []

@@ -42,6 +42,7 @@ def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
         )
         return
     _add_columns(table, DeltaTable(uri))
+    _set_properties(DeltaTable(uri), table.properties(log_retention_hours=log_retention_hours))
     if differences := schema_differences(table, DeltaTable(uri).schema()):
         message = (
             f"The table {uri} is not the one that this version writes: {differences[0]}. "
@@ -58,6 +59,13 @@ def _add_columns(table: Table, stored: Any) -> None:
     new = [_field(column) for column in table.columns if column.name not in known and column.nullable]
     if new:
         stored.alter.add_columns(new)
+
+
+def _set_properties(stored: Any, wanted: dict[str, str]) -> None:
+    """Give a table of an older version, or of other settings, the properties that count now."""
+    known = stored.metadata().configuration
+    if any(known.get(name) != value for name, value in wanted.items()):
+        stored.alter.set_table_properties(wanted)
 
 
 def schema_differences(table: Table, schema: Any) -> list[str]:

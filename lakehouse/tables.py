@@ -41,13 +41,14 @@ class Table:
             "delta.logRetentionDuration": kept,
             "delta.deletedFileRetentionDuration": kept,
             "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+            "delta.enableExpiredLogCleanup": "false",
             "delta.dataSkippingStatsColumns": ",".join(self.statistics),
             "delta.enableDeletionVectors": "false",
         }
 
 
-CHECKPOINT_INTERVAL: Final = 200
-"""Commits between two checkpoints of the log: a reader replays at most this many small JSON files."""
+CHECKPOINT_INTERVAL: Final = 1_000_000
+"""Never in a commit, while rows wait: maintenance writes a checkpoint every 200 commits, and cleans the log, beside them."""
 
 _ORIGIN: Final = (
     Column("partition", "int", "Kafka partition of the record that this row came from."),

@@ -199,6 +199,33 @@ class StreamMetrics:
             ["table"],
             registry=registry,
         )
+        self.table_files = Gauge(
+            "tidegate_table_files", "Data files of the table's newest version.", ["table"], registry=registry
+        )
+        self.table_small_files = Gauge(
+            "tidegate_table_small_files", "Files of those that wait to be joined.", ["table"], registry=registry
+        )
+        self.table_bytes = Gauge(
+            "tidegate_table_size_bytes", "Size of the data files of the newest version.", ["table"], registry=registry
+        )
+        self.table_snapshot_load = Gauge(
+            "tidegate_table_snapshot_load_seconds",
+            "What opening the table takes: the log is read up to its newest version.",
+            ["table"],
+            registry=registry,
+        )
+        self.table_maintained = Gauge(
+            "tidegate_table_maintained_timestamp_seconds",
+            "When all that was due to the table had last been done; overdue where that is some minutes ago.",
+            ["table"],
+            registry=registry,
+        )
+        self.disk_full_days = Gauge(
+            "tidegate_table_disk_full_days",
+            "Days until the disk under the tables is full, at the pace of the last hours; infinite where it does not grow.",
+            registry=registry,
+        )
+        self.disk_full_days.set(float("inf"))
         self.restarts = Counter(
             "tidegate_stream_query_restarts_total",
             "Query restarts after a passing fault.",

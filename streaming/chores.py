@@ -32,6 +32,7 @@ HANDLERS: Final[dict[str, str]] = {
     "streams.rewind": "streaming.sql.rewind:rewind_stream",
     "streams.swap": "streaming.sql.swap:swap_stream",
     "correct": "streaming.history.correct:correct",
+    "maintain": "streaming.maintain.request:maintain",
     "erase": "streaming.history.erase:erase",
 }
 """Kind of a request -> `module:function`, called with (writer, request); returns what the command prints as JSON."""
@@ -53,6 +54,7 @@ class Chore:
 
 def make_chores(writer: Writer) -> list[Chore]:
     """All chores of the writing process."""
+    from streaming.maintain.keeper import Keeper
     from streaming.sql.supervisor import Streams
 
     deriver, streams = Deriver(derivations(writer)), Streams(writer)
@@ -61,6 +63,7 @@ def make_chores(writer: Writer) -> list[Chore]:
         Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request))),
         Chore("derive", writer.settings.derive_seconds, deriver.run_pass),
         Chore("streams", STREAMS_SECONDS, streams.run, close=streams.close),
+        Chore("maintain", writer.settings.maintain_seconds, Keeper(writer).run_pass),
     ]
 
 

@@ -1,0 +1,173 @@
+"""What a table needs to stay small and quick, worked out from its log alone: which files to join, which days to drop.
+
+A streamed table gets some files a second. They are joined in tiers, as a log-structured store does: many tiny ones into a
+small one, some small ones into a larger one, so that each row is rewritten three or four times in all and never more. When a
+day is over, what is left of it is joined too. Joined files are sorted by device, so that a reader of one device skips most
+of each; within a device rows keep the order of their arrival.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from lakehouse.catalog import open_table
+from lakehouse.changes import DataFile
+from lakehouse.derived import ROLLUPS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ORDER", "SMALL_BYTES", "Join", "TableState", "expired_files", "plan_join", "table_state"]
+
+SMALL_BYTES: Final = 32 * 1024**2
+"""A file below this is joined with others once its day is over."""
+TARGET_BYTES: Final = 64 * 1024**2
+"""What is joined in one go: some seconds of work, since derived tables wait for it."""
+TARGET_FILES: Final = 500
+TIERS: Final = ((256 * 1024, 60), (2 * 1024**2, 8), (16 * 1024**2, 8))
+"""(bytes, files): so many files below a size, and not below the size before, are joined while their day goes on."""
+
+_WINDOWS: Final = ("device", "metric", "window_start")
+ORDER: Final = {
+    "readings": ("device", "partition", "offset"),
+    "dead_letters": ("source_topic", "partition", "offset"),
+    "ledger": ("device", "minute"),
+    **dict.fromkeys(ROLLUPS, _WINDOWS),
+}
+"""By what the rows of a joined file are sorted; rows of equal keys keep the order that they had in their file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as its log tells it: `files` has path, size_bytes, num_records and partition.date, a row per file."""
+
+    name: str
+    version: int
+    partitioned_by: tuple[str, ...]
+    files: "pa.Table"
+    load_seconds: float
+
+    @property
+    def file_count(self) -> int:
+        """Files that a reader of the whole table opens."""
+        return int(self.files.num_rows)
+
+    @property
+    def small_count(self) -> int:
+        """Files that wait to be joined."""
+        import pyarrow.compute as pc
+
+        return int(pc.sum(pc.less(self.files["size_bytes"], SMALL_BYTES)).as_py() or 0)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        import pyarrow.compute as pc
+
+        return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Files of one day to be written as one; `day` is None where the table has no days."""
+
+    day: str | None
+    files: tuple[DataFile, ...]
+    order: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the new file must hold."""
+        return sum(file.rows or 0 for file in self.files)
+
+
+def table_state(root: str, name: str) -> TableState:
+    """Open a table and look; this is what every reader pays first, so the time it takes is worth knowing.
+
+    Raises:
+        UnavailableError: there is no such table.
+    """
+    import pyarrow as pa
+
+    began = time.perf_counter()
+    table = open_table(root, name)
+    seconds = time.perf_counter() - began
+    files = pa.table(table.get_add_actions(flatten=True))
+    wanted = ["path", "size_bytes", "modification_time", "num_records", "partition.date"]
+    files = files.select([n for n in wanted if n in files.column_names])
+    return TableState(name, table.version(), tuple(table.metadata().partition_columns), files, seconds)
+
+
+def plan_join(state: TableState, *, open_from: date, everything: bool = False) -> Join | None:
+    """The files that are joined next; None where none are.
+
+    Args:
+        state: of a table that is partitioned by date, or not at all.
+        open_from: days from this one on still get rows: only the tiers are joined.
+        everything: join all small files, those of open days too.
+    """
+    days = _small_days(state)
+    for day in sorted(days, key=lambda d: -len(days[d])):
+        files = days[day]
+        over = everything or (day is not None and date.fromisoformat(day) < open_from)
+        chosen = _bounded(files) if over and len(files) > 1 else [] if over else _full_tier(files)
+        if len(chosen) > 1:
+            return Join(day, tuple(map(_data_file, chosen)), ORDER.get(state.name, ()))
+    return None
+
+
+def _small_days(state: TableState) -> dict[str | None, list[dict[str, Any]]]:
+    """The small files of each day."""
+    import pyarrow.compute as pc
+
+    small = state.files.filter(pc.less(state.files["size_bytes"], SMALL_BYTES))
+    days: dict[str | None, list[dict[str, Any]]] = {}
+    for file in small.to_pylist():
+        day = file.get("partition.date")
+        days.setdefault(None if day is None else str(day), []).append(file)
+    return days
+
+
+def _full_tier(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The files of the smallest tier that holds as many as it may."""
+    low = 0
+    for high, limit in TIERS:
+        tier = [file for file in files if low <= file["size_bytes"] < high]
+        if len(tier) >= limit:
+            return _bounded(tier)
+        low = high
+    return []
+
+
+def _bounded(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as one go may take: the smallest first, so that what was joined before is not joined again with each few."""
+    chosen: list[dict[str, Any]] = []
+    total = 0
+    for file in sorted(
+        files, key=lambda f: (f["size_bytes"] >= TIERS[0][0], f["size_bytes"] >= TIERS[1][0], f["path"])
+    ):
+        if len(chosen) == TARGET_FILES or (len(chosen) > 1 and total + file["size_bytes"] > TARGET_BYTES):
+            break
+        chosen.append(file)
+        total += file["size_bytes"]
+    return chosen
+
+
+def expired_files(state: TableState, *, keep_days: int, today: date | None = None) -> dict[str, list[DataFile]]:
+    """The files of each day that is older than `keep_days` (0 keeps all)."""
+    import pyarrow.compute as pc
+
+    if keep_days <= 0 or "partition.date" not in state.files.column_names:
+        return {}
+    first = (today or datetime.now(UTC).date()) - timedelta(days=keep_days)
+    old = state.files.filter(pc.less(state.files["partition.date"], first))
+    days: dict[str, list[DataFile]] = {}
+    for file in old.to_pylist():
+        days.setdefault(str(file["partition.date"]), []).append(_data_file(file))
+    return days
+
+
+def _data_file(row: dict[str, Any]) -> DataFile:
+    day = row.get("partition.date")
+    return DataFile(row["path"], {} if day is None else {"date": str(day)}, row["num_records"], row["size_bytes"])

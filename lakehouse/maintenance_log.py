@@ -1,0 +1,140 @@
+"""Keeps a table's log short to read: checkpoints, and removal of what is older than the log is kept.
+
+Delta would do both in the commit that happens to be the two-hundredth, while rows wait: seconds, by Spark jobs and by
+listing a folder that holds a file per commit of the last day. Here both are done beside the commits, without a JVM.
+"""
+
+import json
+import re
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from lakehouse.changes import parse_change
+from lakehouse.create import table_uri
+from lakehouse.files import is_local
+
+if TYPE_CHECKING:
+    from lakehouse.append import Appender
+
+__all__ = ["adopt_checkpoint", "clean_log", "commit_time", "last_checkpoint", "write_checkpoint"]
+
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+KEPT_EVERY_SECONDS: Final = 3600.0
+"""Of older checkpoints, one an hour is kept: to read an old version, at most an hour of commits is replayed."""
+
+
+def last_checkpoint(root: str, name: str) -> int:
+    """Version of the newest checkpoint; -1 before the first."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    files = PyFileSystem(DeltaStorageHandler(table_uri(root, name)))
+    try:
+        with files.open_input_stream("_delta_log/_last_checkpoint") as stream:
+            return int(json.loads(stream.readall())["version"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return -1
+
+
+def write_checkpoint(root: str, name: str) -> int:
+    """Write a checkpoint of the newest version; returns that version."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(table_uri(root, name))
+    table.create_checkpoint()
+    return int(table.version())
+
+
+def adopt_checkpoint(appender: "Appender", version: int) -> None:
+    """Let this JVM forget the commits before a checkpoint: it holds a file status of each, some hundred bytes, for ever.
+
+    Asked to refresh, Delta would list the whole log to find what it knows already; here it is told.
+    """
+    log, jvm = appender.log, appender.jvm
+    nothing = jvm.scala.Option.empty()
+    path = jvm.org.apache.hadoop.fs.Path(f"{appender.uri}/_delta_log/{version:020d}.checkpoint.parquet")
+    status = path.getFileSystem(appender.hadoop).getFileStatus(path)
+    with appender.lock:
+        known = log.unsafeVolatileSnapshot()
+        since = known.version() - version
+        later = known.logSegment().deltas().takeRight(since)
+        files = appender.gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, since + 1)
+        files[0] = status
+        for i in range(since):
+            files[i + 1] = later.apply(i)
+        given = jvm.scala.Option.apply(files)
+        segment = log.getLogSegmentForVersion(nothing, given, False, nothing, nothing, nothing, nothing)
+        fresh = log.createSnapshot(segment.get(), nothing, nothing, known.checksumOpt())
+        log.installSnapshot(fresh, int(time.time() * 1000))
+
+
+def commit_time(root: str, name: str, version: int) -> float | None:
+    """When a version was committed, in epoch seconds; None where its file is not there (yet, or any more)."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import FileType, PyFileSystem
+
+    files = PyFileSystem(DeltaStorageHandler(table_uri(root, name)))
+    info = files.get_file_info(f"_delta_log/{version:020d}.json")
+    return info.mtime.timestamp() if info.type == FileType.File else None
+
+
+def clean_log(root: str, name: str, *, keep_from: float) -> int:
+    """Remove commits and checkpoints that no version since `keep_from` (epoch seconds) needs; returns how many files.
+
+    The newest checkpoint that is older than that stays, and every commit after it: all versions since can be read. So does
+    the newest commit that says how far the table is (its landing's mark, its derivation's cursor), however old it is.
+    """
+    from pyarrow.fs import FileSelector
+
+    files, prefix = _file_system(table_uri(root, name))
+    found = {info.base_name: info for info in files.get_file_info(FileSelector(f"{prefix}_delta_log"))}
+    commits = {int(m[1]): n for n in found if (m := _COMMIT.fullmatch(n))}
+    checkpoints = {int(m[1]): n for n in found if (m := _CHECKPOINT.fullmatch(n))}
+    times = {version: found[n].mtime.timestamp() for version, n in checkpoints.items()}
+    # A checkpoint is written after its version: that version is older still.
+    needed = max((version for version, at in times.items() if at < keep_from), default=-1)
+    if any(version < needed for version in commits):
+        marked = _newest_marked(files, f"{prefix}_delta_log", sorted(commits.values(), reverse=True))
+        needed = max((version for version in times if version <= min(needed, marked)), default=-1)
+    old = [n for version, n in [*commits.items(), *checkpoints.items()] if version < needed]
+    old += [checkpoints[version] for version in _between(times, needed)]
+    for each in old:
+        files.delete_file(f"{prefix}_delta_log/{each}")
+    return len(old)
+
+
+def _newest_marked(files: Any, folder: str, commits: list[str]) -> int:
+    """The newest version that is none of maintenance: it carries the mark or the cursor."""
+    for each in commits:
+        with files.open_input_stream(f"{folder}/{each}") as stream:
+            change = parse_change(int(each[:20]), str(stream.readall(), "utf-8"))
+        with suppress(ValueError):
+            if not {"maintain", "retention"} & set(json.loads(change.user_metadata or "{}")):
+                return change.version
+    return 0
+
+
+def _between(times: dict[int, float], needed: int) -> list[int]:
+    """Checkpoints that come soon after one that is kept; the newest two stay."""
+    gone, kept_at = [], times.get(needed, 0.0)
+    for version in sorted(times)[:-2]:
+        if version <= needed:
+            continue
+        if times[version] - kept_at < KEPT_EVERY_SECONDS:
+            gone.append(version)
+        else:
+            kept_at = times[version]
+    return gone
+
+
+def _file_system(uri: str) -> tuple[Any, str]:
+    """The file system of a table, and what to put before names in its folder."""
+    from pyarrow.fs import LocalFileSystem, PyFileSystem
+
+    if is_local(uri):
+        return LocalFileSystem(), f"{uri.removeprefix('file://')}/"
+    from deltalake.fs import DeltaStorageHandler
+
+    return PyFileSystem(DeltaStorageHandler(uri)), ""

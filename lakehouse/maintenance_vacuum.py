@@ -1,0 +1,66 @@
+"""Deletes data files that no version which is still kept refers to, and what failed commits left behind."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from ingest.contract.errors import FatalError
+from lakehouse.create import table_uri
+
+__all__ = ["LEAST_HOURS", "Swept", "refuse_short", "sweep"]
+
+LEAST_HOURS: Final = 1
+"""A file is written before it is committed, and read after it was listed: nothing younger than this is looked at."""
+_CHUNK: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep deleted (or would, in a dry run)."""
+
+    files: int
+    bytes: int
+
+
+def refuse_short(hours: float) -> None:
+    """Refuse to delete what readers and the stream itself still use.
+
+    Raises:
+        FatalError: fewer hours than LEAST_HOURS.
+    """
+    if hours < LEAST_HOURS:
+        message = (
+            f"A vacuum that keeps {hours:g} hours would delete files that readers have open and that the stream has written but "
+            f"not committed yet. Keep at least {LEAST_HOURS} hour; lake.log_retention_hours is how far time travel reaches."
+        )
+        raise FatalError(message)
+
+
+def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False) -> Swept:
+    """Delete files that left the table more than `keep_hours` ago, and files that old which never came into it.
+
+    Raises:
+        FatalError: see `refuse_short`.
+    """
+    from deltalake import DeltaTable
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import FileType, PyFileSystem
+
+    refuse_short(keep_hours)
+    uri = table_uri(root, name)
+    listed = DeltaTable(uri).vacuum(
+        retention_hours=int(keep_hours), dry_run=True, enforce_retention_duration=False, full=True
+    )
+    files = PyFileSystem(DeltaStorageHandler(uri))
+    # Those that the log never named are listed at any age: one may be about to be committed.
+    oldest = datetime.fromtimestamp(time.time() - keep_hours * 3600, UTC)
+    count = size = 0
+    for first in range(0, len(listed), _CHUNK):
+        for info in files.get_file_info(listed[first : first + _CHUNK]):
+            if info.type != FileType.File or info.mtime >= oldest:
+                continue
+            if not dry_run:
+                files.delete_file(info.path)
+            count, size = count + 1, size + (info.size or 0)
+    return Swept(count, size)

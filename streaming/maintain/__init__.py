@@ -1,0 +1,1 @@
+"""Tables that keep themselves: joins, checkpoints, vacuum and retention, by the process that writes the tables."""

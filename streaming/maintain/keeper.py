@@ -1,0 +1,201 @@
+"""Keeps the tables: asks each what is due, does it in small pieces, and tells how it went.
+
+Every pass costs a table that nobody wrote to one look for a file. The chores' thread calls it, so nothing that it does runs
+beside a fold or a correction; the landing, which does run beside it, only adds files.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from lakehouse.append import Appender
+from lakehouse.catalog import table_names
+from lakehouse.derived import ALL_TABLES, DERIVED
+from lakehouse.maintenance import TableState, expired_files, plan_join, table_state
+from lakehouse.maintenance_log import adopt_checkpoint, clean_log, commit_time, last_checkpoint, write_checkpoint
+from lakehouse.maintenance_vacuum import sweep
+from lakehouse.settings import LakeSettings
+from lakehouse.tables import Table
+from streaming.maintain.gauges import Gauges
+from streaming.maintain.holds import needed_since
+from streaming.maintain.rewrite import drop_days, join_files
+from streaming.writer import Writer
+
+__all__ = ["Keeper", "Kept"]
+
+logger = logging.getLogger("tidegate.streaming.maintain")
+
+PASS_SECONDS: Final = 3.0
+"""No further join begins after so long: derived tables wait meanwhile, and they are to be fresh."""
+CHECKPOINT_COMMITS: Final = 200
+CHECKPOINT_DUTY: Final = 100
+"""A checkpoint that takes a second is written every so many seconds at most."""
+SWEEP_SECONDS: Final = 3600.0
+FIRST_SWEEP_SECONDS: Final = 300.0
+HELD_COMMITS: Final = 2000
+"""The JVM forgets what came before a checkpoint once it holds so many."""
+LATE: Final = timedelta(hours=1)
+LATE_DERIVED: Final = timedelta(hours=26)
+"""How long after midnight rows of a day are still expected; derivations correct the windows of the day before, too."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """What was done to one table (or would be, in a dry run)."""
+
+    table: str
+    files_before: int = 0
+    files_after: int = 0
+    bytes: int = 0
+    joined: int = 0
+    into: int = 0
+    dropped_days: list[str] = field(default_factory=list)
+    checkpoint: int | None = None
+    log_files_deleted: int = 0
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a table between passes."""
+
+    version: int = -1
+    checkpoint_seconds: float = 0.0
+    checkpoint_at: float = float("-inf")
+    sweep_at: float = field(default_factory=lambda: time.monotonic() + FIRST_SWEEP_SECONDS)
+
+
+class Keeper:
+    """Not thread-safe: the chores' thread calls it."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer, self._root = writer, writer.root
+        self._gauges = Gauges(writer.metrics, writer.root)
+        self._appenders: dict[str, Appender] = {}
+        self._known: dict[str, _Known] = defaultdict(_Known)
+
+    def run_pass(self) -> None:
+        """What is due now; a table that fails does not keep the others.
+
+        Raises:
+            Exception: of the first table that failed.
+        """
+        deadline, failures = time.monotonic() + PASS_SECONDS, []
+        for name in table_names(self._root):
+            try:
+                self._pass(name, deadline)
+            except Exception as error:
+                logger.debug("%s could not be maintained", name, exc_info=error)
+                failures.append(error)
+        self._gauges.disk()
+        if failures:
+            raise failures[0]
+
+    def run_all(self, name: str, *, full: bool, keep_hours: float | None = None, dry_run: bool = False) -> Kept:
+        """All that can be done to one table: with `full`, what is due only later too."""
+        state = table_state(self._root, name)
+        kept = Kept(name, state.file_count, state.file_count, state.bytes)
+        if dry_run:
+            self._plan(state, kept, full=full)
+        else:
+            state = self._drop(state, kept)
+            state = self._join(state, kept, deadline=float("inf"), everything=full)
+            self._checkpoint(state, kept, at_least=1 if full else CHECKPOINT_COMMITS)
+        self._sweep(name, kept, keep_hours=keep_hours, dry_run=dry_run)
+        self._gauges.table(state)
+        kept.files_after, kept.bytes = state.file_count, state.bytes
+        return kept
+
+    def _pass(self, name: str, deadline: float) -> None:
+        known = self._known[name]
+        kept = Kept(name)
+        if known.version < 0 or commit_time(self._root, name, known.version + 1) is not None:
+            state = self._join(table_state(self._root, name), kept, deadline=deadline)
+            self._checkpoint(state, kept, at_least=CHECKPOINT_COMMITS)
+            self._gauges.table(state)
+            known.version = state.version
+        if time.monotonic() >= known.sweep_at:
+            self._drop(table_state(self._root, name), kept)
+            self._sweep(name, kept)
+            known.sweep_at = time.monotonic() + SWEEP_SECONDS
+        self._gauges.done(name)
+        if kept.joined or kept.dropped_days or kept.files_deleted:
+            logger.info("%s", kept)
+
+    def _plan(self, state: TableState, kept: Kept, *, full: bool) -> None:
+        """What the next join and the retention would take."""
+        kept.dropped_days = sorted(expired_files(state, keep_days=_keep_days(self._writer.lake, state.name)))
+        if _is_joined(state):
+            join = plan_join(state, open_from=_open_from(state.name), everything=full)
+            kept.joined, kept.into = (len(join.files), 1) if join else (0, 0)
+
+    def _drop(self, state: TableState, kept: Kept) -> TableState:
+        keep_days = _keep_days(self._writer.lake, state.name)
+        days = expired_files(state, keep_days=keep_days)
+        if not days:
+            return state
+        drop_days(self._appender(state), days, keep_days=keep_days)
+        kept.dropped_days = sorted(days)
+        return table_state(self._root, state.name)
+
+    def _join(self, state: TableState, kept: Kept, *, deadline: float, everything: bool = False) -> TableState:
+        if not _is_joined(state):
+            return state
+        kept.files_before = kept.files_before or state.file_count
+        while join := plan_join(state, open_from=_open_from(state.name), everything=everything):
+            if time.monotonic() > deadline:
+                break
+            join_files(self._writer.spark, self._appender(state), join)
+            kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
+            state = table_state(self._root, state.name)
+        return state
+
+    def _checkpoint(self, state: TableState, kept: Kept, *, at_least: int) -> None:
+        known, began = self._known[state.name], time.monotonic()
+        if state.version - last_checkpoint(self._root, state.name) < at_least:
+            return
+        if at_least > 1 and began - known.checkpoint_at < CHECKPOINT_DUTY * known.checkpoint_seconds:
+            return
+        kept.checkpoint = write_checkpoint(self._root, state.name)
+        known.checkpoint_at, known.checkpoint_seconds = began, time.monotonic() - began
+        appender = self._appender(state)
+        if appender.held_commits() > HELD_COMMITS:
+            adopt_checkpoint(appender, kept.checkpoint)
+
+    def _sweep(self, name: str, kept: Kept, *, keep_hours: float | None = None, dry_run: bool = False) -> None:
+        """Log and data files that nobody needs: neither readers of old versions nor who is derived from the table."""
+        hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
+        since = needed_since(self._root, name, default=time.time() - hours * 3600)
+        if not dry_run:
+            kept.log_files_deleted = clean_log(self._root, name, keep_from=since)
+        swept = sweep(self._root, name, keep_hours=(time.time() - since) / 3600, dry_run=dry_run)
+        kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
+
+    def _appender(self, state: TableState) -> Appender:
+        if state.name not in self._appenders:
+            table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)
+            self._appenders[state.name] = Appender(self._writer.spark, self._root, table)
+        return self._appenders[state.name]
+
+
+def _is_joined(state: TableState) -> bool:
+    """All but the derived tables without days, which are written as a whole by each pass over them."""
+    return state.partitioned_by == ("date",) or (not state.partitioned_by and state.name not in DERIVED)
+
+
+def _keep_days(lake: LakeSettings, name: str) -> int:
+    days = {"readings": lake.readings_days, "dead_letters": lake.dead_letters_days}
+    return days.get(name, lake.rollups_days if name in DERIVED else 0)
+
+
+def _open_from(name: str) -> date:
+    return (datetime.now(UTC) - (LATE_DERIVED if name in DERIVED else LATE)).date()
+
+
+def report(kept: Kept) -> dict[str, Any]:
+    """As JSON has it."""
+    return {name: getattr(kept, name) for name in Kept.__slots__}

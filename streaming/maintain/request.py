@@ -1,0 +1,45 @@
+"""The request `maintain`: what `tidegate maintain` asks the writer for."""
+
+import time
+from typing import Any
+
+from ingest.contract.errors import TidegateError
+from lakehouse.catalog import table_names
+from lakehouse.maintenance_vacuum import refuse_short
+from lakehouse.requests import Request
+from streaming.maintain.keeper import Keeper, report
+from streaming.writer import Writer
+
+__all__ = ["maintain"]
+
+
+def maintain(writer: Writer, request: Request) -> dict[str, Any]:
+    """Do what is due, or all of it; run twice, the second time finds nothing left to do.
+
+    The request's arguments: `table` (one, else all), `full` (join every small file, write a checkpoint), `dry_run`,
+    `keep_hours` (of deleted files and log; the settings' own where None).
+
+    Raises:
+        TidegateError: no such table, or `keep_hours` is too short.
+    """
+    arguments = request.arguments
+    table, keep_hours = arguments.get("table"), arguments.get("keep_hours")
+    names = table_names(writer.root)
+    if table is not None and table not in names:
+        message = f"There is no table {table} to maintain; the tables are {', '.join(names)}."
+        raise TidegateError(message)
+    if keep_hours is not None:
+        refuse_short(keep_hours)
+    keeper, began = Keeper(writer), time.monotonic()
+    tables = [
+        report(
+            keeper.run_all(
+                name,
+                full=bool(arguments.get("full")),
+                keep_hours=keep_hours,
+                dry_run=bool(arguments.get("dry_run")),
+            )
+        )
+        for name in ([table] if table else names)
+    ]
+    return {"tables": tables, "seconds": round(time.monotonic() - began, 3), "dry_run": bool(arguments.get("dry_run"))}

@@ -1,0 +1,56 @@
+"""The two commits of maintenance: joined files in place of many, and days that are past their retention."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ingest.contract.errors import RetryableError
+from lakehouse.append import Appender
+from lakehouse.changes import DataFile
+from lakehouse.maintenance import Join
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["drop_days", "join_files"]
+
+_ROW: Final = "_row"
+
+
+def join_files(spark: "SparkSession", appender: Appender, join: Join) -> int:
+    """Write the rows of these files as one, and put it in their place; returns the version.
+
+    Guarantee: one commit that changes no rows, so that nobody who follows the table sees one twice; it meets no commit
+    of the landing, which only adds files. Killed before it, the table is as it was and a file lies beside it until the next
+    vacuum.
+
+    Raises:
+        RetryableError: the rows came out fewer or more than the log says; nothing was changed.
+    """
+    schema = StructType.fromJson(json.loads(appender.log.unsafeVolatileSnapshot().schema().json()))
+    paths = [file.at(appender.uri) for file in join.files]
+    rows = spark.read.schema(schema).option("basePath", appender.uri).parquet(*paths).coalesce(1)
+    # Rows of one record have equal keys: their place in the file keeps them in their order.
+    ordered = rows.withColumn(_ROW, F.monotonically_increasing_id()).sortWithinPartitions(*join.order, _ROW).drop(_ROW)
+    with appender.begin() as append:
+        append.write(ordered)
+        if append.row_count != join.rows:
+            message = (
+                f"{len(join.files)} files of {appender.table.name} on {join.day} hold {join.rows} rows by the log, and "
+                f"{append.row_count} were read; they stay as they are. `tidegate doctor` looks for what is damaged."
+            )
+            raise RetryableError(message)
+        append.replace(join.files)
+        told = {"maintain": {"joined": len(join.files), "rows": join.rows, "date": join.day}}
+        return append.commit(json.dumps(told), data_change=False)
+
+
+def drop_days(appender: Appender, days: Mapping[str, Iterable[DataFile]], *, keep_days: int) -> int:
+    """Take whole days out of the table in one commit; what is derived from them stays. Returns the version."""
+    with appender.begin() as append:
+        for files in days.values():
+            append.replace(files)
+        return append.commit(json.dumps({"retention": {"days": sorted(days), "keep_days": keep_days}}))

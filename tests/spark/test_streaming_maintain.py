@@ -1,0 +1,200 @@
+"""Maintenance beside a landing that goes on: every row stays where it was to those who read, once and in order."""
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from prometheus_client import CollectorRegistry
+
+from deploy.bench.day import write_day
+from ingest.contract.errors import FatalError, TidegateError
+from ingest.settings import KafkaSettings
+from lakehouse import maintenance
+from lakehouse.append import Append, Appender
+from lakehouse.changes import changes
+from lakehouse.derived import ALL_TABLES
+from lakehouse.follow import TableFollower
+from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint
+from lakehouse.requests import Request
+from lakehouse.settings import LakeSettings
+from lakehouse.tables import READINGS
+from monitoring.metrics import StreamMetrics
+from streaming.chores import handle
+from streaming.maintain.keeper import Keeper
+from streaming.settings import StreamSettings
+from streaming.source import LandedTopics
+from streaming.writer import Writer
+
+
+@pytest.fixture
+def tiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four files are many."""
+    monkeypatch.setattr(maintenance, "TIERS", ((256 * 1024, 4), (2 * 1024**2, 8)))
+
+
+@pytest.fixture
+def writer(lake: Any) -> Callable[..., Writer]:
+    def make(root: str, **settings: Any) -> Writer:
+        metrics = StreamMetrics(CollectorRegistry(), query="land", tables=ALL_TABLES, topics=("a", "b"))
+        lake_settings = LakeSettings(root=root, **settings)
+        return Writer(lake.spark, KafkaSettings(), StreamSettings(), lake_settings, metrics, LandedTopics())
+
+    return make
+
+
+def rows(root: str) -> list[dict[str, Any]]:
+    return pa.table(DeltaTable(f"{root}/readings").to_pyarrow_table()).to_pylist()
+
+
+def version(root: str) -> int:
+    return int(DeltaTable(f"{root}/readings").version())
+
+
+def test_files_are_joined_while_rows_land_and_nobody_sees_a_row_twice(
+    lander: Any, record: Any, writer: Any, tiers: None, wait_until: Any
+) -> None:
+    started = lander.start()
+    keeper, stop, failures = Keeper(writer(lander.root)), threading.Event(), []
+
+    def keep() -> None:
+        while not stop.wait(0.05):
+            try:
+                keeper.run_pass()
+            except Exception as error:
+                failures.append(error)
+
+    follower = TableFollower(lander.root, "readings", columns=("message_number",), from_start=True)
+    keeping = threading.Thread(target=keep)
+    keeping.start()
+    try:
+        for number in range(12):
+            before = version(lander.root)
+            lander.send(record(number, device=f"d{number % 3}"))
+            wait_until(lambda before=before: version(lander.root) > before, what="the batch")
+        wait_until(lambda: len(rows(lander.root)) == 24, what="all rows")
+        history = DeltaTable(f"{lander.root}/readings").history()
+        wait_until(lambda: any("joined" in (c.get("userMetadata") or "") for c in history), what="a join")
+    finally:
+        stop.set()
+        keeping.join()
+        started.landing.stop()
+        started.query.stop()
+        started.landing.close()
+    assert failures == []
+    found = rows(lander.root)
+    assert sorted((r["message_number"], r["metric"]) for r in found) == sorted(
+        (n, m) for n in range(12) for m in ("temperature", "state")
+    )
+    followed = [
+        n for commit in follower.poll() if commit.rows.num_rows for n in commit.rows["message_number"].to_pylist()
+    ]
+    assert sorted(followed) == sorted(2 * list(range(12)))
+    state = maintenance.table_state(lander.root, "readings")
+    assert state.file_count < 12
+    for path in state.files["path"].to_pylist():
+        written = pq.ParquetFile(f"{lander.root}/readings/{path}").read().to_pylist()
+        order = [(row["device"], row["partition"], row["offset"], row["metric"] != "temperature") for row in written]
+        assert order == sorted(order)
+    # The landing finds its mark behind the joins.
+    lander.land(record(12))
+    assert len(rows(lander.root)) == 26
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Callable[..., str]:
+    """A table with eight commits in each of some hours, the last of them so many hours ago."""
+
+    def make(*, hours_ago: float = 0.0) -> str:
+        root = str(tmp_path / "the tables")
+        end = datetime.now(UTC) - timedelta(hours=hours_ago)
+        write_day(root, commits=8, rows_per_commit=3, devices=2, end=end)
+        return root
+
+    return make
+
+
+def test_a_join_that_fails_before_its_commit_leaves_nothing(
+    day: Any, writer: Any, tiers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = day()
+    before, files = version(root), sorted(Path(root).rglob("*.parquet"))
+
+    def fail(self: Append, text: str, *, data_change: bool = True) -> int:
+        message = "killed here"
+        raise OSError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Append, "commit", fail)
+        with pytest.raises(OSError, match="killed here"):
+            Keeper(writer(root)).run_pass()
+    assert version(root) == before
+    assert sorted(Path(root).rglob("*.parquet")) == files
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Append, "row_count", property(lambda self: 5))
+        with pytest.raises(TidegateError, match=r"8 files of readings .* 24 rows by the log, and 5 were read"):
+            Keeper(writer(root)).run_pass()
+    assert version(root) == before
+
+
+def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
+    day: Any, writer: Any, tiers: None, lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = day()
+    made = writer(root)
+    keeper, stored = Keeper(made), sorted(rows(root), key=lambda r: r["offset"])
+    keeper.run_pass()
+    assert maintenance.table_state(root, "readings").file_count == 1
+    assert sorted(rows(root), key=lambda r: r["offset"]) == stored
+    assert [c.added for c in changes(root, "readings", after=8)] == [()]
+    assert made.metrics.table_files.labels("readings")._value.get() == 1
+    assert made.metrics.table_small_files.labels("readings")._value.get() == 1
+
+    kept = version(root)
+    with monkeypatch.context() as patched:
+        patched.setattr("streaming.maintain.keeper.table_state", lambda *_: pytest.fail("looked at an idle table"))
+        keeper.run_pass()
+    assert version(root) == kept
+
+    # A checkpoint that this JVM did not write: it takes it as its own beginning, and goes on with the next version.
+    answer = handle(made, Request("maintain", {"table": "readings", "full": True}))
+    assert [table["checkpoint"] for table in answer["tables"]] == [kept]
+    assert last_checkpoint(root, "readings") == kept
+    appender = Appender(lake.spark, root, READINGS)
+    with appender.begin() as append:
+        append.write(lake.spark.read.format("delta").load(f"{root}/readings").limit(1))
+        assert append.commit("{}") == kept + 1
+    assert appender.held_commits() > 1
+    adopt_checkpoint(appender, kept)
+    assert appender.held_commits() == 1
+    with appender.begin() as append:
+        append.write(lake.spark.read.format("delta").load(f"{root}/readings").limit(1))
+        assert append.commit("{}") == kept + 2
+    assert len(rows(root)) == 26
+
+
+def test_days_past_their_retention_go_in_one_commit_that_says_so(day: Any, writer: Any) -> None:
+    root = day(hours_ago=72)
+    assert handle(writer(root, readings_days=2), Request("maintain", {"dry_run": True}))["tables"][0]["dropped_days"]
+    assert len(rows(root)) == 24
+    assert handle(writer(root, readings_days=0), Request("maintain", {}))["tables"][0]["dropped_days"] == []
+    handle(writer(root, readings_days=2), Request("maintain", {}))
+    assert rows(root) == []
+    (last,) = changes(root, "readings", after=version(root) - 1)
+    assert json.loads(last.user_metadata or "")["retention"]["keep_days"] == 2
+    assert len(last.removed) == 1
+
+
+def test_what_would_harm_is_refused_in_a_sentence(day: Any, writer: Any) -> None:
+    made = writer(day())
+    with pytest.raises(FatalError, match="A vacuum that keeps 0 hours would delete files"):
+        handle(made, Request("maintain", {"keep_hours": 0}))
+    with pytest.raises(TidegateError, match="no table reading to maintain; the tables are readings"):
+        handle(made, Request("maintain", {"table": "reading"}))
