@@ -51,7 +51,9 @@ class Deriver:
 
 def derivations(writer: Writer) -> list[Derivation]:
     """All derivations of this version, in the order in which they run."""
-    return [*arrival_derivations(writer)]
+    from streaming.derive.rollups import RollupDerivation
+
+    return [RollupDerivation(writer), *arrival_derivations(writer)]
 
 
 def arrival_derivations(writer: Writer) -> list[Derivation]:

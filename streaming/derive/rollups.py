@@ -1,0 +1,161 @@
+"""Keeps rollups_1m, rollups_5m, rollups_1h and rolling_15m equal to what `readings` holds, a pass every few seconds.
+
+A pass reads only what was committed since, as partial aggregates by minute, merges them with the rows of the windows that
+they touch, and writes those rows' files anew: rows and cursor in one commit per table. Each table has its own cursor, so
+a crash between two of them leaves the others to go on from where they were.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from lakehouse.changes import DataFile, table_files
+from lakehouse.tables import READINGS
+from streaming.derive.fold import minute_partials, sql_text
+from streaming.derive.rollups_news import News, holding, news_since, oldest_day
+from streaming.derive.rollups_table import SMALL_ROWS, Pass, RollupTable
+from streaming.derive.source import rows_of
+from streaming.derive.watermark import Watermark
+from streaming.derive.windows import HOUR_US, SHAPES, Range
+from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["RollupDerivation"]
+
+SECOND_US: Final = 1_000_000
+_MARGIN_US: Final = HOUR_US
+"""No window that holds a moment reaches further from it."""
+_SUMMARY: Final = (
+    "max(seen) AS seen",
+    "max(received) AS received",
+    "collect_set(CASE WHEN count > 0 THEN minute END) AS minutes",
+)
+
+
+class RollupDerivation:
+    """The four tables as one derivation: they share what a pass reads."""
+
+    name = "rollups"
+
+    def __init__(self, writer: Writer, *, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives epoch seconds: what `updated_at` and the idle timeout go by."""
+        self._writer, self._clock = writer, clock
+        settings = writer.settings
+        self._watermark = Watermark(
+            int(settings.watermark_delay_seconds * SECOND_US),
+            int(settings.watermark_idle_seconds * SECOND_US),
+            self._now(),
+        )
+        self._tables: list[RollupTable] | None = None
+
+    def run(self) -> bool:
+        """Take in what was committed since; False where no table had to change."""
+        try:
+            if self._tables is None:
+                self._tables = [RollupTable(self._writer, shape) for shape in SHAPES]
+            tables = sorted(self._tables, key=_seen)
+            # All tables have seen the same, unless the process died between two of their commits.
+            return any([self._bring_up(list(group)) for _, group in groupby(tables, key=_seen)])
+        except BaseException:
+            # What was committed and what was not is for the tables to say.
+            self._tables = None
+            raise
+
+    def _bring_up(self, tables: list[RollupTable]) -> bool:
+        now, seen = self._now(), tables[0].seen
+        news = news_since(self._writer.root, READINGS.name, seen)
+        if news is None:
+            return any([self._close_idle(table, now) for table in tables])
+        self._watermark.heard(now)
+        with ExitStack() as held:
+            common = self._common(news, now, held)
+            newest = self._summarise(common)
+            changed = [
+                table.take(replace(common, watermark=self._watermark.after(table.watermark, newest, now)))
+                for table in tables
+            ]
+        self._tell(tables)
+        return any(changed)
+
+    def _close_idle(self, table: RollupTable, now: int) -> bool:
+        watermark = self._watermark.after(table.watermark, None, now)
+        if table.seen is None or not table.closes(watermark):
+            return False
+        changed = table.take(Pass(table.seen, now, watermark))
+        self._tell([table])
+        return changed
+
+    def _common(self, news: News, now: int, held: ExitStack) -> Pass:
+        """The pass as all tables share it: its partials are kept in memory until the block is left."""
+        found = Pass(news.upto, now, None, ranges=news.ranges, whole=news.whole)
+        found.small = news.rows <= SMALL_ROWS
+        if news.files:
+            found.folded = self._partials(news.files, held, small=found.small)
+        if news.whole or news.ranges:
+            files = table_files(self._writer.root, READINGS.name, version=news.upto)
+            found.kept_before = None if news.erased else oldest_day(files)
+            around = (
+                None if news.whole else [Range(r.device, r.low - _MARGIN_US, r.high + _MARGIN_US) for r in news.ranges]
+            )
+            files = files if around is None else holding(files, around)
+            found.small &= sum(file.rows or SMALL_ROWS for file in files) <= SMALL_ROWS
+            found.recomputed = self._partials(files, held, small=found.small, ranges=around) if files else None
+        return found
+
+    def _partials(
+        self, files: list[DataFile], held: ExitStack, *, small: bool, ranges: list[Range] | None = None
+    ) -> "DataFrame":
+        rows = rows_of(self._writer.spark, self._writer.root, READINGS, files)
+        if ranges is not None:
+            rows = rows.where(_within(ranges))
+        settings = self._writer.settings
+        found = minute_partials(
+            rows,
+            excluded=settings.rollup_exclude_devices,
+            skew_us=int(settings.watermark_skew_seconds * SECOND_US),
+            one_task=small,
+        ).persist()
+        held.callback(found.unpersist)
+        return found
+
+    def _summarise(self, common: Pass) -> int | None:
+        """Fill in which minutes the pass touches; returns how far its readings move the watermark."""
+        partials = common.recomputed if common.whole else common.folded
+        if partials is None:
+            return None
+        row = partials.agg(*map(F.expr, _SUMMARY)).collect()[0]
+        common.minutes = row["minutes"]
+        if row["received"] is not None:
+            self._writer.metrics.rollup_newest.set(row["received"] / SECOND_US)
+        seen: int | None = row["seen"]
+        return seen
+
+    def _tell(self, tables: list[RollupTable]) -> None:
+        reached = [table.watermark for table in tables if table.watermark is not None]
+        if reached:
+            self._writer.metrics.rollup_watermark.set(min(reached) / SECOND_US)
+
+    def _now(self) -> int:
+        return int(self._clock() * SECOND_US)
+
+
+def _seen(table: RollupTable) -> int:
+    return -1 if table.seen is None else table.seen
+
+
+def _within(ranges: Sequence[Range]) -> str:
+    """A condition on rows of `readings`."""
+    at = "unix_micros(event_time)"
+    conditions = [f"{at} BETWEEN {each.low}L AND {each.high}L" + _of(each.device) for each in ranges]
+    return " OR ".join(f"({condition})" for condition in conditions) or "false"
+
+
+def _of(device: str | None) -> str:
+    return "" if device is None else f" AND device = {sql_text(device)}"

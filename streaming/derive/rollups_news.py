@@ -1,0 +1,123 @@
+"""What happened to `readings` since a version: files to fold in, and ranges whose windows must be made anew."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version
+from streaming.derive.fold_files import day_of, micros, span
+from streaming.derive.windows import DAY_US, Range
+
+__all__ = ["News", "holding", "news_since", "oldest_day"]
+
+MOST_ROWS: Final = 5_000_000
+"""A pass that has more to fold takes the rest in the next one."""
+
+
+@dataclass(slots=True)
+class News:
+    """Up to which version; `whole` where all windows are to be made anew from the table as of that version."""
+
+    upto: int
+    files: list[DataFile] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    whole: bool = False
+    erased: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files to fold."""
+        return sum(file.rows or 0 for file in self.files)
+
+
+def news_since(root: str, table: str, version: int | None) -> News | None:
+    """What was committed after a version; None where nothing was. `version` None is a table that has seen nothing."""
+    if version is None:
+        return News(newest_version(root, table), whole=True)
+    news = News(version)
+    try:
+        for change in changes(root, table, after=version):
+            _take(news, change)
+            if news.rows >= MOST_ROWS:
+                break
+    except LogExpired:
+        return News(newest_version(root, table), whole=True)
+    return news if news.upto > version else None
+
+
+def holding(files: Sequence[DataFile], ranges: Sequence[Range]) -> list[DataFile]:
+    """The files that may hold readings of any of these ranges."""
+    return [file for file in files if any(_may_hold(file, each) for each in ranges)]
+
+
+def oldest_day(files: Sequence[DataFile]) -> int | None:
+    """Where the oldest day of receipt that a table still holds begins; older rows may have reached the end of their retention."""
+    return min((day_of(file) * DAY_US for file in files), default=None)
+
+
+def _take(news: News, change: Change) -> None:
+    news.upto = change.version
+    if not change.removed:
+        news.files += change.added
+        return
+    gone = {file.path for file in change.removed}
+    metadata = _metadata(change.user_metadata)
+    # Rows that this pass would fold in may be in another file by now, and theirs deleted: their windows are made anew.
+    news.ranges += [_file_range(file) for file in news.files if file.path in gone]
+    news.files = [file for file in news.files if file.path not in gone]
+    if "retention" in metadata:
+        return  # rows that reached their age are gone from `readings` only
+    request = metadata.get("request") or {}
+    news.erased |= request.get("kind") == "erase"
+    named = _named_range(request.get("arguments") or {})
+    touched = [_file_range(file) for file in (*change.added, *change.removed)]
+    news.ranges = _joined([*news.ranges, *(_narrowed(each, named) for each in touched)])
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text or "{}"))
+    except (ValueError, TypeError):
+        return {}
+
+
+_ALWAYS: Final = (-(2**60), 2**60)
+
+
+def _named_range(arguments: dict[str, Any]) -> Range:
+    low, high = micros(arguments.get("from")), micros(arguments.get("to"))
+    device = arguments.get("device")
+    return Range(
+        str(device) if device is not None else None,
+        _ALWAYS[0] if low is None else low,
+        _ALWAYS[1] if high is None else high,
+    )
+
+
+def _file_range(file: DataFile) -> Range:
+    return Range(None, *(span(file, "event_time") or _ALWAYS))
+
+
+def _narrowed(found: Range, named: Range) -> Range:
+    return Range(named.device, max(found.low, named.low), min(found.high, named.high))
+
+
+def _joined(ranges: list[Range]) -> list[Range]:
+    """The same moments in as few ranges as they need."""
+    joined: list[Range] = []
+    for each in sorted((r for r in ranges if r.low <= r.high), key=lambda r: (r.device or "", r.low)):
+        if joined and joined[-1].device == each.device and joined[-1].high >= each.low:
+            joined[-1] = Range(each.device, joined[-1].low, max(joined[-1].high, each.high))
+        else:
+            joined.append(each)
+    return joined
+
+
+def _may_hold(file: DataFile, sought: Range) -> bool:
+    times = span(file, "event_time")
+    if times is not None and (times[0] > sought.high or times[1] < sought.low):
+        return False
+    device, first, last = sought.device, file.low.get("device"), file.high.get("device")
+    # Statistics of long texts are cut to a prefix.
+    return device is None or first is None or last is None or first <= device <= last or device.startswith(last)

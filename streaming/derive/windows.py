@@ -1,0 +1,66 @@
+"""The windows of each rollup table, and which of them a minute, a range or the watermark touches. Times are µs of the epoch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from lakehouse.derived import ROLLING_15M, ROLLUPS_1H, ROLLUPS_1M, ROLLUPS_5M
+from lakehouse.tables import Table
+
+__all__ = ["DAY_US", "HOUR_US", "MINUTE_US", "SHAPES", "Range", "Shape", "floor"]
+
+MINUTE_US: Final = 60_000_000
+HOUR_US: Final = 60 * MINUTE_US
+DAY_US: Final = 24 * HOUR_US
+
+
+def floor(at: int, step: int) -> int:
+    """The multiple of a step at or before a moment."""
+    return at - at % step
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Readings that were changed: those of one device (None: of any) from one moment to another, both inclusive."""
+
+    device: str | None
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One table's windows: `length` long, one beginning every `step`; rows of one `slice` lie together in one file.
+
+    A pass rewrites the files of the slices that it touches, so a slice is as long as its rows stay few; it divides the day.
+    """
+
+    table: Table
+    length: int
+    step: int
+    slice: int
+
+    def slices(self, minutes: Iterable[int]) -> set[int]:
+        """The slices of the windows that hold any of these minutes."""
+        found = set()
+        for minute in minutes:
+            found.add(floor(floor(minute, self.step), self.slice))
+            found.add(floor(floor(minute, self.step) - self.length + self.step, self.slice))
+        return found
+
+    def slices_between(self, low: int, high: int) -> range:
+        """The slices of the windows that overlap a range (both ends inclusive)."""
+        return range(floor(low - self.length + 1, self.slice), floor(high, self.slice) + 1, self.slice)
+
+    def closed(self, starts: Iterable[int], watermark: int) -> set[int]:
+        """Those of these windows that end at or before the watermark, by their starts."""
+        return {start for start in starts if start + self.length <= watermark}
+
+
+SHAPES: Final = (
+    Shape(ROLLUPS_1M, MINUTE_US, MINUTE_US, HOUR_US),
+    Shape(ROLLUPS_5M, 5 * MINUTE_US, 5 * MINUTE_US, 6 * HOUR_US),
+    Shape(ROLLUPS_1H, HOUR_US, HOUR_US, DAY_US),
+    Shape(ROLLING_15M, 15 * MINUTE_US, MINUTE_US, HOUR_US),
+)
+"""In the order in which a pass writes them."""
