@@ -7,7 +7,8 @@ of each; within a device rows keep the order of their arrival.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,6 +67,15 @@ class TableState:
         import pyarrow.compute as pc
 
         return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+
+    def without(self, files: Iterable[DataFile]) -> "TableState":
+        """As it is once these files are gone; what stands in their place is not looked for."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        gone = pa.array([file.path for file in files], pa.string())
+        kept = pc.invert(pc.is_in(pc.cast(self.files["path"], pa.string()), value_set=gone))
+        return replace(self, files=self.files.filter(kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,13 +146,19 @@ class Keeper:
         if not _is_joined(state):
             return state
         kept.files_before = kept.files_before or state.file_count
-        while join := plan_join(state, open_from=_open_from(state.name), everything=everything):
-            if time.monotonic() > deadline:
-                break
-            join_files(self._writer.spark, self._appender(state), join)
-            kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
-            state = table_state(self._root, state.name)
-        return state
+        looked_at = kept.joined
+        while time.monotonic() <= deadline:
+            join = plan_join(state, open_from=_open_from(state.name), everything=everything)
+            if join is not None:
+                join_files(self._writer.spark, self._appender(state), join)
+                kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
+                state = state.without(join.files)
+            elif kept.joined > looked_at:
+                # What was written may be joined again, one tier higher.
+                state, looked_at = table_state(self._root, state.name), kept.joined
+            else:
+                return state
+        return table_state(self._root, state.name)
 
     def _checkpoint(self, state: TableState, kept: Kept, *, at_least: int) -> None:
         known, began = self._known[state.name], time.monotonic()
