@@ -84,6 +84,8 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.databricks.delta.snapshotPartitions": "1",
         # Rows of a batch lie in one or two days: keeping two files open is cheaper than sorting the batch by day.
         "spark.sql.maxConcurrentOutputFileWriters": "4",
+        # Spark's default are 96 bits without statistics in the file, and without a meaning past the year 2262 to some readers.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # Hadoop's local file systems fork a shell for every rename and every create.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.NakedLocalFileSystem",
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",

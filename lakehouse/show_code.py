@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from lakehouse.views import View
 
@@ -43,8 +44,10 @@ def _polars(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> str:
         return _POLARS_VIEWS_HEAD + _duckdb(sql, tables, views, ".pl()") + "print(answer)\n"
     lines = ["tables = pl.SQLContext()"]
     for name, uri, version in tables:
-        travel = "" if version is None else f", version={version}"
-        lines.append(f"tables.register({name!r}, pl.scan_delta({uri!r}{travel}))")
+        options = "" if version is None else f", version={version}"
+        if quote(uri, safe="/:") != uri:  # Polars takes the escapes of deltalake's URI for the path itself
+            options += ", use_pyarrow=True"
+        lines.append(f"tables.register({name!r}, pl.scan_delta({uri!r}{options}))")
     return _POLARS_HEAD + "\n".join([*lines, f"answer = tables.execute({_long(sql)}, eager=True)", "print(answer)", ""])
 
 
@@ -57,8 +60,8 @@ def _spark(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> str:
     return _SPARK_HEAD + "\n".join([*lines, f"answer = spark.sql({_long(sql)})", "answer.show(truncate=False)", ""])
 
 
-def _made(name: str, sql: str, quote: str, *, replace: bool = False) -> str:
-    return _long(f"CREATE {'OR REPLACE ' if replace else ''}TEMP VIEW {quote}{name}{quote} AS\n{sql}")
+def _made(name: str, sql: str, mark: str, *, replace: bool = False) -> str:
+    return _long(f"CREATE {'OR REPLACE ' if replace else ''}TEMP VIEW {mark}{name}{mark} AS\n{sql}")
 
 
 def _long(sql: str) -> str:
