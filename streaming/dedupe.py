@@ -28,36 +28,53 @@ __all__ = ["KEY_COLUMNS", "Seen"]
 KEY_COLUMNS: Final = ("device", "metric", "index", "message_id", "boot", "seq", "partition", "offset")
 
 RANGES_LIMIT: Final = 1_000_000
-"""Ranges kept, about 100 bytes each; past it those not met for longest are forgotten, so a late copy would be stored."""
+"""Ranges kept, 48 bytes each; past it those not met for longest are forgotten, so a late copy would be stored."""
 FOLD_BATCHES: Final = 64
 FOLD_ROWS: Final = 50_000
+FOLD_SHARE: Final = 0.25
+"""The newest ranges are folded into all others when they are that many of them: one fold costs a second per million."""
 SAVE_SECONDS: Final = 60.0
 RELOAD_MARGIN: Final = timedelta(minutes=10)
 """Read again beyond the snapshot's time, in case the clock was set back; what is known already folds into itself."""
 
-_LINE: Final = "device, metric, index, stem"
+_LINE: Final = "d, a, b"
 
-_KEYED: Final = """
-    SELECT *, row_number() OVER () AS row,
-        CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN 'bs:' || boot ELSE message_id END AS stem,
-        CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN seq ELSE 0 END AS number
-    FROM rows"""
+# A line is known by the MD5 of its four words, in two halves, and its device by half of one: comparing texts costs many
+# times as much, and any version of any program makes the same value of them. Each text has its length before it.
+_LOW_HALF: Final = "18446744073709551615::UHUGEINT"
+_HASHED: Final = f"""
+    (md5_number(device) & {_LOW_HALF})::UBIGINT AS d, (line >> 64)::UBIGINT AS a, (line & {_LOW_HALF})::UBIGINT AS b FROM (
+        SELECT *, md5_number(concat(length(device), ':', device, length(metric), ':', metric, index, ':', stem)) AS line
+        FROM """  # noqa: S608
+
+_KEYED: Final = f"""
+    SELECT * EXCLUDE (line), {_HASHED} (
+        SELECT *, row_number() OVER () AS row,
+            CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN 'bs:' || boot ELSE message_id END AS stem,
+            CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN seq ELSE 0 END AS number
+        FROM rows))"""  # noqa: S608
 
 _DUPLICATES: Final = f"""
-    WITH keyed AS ({_KEYED}),
-    placed AS (
-        SELECT *, row_number() OVER (PARTITION BY partition, "offset" ORDER BY row) - 1 AS position,
-            row_number() OVER (PARTITION BY {_LINE}, number ORDER BY row) AS copy
-        FROM keyed
+    WITH placed AS (
+        SELECT row, partition, "offset", message_id, number, a, b,
+            row_number() OVER (PARTITION BY partition, "offset" ORDER BY row) - 1 AS position,
+            row_number() OVER (PARTITION BY a, b, number ORDER BY row) AS copy
+        FROM ({_KEYED})
+    ), stored AS (
+        SELECT DISTINCT placed.row FROM seen JOIN placed ON seen.a = placed.a AND seen.b = placed.b
+            AND placed.number BETWEEN seen.low AND seen.high
     )
-    SELECT row, partition, "offset", position FROM placed WHERE message_id IS NOT NULL AND (
-        copy > 1 OR EXISTS (
-            FROM seen WHERE seen.device = placed.device AND seen.metric = placed.metric AND seen.index = placed.index
-                AND seen.stem = placed.stem AND placed.number BETWEEN seen.low AND seen.high))"""  # noqa: S608
+    SELECT row, partition, "offset", position FROM placed
+    WHERE message_id IS NOT NULL AND (copy > 1 OR row IN (FROM stored)) ORDER BY row"""  # noqa: S608
 
 _RANGES: Final = f"""
-    SELECT device, metric, index, stem, number AS low, number AS high, $last::BIGINT AS last
+    SELECT d, a, b, number AS low, number AS high, $last::BIGINT AS last
     FROM ({_KEYED}) WHERE message_id IS NOT NULL"""  # noqa: S608
+
+# Snapshots of older versions hold the four words themselves.
+_CONVERTED: Final = f"SELECT low, high, last, {_HASHED} ranges)"
+
+_WITHOUT: Final = f"SELECT * FROM ranges WHERE d <> (md5_number($device) & {_LOW_HALF})::UBIGINT"  # noqa: S608
 
 # Gaps and islands: a range opens a new island where it does not touch what came before it on its line.
 _FOLD: Final = f"""
@@ -104,12 +121,11 @@ class Seen:
         held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
         since = datetime.now(UTC) - timedelta(days=horizon_days)
         if held is not None:
-            self._base, since = held
-            since -= RELOAD_MARGIN
+            self._base, since = self._plain(held[0]), held[1] - RELOAD_MARGIN
         # Rows that are read again were met most recently: the limit must not forget them first.
         now = int(time.time())
         for chunk in _stored_since(table, since):
-            self._recent.append(self._fold([self._query(_RANGES, rows=chunk, last=now)]))
+            self._recent.append(self._fold([self._query(_RANGES, {"last": now}, rows=chunk)]))
             if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
                 self._base, self._recent = self._fold([self._base, *self._recent]), []
         self._base, self._recent = self._fold([self._base, *self._recent]), []
@@ -128,26 +144,37 @@ class Seen:
     def add(self, rows: "pa.Table", landed_at: datetime) -> None:
         """Remember the rows that were committed; `landed_at` is the time they carry."""
         with self._lock:
-            self._recent.append(self._fold([self._query(_RANGES, rows=rows, last=int(landed_at.timestamp()))]))
-            if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent) >= FOLD_ROWS:
-                self._base, self._recent = self._fold([self._base, *self._recent]), []
+            self._recent.append(self._fold([self._query(_RANGES, {"last": int(landed_at.timestamp())}, rows=rows)]))
+            if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent[1:]) >= FOLD_ROWS:
+                self._recent = [self._fold(self._recent)]
+                if self._recent[0].num_rows > max(FOLD_ROWS, FOLD_SHARE * self._base.num_rows):
+                    self._base, self._recent = self._fold([self._base, *self._recent]), []
                 if time.monotonic() - self._saved > SAVE_SECONDS:
                     self.save(landed_at)
 
     def save(self, landed_at: datetime) -> None:
         """Write the snapshot; rows from `landed_at` on are read again at the next start."""
+        import pyarrow as pa
+
         with self._lock:
             self._saved = time.monotonic()
-            self._base, self._recent = self._fold([self._base, *self._recent]), []
             if self._snapshot:
-                write_snapshot(self._snapshot, self._base, self._table_id, landed_at)
+                write_snapshot(self._snapshot, pa.concat_tables([self._base, *self._recent]), self._table_id, landed_at)
 
     def forget(self, device: str) -> None:
         """Know nothing of a device any more, here and in the snapshot: what it sent before is new if it comes again."""
         with self._lock:
-            self._base, *self._recent = (_without(ranges, device) for ranges in (self._base, *self._recent))
+            self._base, *self._recent = (self._without(ranges, device) for ranges in (self._base, *self._recent))
             if self._snapshot and (held := read_snapshot(self._snapshot, self._table_id)) is not None:
-                write_snapshot(self._snapshot, _without(held[0], device), self._table_id, held[1])
+                write_snapshot(self._snapshot, self._without(self._plain(held[0]), device), self._table_id, held[1])
+
+    def _without(self, ranges: "pa.Table", device: str) -> "pa.Table":
+        return self._query(_WITHOUT, {"device": device}, ranges=ranges)
+
+    def _plain(self, held: "pa.Table") -> "pa.Table":
+        """What a snapshot holds, as this version holds it in memory."""
+        held = self._query(_CONVERTED, ranges=held) if "stem" in held.column_names else held
+        return held.select(self._base.column_names)
 
     def _fold(self, chunks: "Sequence[pa.Table]") -> "pa.Table":
         import pyarrow as pa
@@ -157,33 +184,18 @@ class Seen:
             folded = folded.sort_by([("last", "descending")]).slice(0, RANGES_LIMIT)
         return folded
 
-    def _query(self, sql: str, *, last: int | None = None, **tables: "pa.Table") -> "pa.Table":
+    def _query(self, sql: str, given: dict[str, Any] | None = None, **tables: "pa.Table") -> "pa.Table":
         for name, table in tables.items():
             self._duckdb.register(name, table)
-        answer = self._duckdb.sql(sql, params={"last": last} if last is not None else None)
-        return answer.to_arrow_table()
-
-
-def _without(ranges: "pa.Table", device: str) -> "pa.Table":
-    import pyarrow.compute as pc
-
-    return ranges.filter(pc.not_equal(ranges["device"], device))
+        return self._duckdb.sql(sql, params=given).to_arrow_table()
 
 
 def _empty_ranges() -> "pa.Table":
     import pyarrow as pa
 
-    text, number = pa.string(), pa.int64()
+    half, number = pa.uint64(), pa.int64()
     return pa.schema(
-        [
-            ("device", text),
-            ("metric", text),
-            ("index", pa.int32()),
-            ("stem", text),
-            ("low", number),
-            ("high", number),
-            ("last", number),
-        ]
+        [("d", half), ("a", half), ("b", half), ("low", number), ("high", number), ("last", number)]
     ).empty_table()
 
 

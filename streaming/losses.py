@@ -80,7 +80,7 @@ def gone(following: Offsets, oldest: Offsets, newest: Offsets, remade: Iterable[
 def lost_text(lost: Iterable[Lost]) -> str:
     """The refusal, as sentences with the next step."""
     return (
-        f"Kafka no longer has records that were not stored yet: {'; '.join(map(str, lost))}. Nothing is skipped in silence. "
+        f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}. Nothing is skipped in silence. "
         "Run `tidegate repair --accept-loss` to see what going on without them means, and with --apply to do it; stored rows "
         "stay."
     )

@@ -78,7 +78,10 @@ def examine(patient: Patient) -> Examination:
         notes.append("A writer is running: what it is just about to write may look broken. Stop it before a repair.")
     findings = [*checkpoint_findings(patient.checkpoint), *table_findings(patient.root, patient.checkpoint)]
     try:
-        findings += _kafka(patient, findings)
+        if any(each.by_hand or each.log for each in findings):
+            notes.append("What Kafka still holds is looked at once the tables are whole: run it again then.")
+        else:
+            findings += _kafka(patient, findings)
     except RetryableError as error:
         notes.append(f"What Kafka still holds was not looked at: {error}")
     return Examination(findings, notes)
@@ -153,8 +156,6 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Losses that the next start would refuse; those of what has to be read again are part of that."""
     if patient.kafka is None:
         return
-    if any(each.by_hand or each.needs == DROP_FLAG for each in findings):
-        return
     kafka, names = patient.kafka, patient.topics.names
     try:
         oldest = {topic: begin_offsets(kafka, topic) for topic in names}
@@ -177,7 +178,7 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
         order = StartOrder() if begun else order
     if lost := order.refused(gone(following, oldest, newest, anew)):
         yield Finding(
-            f"Kafka no longer has records that were not stored yet: {'; '.join(map(str, lost))}.",
+            f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}.",
             "accepts that they are lost: sets the checkpoint aside and goes on with what Kafka still has; the next commit names "
             "the ranges",
             moves=checkpoint_moves(patient.checkpoint),

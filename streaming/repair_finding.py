@@ -24,6 +24,7 @@ class Finding:
         needs: the flag without which --apply leaves it alone.
         by_hand: nothing here mends it.
         harmless: nothing refuses to start because of it.
+        log: until it is mended nobody can read the table.
     """
 
     what: str
@@ -35,6 +36,7 @@ class Finding:
     needs: str | None = None
     by_hand: bool = False
     harmless: bool = False
+    log: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data."""

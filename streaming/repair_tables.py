@@ -86,7 +86,7 @@ def _bad_checkpoint(state: LogState) -> Finding:
     what = f"The table {state.folder.name} is damaged: {'; '.join(state.faults[:SHOWN])}."
     kept = "version 0" if state.base is None else f"the checkpoint {state.base}"
     then = f"sets that aside: the log is whole from {kept} on, and the next checkpoint stands in for it"
-    return Finding(what, then, moves=tuple(path for path in files if path.exists()))
+    return Finding(what, then, moves=tuple(path for path in files if path.exists()), log=True)
 
 
 def _missing(root: Path, name: str, missing: list[MissingFile]) -> Finding:

@@ -13,7 +13,9 @@ __all__ = ["read_snapshot", "write_snapshot"]
 
 logger = logging.getLogger("tidegate.streaming.snapshot")
 
-_VERSION: Final = "1"
+_VERSION: Final = "2"
+_READABLE: Final = ("1", "2")
+"""Of version 1, which holds each line's words instead of their hash, the reader makes what it needs."""
 
 
 def write_snapshot(path: Path, ranges: "pa.Table", table_id: str, since: datetime) -> None:
@@ -40,7 +42,7 @@ def read_snapshot(path: Path, table_id: str) -> "tuple[pa.Table, datetime] | Non
     try:
         ranges = pq.read_table(path)
         notes = {key.decode(): value.decode() for key, value in (ranges.schema.metadata or {}).items()}
-        if notes.get("version") != _VERSION or notes.get("table") != table_id:
+        if notes.get("version") not in _READABLE or notes.get("table") != table_id:
             return None
         return ranges.replace_schema_metadata(None), datetime.fromtimestamp(int(notes["since_us"]) / 1_000_000, UTC)
     except FileNotFoundError:

@@ -23,6 +23,7 @@ from ingest.contract.reasons import Reason
 from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
+from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
@@ -31,6 +32,7 @@ from streaming.dedupe import Seen
 from streaming.offsets import Offsets
 from streaming.progress import Progress
 from streaming.queries import LandQuery, start_landing
+from streaming.repair import Patient, apply
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 
@@ -102,7 +104,15 @@ class Lander:
                 self.producer.produce(topic or self.topics.readings, key=b"d1", value=record, partition=0)
         assert self.producer.flush(20) == 0
 
+    def repair(self, *flags: str) -> list[str]:
+        """What `tidegate repair --apply` with these flags found; the JVM of the tests forgets what it knew of the tables."""
+        patient = Patient.of(self.root, str(self.checkpoint), self.kafka, self.topics)
+        found, _ = apply(patient, flags, note={})
+        self.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        return [each.what for each in found.findings]
+
     def start(self) -> LandQuery:
+        refuse_damaged(self.root, ALL_TABLES)
         ensure_tables(self.root, ALL_TABLES.values(), log_retention_hours=24)
         seen = Seen(Path(self.root) / "_seen.parquet")
         seen.load(self.root, horizon_days=8)

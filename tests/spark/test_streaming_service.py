@@ -1,9 +1,12 @@
 """The stream as a process: killed under load, started twice, stopped by Ctrl-C."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,9 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
+from typer.testing import CliRunner
 
+from deploy.cli import app
 from ingest.admin import ensure_topics
 from ingest.contract.reading import encode_record
 from ingest.contract.topics import LAND_GROUP, READINGS
@@ -60,57 +65,99 @@ def jvm_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
     return next((child for child in psutil.Process(process.pid).children() if "java" in child.name()), None)
 
 
-# Three JVMs start in it, each with the cores of a small machine to itself only in turn.
-@pytest.mark.timeout(600)
-def test_kill_9_loses_and_doubles_nothing_and_one_writer_is_enough(
-    kafka: KafkaSettings, start: Any, record: Any, wait_until: Any, tmp_path: Path
-) -> None:
-    root = str(tmp_path / "tables")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
-    sent = iter(range(10**9))
+class Feed(threading.Thread):
+    """Sends numbered messages all the time, half of them with an identity; each has two readings."""
 
-    def send(count: int = 50) -> int:
-        for number in (next(sent) for _ in range(count)):
-            device = f"d{number % 7}"
-            made = record(number, seq=number, device=device) if number % 2 else record(number, device=device)
-            producer.produce(READINGS, key=device, value=encode_record(made))
-        assert producer.flush(20) == 0
-        return count
+    def __init__(self, kafka: KafkaSettings, record: Any) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
+        self._record, self._stop_asked = record, threading.Event()
+        self.sent = 0
+
+    def run(self) -> None:
+        while not self._stop_asked.wait(0.05):
+            for number in range(self.sent, self.sent + 20):
+                device = f"d{number % 7}"
+                seq = {"seq": number} if number % 2 else {}
+                made = self._record(number, device=device, **seq)
+                self._producer.produce(READINGS, key=device, value=encode_record(made))
+            assert self._producer.flush(20) == 0
+            self.sent += 20
+
+    def finish(self) -> int:
+        """How many messages are in Kafka."""
+        self._stop_asked.set()
+        self.join(30)
+        assert not self.is_alive()
+        return self.sent
+
+
+def kill(process: "subprocess.Popen[bytes]", *, only_jvm: bool, wait_until: Any) -> None:
+    """kill -9 of the driver's JVM (the process ends by itself then), or of the process (its JVM does)."""
+    jvm = jvm_of(process)
+    if only_jvm and jvm is not None:
+        jvm.kill()
+        assert process.wait(60) == 1
+        return
+    process.kill()
+    process.wait()
+    if jvm is not None:
+        wait_until(
+            lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, seconds=60, what="the JVM's end"
+        )
+
+
+# A JVM starts for each kill, with the cores of a small machine to itself only in turn.
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(5, marks=pytest.mark.timeout(900)),
+        pytest.param(50, marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_kill_9_at_random_moments_loses_and_doubles_nothing_and_one_writer_is_enough(
+    kafka: KafkaSettings, start: Any, record: Any, wait_until: Any, tmp_path: Path, kills: int
+) -> None:
+    root, rng = str(tmp_path / "tables"), random.Random(26)
 
     def stored() -> int:
         if not DeltaTable.is_deltatable(f"{root}/readings"):
             return 0
         return int(run_sql(root, "select count(*) n from readings").to_pylist()[0]["n"])
 
-    first = start()
-    total = send()
+    feed = Feed(kafka, record)
+    feed.start()
+    running = start()
     wait_until(stored, seconds=150, what="the first rows")
-
     second = start()
     assert second.wait(60) == 1
     said = (tmp_path / "stream.1.log").read_text()
-    assert f"process {first.pid}" in said
+    assert f"process {running.pid}" in said
     assert "Traceback" not in said
 
-    jvm = jvm_of(first)
-    assert jvm is not None
-    for _ in range(4):
-        total += send()
-    first.kill()
-    first.wait()
-    third = start()
-    wait_until(lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, seconds=60, what="the JVM's end")
-    total += send()
+    for number in range(kills):
+        before = stored()
+        if number % 2 == 0:
+            # Amid its landing; else at any moment of its start.
+            wait_until(lambda before=before: stored() > before, seconds=150, what="rows since the last kill")
+            time.sleep(rng.uniform(0.0, 1.0))
+        else:
+            time.sleep(rng.uniform(0.0, 12.0))
+        kill(running, only_jvm=number % 4 in (1, 2), wait_until=wait_until)
+        running = start()
+    total = feed.finish()
     wait_until(lambda: stored() >= 2 * total, seconds=150, what="all rows")
     # Without identity too: a replay is recognised by its offsets.
     assert run_sql(root, "select message_number n, count(*) c from readings group by 1 having c != 2").num_rows == 0
     assert stored() == 2 * total
+    assert run_sql(root, "select count(*) n from dead_letters").to_pylist() == [{"n": 0}]
 
     wait_until(lambda: sum(end - at for at, end in group_lag(kafka, LAND_GROUP)[READINGS].values()) == 0, what="no lag")
     # As Ctrl-C does: to the whole group.
-    os.killpg(third.pid, signal.SIGINT)
-    assert third.wait(60) == 0
-    said = (tmp_path / "stream.2.log").read_text()
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(60) == 0
+    said = (tmp_path / f"stream.{kills + 1}.log").read_text()
     assert "Traceback" not in said
     assert "Exception" not in said
     assert not (tmp_path / "logs" / "spark.out").read_text().count("\tat ")
+    assert CliRunner().invoke(app, ["repair", "--config", str(tmp_path / "config.toml")]).exit_code == 0
