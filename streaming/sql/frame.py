@@ -87,9 +87,9 @@ def make_frame(
 
 
 def from_stream(
-    session: "SparkSession", kafka: KafkaSettings, start: Offsets, *, max_records: int
+    session: "SparkSession", kafka: KafkaSettings, start: Offsets, *, max_records: int | None
 ) -> Callable[[Source], "DataFrame"]:
-    """Reads sources as streams that begin at `start` where their checkpoint is new."""
+    """Reads sources as streams that begin at `start` where their checkpoint is new; real-time mode bounds no batch."""
 
     def read(source: Source) -> "DataFrame":
         options = _options(kafka, source.topic, start=start, max_records=max_records)
@@ -104,8 +104,7 @@ def from_kafka(
     """Reads exactly the records of a span."""
 
     def read(source: Source) -> "DataFrame":
-        options = _options(kafka, source.topic, start=starts, max_records=1)
-        del options["maxOffsetsPerTrigger"]
+        options = _options(kafka, source.topic, start=starts, max_records=None)
         options["endingOffsets"] = json.dumps({source.topic: ends[source.topic]})
         return _rows(session.read.format("kafka").options(**options).load(), source)
 
@@ -130,9 +129,11 @@ def from_history(
     return read
 
 
-def _options(kafka: KafkaSettings, topic: str, *, start: Offsets, max_records: int) -> dict[str, str]:
+def _options(kafka: KafkaSettings, topic: str, *, start: Offsets, max_records: int | None) -> dict[str, str]:
     mine = {topic: start[topic]} if topic in start else {}
-    options = kafka_options(kafka, LandedTopics(topic, topic), start=mine, max_records=max_records)
+    options = kafka_options(kafka, LandedTopics(topic, topic), start=mine, max_records=max_records or 1)
+    if max_records is None:
+        del options["maxOffsetsPerTrigger"]
     return {**options, "subscribe": topic, "startingOffsets": json.dumps(mine) if mine else "earliest"}
 
 

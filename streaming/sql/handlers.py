@@ -20,6 +20,7 @@ from streaming.sql.applied import (
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.plan import Change, compare, survives
 from streaming.sql.prepare import Prepared, prepare
+from streaming.sql.query import check_slots
 from streaming.sql.sinks import ensure_table
 from streaming.sql.supervisor import supervisor_of
 from streaming.sql.swap import shadow_name
@@ -79,6 +80,8 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
             applied_at=request.at,
             author=request.author,
         )
+    if applied.shape.trigger_seconds is None:
+        check_slots(writer, applied)
     make_sinks(writer, prepared)
     applied.save(writer.root)
     return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}

@@ -12,7 +12,7 @@ from streaming.offsets import Offsets, parse_source_offsets
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["StreamCheckpoint", "behind_count", "checkpoint_path", "merge_offsets", "refuse_lost"]
+__all__ = ["StreamCheckpoint", "behind_count", "checkpoint_path", "end_of", "merge_offsets", "refuse_lost"]
 
 
 def checkpoint_path(landing: str, name: str, incarnation: str = "") -> str:
@@ -103,6 +103,12 @@ def behind_count(report: dict[str, Any]) -> int:
             for part, end in parts.items()
         )
     return behind
+
+
+def end_of(report: dict[str, Any]) -> Offsets:
+    """Where a batch of Spark's report ended in Kafka."""
+    ends = [parse_source_offsets(_text(source["endOffset"])) for source in report["sources"] if source.get("endOffset")]
+    return merge_offsets(ends)
 
 
 def _text(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.topics import stream_topic
 from ingest.security import jvm_conf
 from streaming.offsets import Offsets
@@ -21,8 +21,9 @@ from streaming.sql.swap import finished
 from streaming.sql.times import time_expression
 from streaming.writer import Writer
 
-__all__ = ["Running", "resumed", "start_stream"]
+__all__ = ["Running", "check_slots", "progress_of", "resumed", "start_stream"]
 
+LEFT_CORES: Final = 2
 REALTIME_BATCH: Final = "5 minutes"
 """In real-time mode rows do not wait for the end of a batch; a checkpoint is made at it."""
 
@@ -108,6 +109,7 @@ def start_stream(
     rows = _rows(writer, applied)
     query = rows.writeStream.queryName(table_name or applied.name).option("checkpointLocation", path)
     if applied.shape.trigger_seconds is None:
+        check_slots(writer, applied)
         return Running(applied, _realtime(writer, applied, rows), None)
     sink = Sink(
         writer.spark,
@@ -127,9 +129,27 @@ def start_stream(
     return Running(applied, query.foreachBatch(sink).start(), sink)
 
 
+def check_slots(writer: Writer, applied: Applied) -> None:
+    """Refuse a real-time stream that would leave the landing without cores: its tasks run for minutes, one per partition.
+
+    Raises:
+        ConfigError: says how many there are and are wanted.
+    """
+    cores, tasks = writer.spark.sparkContext.defaultParallelism, sum(len(parts) for parts in applied.start.values())
+    if cores < tasks + LEFT_CORES:
+        message = (
+            f"Stream {applied.name} in real-time mode keeps {tasks} of {cores} cores busy for good, one per Kafka partition, and "
+            f"{LEFT_CORES} must be left to the landing: set stream.master to local[{tasks + LEFT_CORES}] or more, or use "
+            "`-- trigger: 100 milliseconds`."
+        )
+        raise ConfigError(message)
+
+
 def _rows(writer: Writer, applied: Applied) -> Any:
     session = new_session(writer.spark, partitions=applied.shape.partitions)
-    read = from_stream(session, writer.kafka, applied.start, max_records=writer.settings.max_records_per_batch)
+    realtime = applied.shape.trigger_seconds is None
+    most = None if realtime else writer.settings.max_records_per_batch
+    read = from_stream(session, writer.kafka, applied.start, max_records=most)
     rows = make_frame(session, applied.definition, sources_of(writer, applied), writer.root, read)
     if applied.floor is not None:
         rows = rows.where(F.expr(time_expression(rows.schema)[1]) >= F.lit(applied.floor).cast("timestamp"))

@@ -195,21 +195,26 @@ def write_topic(rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, ba
 
 
 def topic_rows(rows: "DataFrame", applied: Applied, *, batch: str) -> "DataFrame":
-    """Records of the topic. `row` is the same in each run of a batch: what comes out of a shuffle is sorted for that."""
+    """Records of the topic. `row` is the same in each run of a batch: what comes out of a shuffle is sorted for that.
+
+    In real-time mode rows are not counted: it is a hash of key and value, the same in each run too.
+    """
     value = F.to_json(F.struct(*rows.columns), {"timestampFormat": TIME_FORMAT, "ignoreNullFields": "false"})
     key = F.col(applied.definition.key or rows.columns[0]).cast("string")
     records = rows.select(key.alias("key"), value.alias("value"))
     if applied.shape.stateful:
         records = records.sortWithinPartitions("key", "value")
-    return records.withColumn("headers", _headers(applied, batch))
+    realtime = applied.shape.trigger_seconds is None
+    row = F.hex(F.xxhash64("key", "value")) if realtime else F.monotonically_increasing_id().cast("string")
+    return records.withColumn("headers", _headers(applied, batch, row))
 
 
-def _headers(applied: Applied, batch: str) -> Any:
+def _headers(applied: Applied, batch: str, row: Any) -> Any:
     texts: Mapping[str, Any] = {
         "stream": F.lit(applied.name),
         "incarnation": F.lit(applied.incarnation),
         "batch": F.lit(batch),
-        "row": F.monotonically_increasing_id().cast("string"),
+        "row": row,
     }
     return F.array(
         *(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in texts.items())

@@ -17,7 +17,7 @@ from lakehouse.files import is_local
 from streaming.faults import classify
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, load_applied
-from streaming.sql.offsets import behind_count
+from streaming.sql.offsets import behind_count, end_of
 from streaming.sql.query import Running, progress_of, resumed, start_stream
 from streaming.sql.status import StreamStatus, write_status
 from streaming.writer import Writer
@@ -151,6 +151,10 @@ class Streams:
             entry.seen, entry.pause = newest["batchId"], 0.0
             status.batch, status.behind = newest["batchId"], behind_count(newest)
             status.watermark = newest.get("eventTime", {}).get("watermark")
+            if sink is None:
+                entry.mirror(end_of(newest))
+                status.committed_at = time.time()
+                metrics.committed.labels(status.name).set(status.committed_at)
             metrics.behind.labels(status.name).set(status.behind)
 
     def _forget(self, name: str, *, keep_metrics: bool = False) -> None:

@@ -13,7 +13,7 @@ from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow
 from streaming.sql.folder import find_stream, list_streams
 from streaming.sql.golden import read_golden
 from streaming.sql.header import Watermark, parse_definition
-from streaming.sql.offsets import behind_count, checkpoint_path, merge_offsets
+from streaming.sql.offsets import behind_count, checkpoint_path, end_of, merge_offsets
 from streaming.sql.plan import Shape, compare, survives
 from streaming.sql.prepare import table_schema
 from streaming.sql.statement import check_statement, relations
@@ -178,6 +178,7 @@ def test_offsets_of_several_sources_and_what_waits() -> None:
     assert merge_offsets([{"a": {0: 5}}, {"a": {0: 3, 1: 1}, "b": {0: 2}}]) == {"a": {0: 3, 1: 1}, "b": {0: 2}}
     report = {"sources": [{"endOffset": {"a": {"0": 3}}, "latestOffset": {"a": {"0": 5, "1": 2}}}, {"endOffset": None}]}
     assert behind_count(report) == 4
+    assert end_of(report) == {"a": {0: 3}}
     assert checkpoint_path("/d/checkpoints/land/", "x", "i1") == "/d/checkpoints/streams/x/i1"
     assert checkpoint_path("land", "x") == "./streams/x"
 
