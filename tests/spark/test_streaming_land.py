@@ -117,3 +117,12 @@ def test_records_that_kafka_lost_stop_the_start_with_the_exact_ranges(lander: An
         done.result(20)
     with pytest.raises(FatalError, match=r"readings partition 0 offsets 1 to 2 \(2 records\)"):
         lander.start()
+
+
+def test_a_backlog_is_landed_in_batches_of_bounded_size(lander: Any, record: Any) -> None:
+    """What a batch holds in memory is bounded by a setting, however far behind the stream is."""
+    lander.land(*(record(number) for number in range(2100)))
+    ends = [sum(found[lander.topics.readings].values()) for found in lander.mirrored]
+    assert ends[-1] == 2100
+    assert max(end - begin for begin, end in zip([0, *ends], ends, strict=False)) <= 1000
+    assert len(lander.rows()) == 4200

@@ -17,7 +17,7 @@ from streaming.source import LandedTopics
 OLD = Path(__file__).parent / "upgrade" / "before-repair"
 
 
-@pytest.mark.parametrize("lost", ["nothing", "commit", "checkpoint"])
+@pytest.mark.parametrize("lost", ["commit", "checkpoint"])
 def test_a_checkpoint_and_tables_of_the_version_before_go_on(
     lander: Any, record: Any, dead_letter: Any, lost: str, wait_until: Any
 ) -> None:
@@ -26,8 +26,9 @@ def test_a_checkpoint_and_tables_of_the_version_before_go_on(
     lander.topics = LandedTopics("upgrade.readings", "upgrade.dead-letters")
     admin = AdminClient({"bootstrap.servers": lander.kafka.bootstrap_servers})
     names = lander.topics.names
-    for done in admin.delete_topics([n for n in names if n in admin.list_topics(timeout=5).topics]).values():
-        done.result(20)
+    if names[0] in admin.list_topics(timeout=20).topics:
+        for done in admin.delete_topics(list(names)).values():
+            done.result(20)
 
     def made() -> bool:
         made = admin.create_topics([NewTopic(names[0], 2, 1), NewTopic(names[1], 1, 1)])
@@ -35,10 +36,7 @@ def test_a_checkpoint_and_tables_of_the_version_before_go_on(
 
     wait_until(made, what="the topics")
     lander.send(record(1, seq=1), record(2), record(3, seq=3), dead_letter(4))
-    if lost == "commit":
-        lander.forget_commit()
-    elif lost == "checkpoint":
-        lander.forget_checkpoint()
+    lander.forget_commit() if lost == "commit" else lander.forget_checkpoint()
     # A copy of what the older version stored, one with other content, and a new message.
     lander.land(record(1, seq=1), record(9, seq=3), record(5, seq=5), dead_letter(6))
     assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2, 3, 3, 5, 5]

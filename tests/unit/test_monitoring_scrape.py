@@ -65,3 +65,19 @@ def test_half_an_answer_and_another_protocol_are_no_answer(answer: bytes) -> Non
         thread.join()
     if b"nonsense" not in answer:
         assert (healthy, words) == (False, SILENT)
+
+
+def test_a_scraper_that_hangs_keeps_no_other_from_its_metrics(registry: CollectorRegistry) -> None:
+    """Half a request, or an answer that is never read, holds one thread for some seconds and nobody else."""
+    counter = Counter("seen_total", "Seen.", registry=registry)
+    counter.inc()
+    exporter = Exporter(registry, healthy=lambda: (True, ""))
+    hanging = [socket.create_connection(("127.0.0.1", exporter.port)) for _ in range(20)]
+    for number, connection in enumerate(hanging):
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" if number % 2 else b"GET /met")
+    now = scrape(f"http://127.0.0.1:{exporter.port}/metrics")
+    assert now is not None
+    assert now.total("seen_total") == 1
+    for connection in hanging:
+        connection.close()
+    exporter.close()
