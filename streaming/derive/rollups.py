@@ -75,7 +75,7 @@ class RollupDerivation:
             return any([self._close_idle(table, now) for table in tables])
         self._watermark.heard(now)
         with ExitStack() as held:
-            common = self._common(news, now, held)
+            common = self._common(news, tables[0].expired, now, held)
             newest = self._summarise(common)
             changed = [
                 table.take(replace(common, watermark=self._watermark.after(table.watermark, newest, now)))
@@ -88,19 +88,21 @@ class RollupDerivation:
         watermark = self._watermark.after(table.watermark, None, now)
         if table.seen is None or not table.closes(watermark):
             return False
-        changed = table.take(Pass(table.seen, now, watermark))
+        changed = table.take(Pass(table.seen, now, watermark, expired=table.expired))
         self._tell([table])
         return changed
 
-    def _common(self, news: News, now: int, held: ExitStack) -> Pass:
+    def _common(self, news: News, expired: int | None, now: int, held: ExitStack) -> Pass:
         """The pass as all tables share it: its partials are kept in memory until the block is left."""
         found = Pass(news.upto, now, None, ranges=news.ranges, whole=news.whole)
+        found.expired = max((day for day in (expired, news.expired) if day is not None), default=None)
         found.small = news.rows <= SMALL_ROWS
         if news.files:
             found.folded = self._partials(news.files, held, small=found.small)
         if news.whole or news.ranges:
             files = table_files(self._writer.root, READINGS.name, version=news.upto)
-            found.kept_before = None if news.erased else oldest_day(files)
+            # Where the log is lost nobody says what retention took.
+            found.kept_before = None if news.erased else oldest_day(files) if news.whole else found.expired
             around = (
                 None if news.whole else [Range(r.device, r.low - _MARGIN_US, r.high + _MARGIN_US) for r in news.ranges]
             )

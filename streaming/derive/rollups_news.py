@@ -17,13 +17,17 @@ MOST_ROWS: Final = 5_000_000
 
 @dataclass(slots=True)
 class News:
-    """Up to which version; `whole` where all windows are to be made anew from the table as of that version."""
+    """Up to which version; `whole` where all windows are to be made anew from the table as of that version.
+
+    `expired` is the end of the newest day whose rows retention took; `erased` where a device was erased, which leaves nothing.
+    """
 
     upto: int
     files: list[DataFile] = field(default_factory=list)
     ranges: list[Range] = field(default_factory=list)
     whole: bool = False
     erased: bool = False
+    expired: int | None = None
 
     @property
     def rows(self) -> int:
@@ -52,7 +56,7 @@ def holding(files: Sequence[DataFile], ranges: Sequence[Range]) -> list[DataFile
 
 
 def oldest_day(files: Sequence[DataFile]) -> int | None:
-    """Where the oldest day of receipt that a table still holds begins; older rows may have reached the end of their retention."""
+    """Where the oldest day of receipt that a table still holds begins; retention may have taken what was older."""
     return min((day_of(file) * DAY_US for file in files), default=None)
 
 
@@ -67,7 +71,10 @@ def _take(news: News, change: Change) -> None:
     news.ranges += [_file_range(file) for file in news.files if file.path in gone]
     news.files = [file for file in news.files if file.path not in gone]
     if "retention" in metadata:
-        return  # rows that reached their age are gone from `readings` only
+        # These are gone from `readings` only.
+        days = [(day_of(file) + 1) * DAY_US for file in change.removed]
+        news.expired = max(days if news.expired is None else [*days, news.expired])
+        return
     request = metadata.get("request") or {}
     news.erased |= request.get("kind") == "erase"
     named = _named_range(request.get("arguments") or {})

@@ -47,7 +47,7 @@ class Pass:
     whole: bool = False
     kept_before: int | None = None
     small: bool = True
-    partial_rows: int = 0
+    expired: int | None = None
 
 
 @dataclass(slots=True)
@@ -71,6 +71,7 @@ class RollupTable:
         cursor = read_cursor(writer.root, self.name) or {}
         self.seen: int | None = cursor.get("readings")
         self.watermark: int | None = cursor.get("watermark")
+        self.expired: int | None = cursor.get("expired")
         self._committed = self.seen
         self._open = self._read_open(self._files.after(self._edge()))
 
@@ -86,7 +87,7 @@ class RollupTable:
             if behind >= UNCOMMITTED_VERSIONS:
                 with self._appender.begin() as append:
                     self._commit(append, news)
-            self.seen, self.watermark = news.upto, news.watermark
+            self._reach(news)
             return False
         with self._writer.metrics.commit_duration.labels(self.name).time(), self._appender.begin() as append:
             # The transaction has just looked at the log: whatever was arranged anew meanwhile is seen here too.
@@ -156,19 +157,24 @@ class RollupTable:
         )
         return rows.repartitionById(len(edges) + 1, F.expr(part))
 
-    def _commit(self, append: Append, news: Pass) -> list[DataFile]:
+    def _commit(self, append: Append, news: Pass) -> list[DataFile] | None:
+        """Returns the files that it wrote; None where another commit came in between and they are not told apart."""
         before = self._files.version
-        version = append.commit(encode_cursor({"readings": news.upto, "watermark": news.watermark}))
+        seen = {"readings": news.upto, "watermark": news.watermark, "expired": news.expired}
+        version = append.commit(encode_cursor(seen))
         self._committed = news.upto
         fresh = self._files.refresh(version)
-        return fresh if version == before + 1 else []
+        return fresh if version == before + 1 else None
 
-    def _settle(self, news: Pass, fresh: list[DataFile]) -> None:
+    def _reach(self, news: Pass) -> None:
+        self.seen, self.watermark, self.expired = news.upto, news.watermark, news.expired
+
+    def _settle(self, news: Pass, fresh: list[DataFile] | None) -> None:
         """Take over what was committed, and count it."""
-        self.seen, self.watermark = news.upto, news.watermark
+        self._reach(news)
         edge = self._edge()
-        rows = sum(file.rows or 0 for file in fresh)
-        if rows > SMALL_ROWS:
+        rows = sum(file.rows or 0 for file in fresh or ())
+        if fresh is None or rows > SMALL_ROWS:
             self._writer.metrics.rollup_windows.labels(self.name).inc(rows)
             self._open = self._read_open(self._files.after(edge))
             return

@@ -94,7 +94,7 @@ class Log:
         stats = json.dumps({"numRecords": 10, **times})
         return {
             "path": name,
-            "partitionValues": {},
+            "partitionValues": {"date": "1970-01-01"},
             "size": 1,
             "dataChange": True,
             "stats": stats,
@@ -156,5 +156,5 @@ def test_rows_past_their_age_are_no_news(log: Log) -> None:
     log.commit(add=("a1", "a5"))
     log.commit(remove=("a1",), told={"retention": {"days": []}})
     news = log.since(1)
-    assert (news.files, news.ranges, news.upto) == ([], [], 2)
+    assert (news.files, news.ranges, news.upto, news.expired) == ([], [], 2, DAY_US)
     assert log.since(0).ranges == [hours(1, 1)]
