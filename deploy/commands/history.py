@@ -160,7 +160,7 @@ def _correction(told: dict[str, Any]) -> list[str]:
         lines.append(f"{told['untouched']} rows of that span stay as they are")
     if "version" in told:
         lines.append(
-            f"version     {told['version']} of readings; as it was: tidegate sql --version {told['version'] - 1}"
+            f"version     {told['version']} of readings; as it was: tidegate sql --version {told['before_version']} 'select …'"
         )
     elif example := told.get("example"):
         lines += [f"example     {name}: {_row(example[name])}" for name in ("before", "after")]

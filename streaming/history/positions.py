@@ -15,8 +15,9 @@ from streaming.writer import Writer
 
 __all__ = ["Behind", "await_positions"]
 
-LONGEST_SECONDS: Final = 60.0
-STALLED_SECONDS: Final = 10.0
+LONGEST_SECONDS = 120.0
+STALLED_SECONDS = 30.0
+"""Without a batch for so long, waiting brings nothing."""
 POLL_SECONDS: Final = 0.1
 
 

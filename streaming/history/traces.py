@@ -21,13 +21,23 @@ def forget_traces(writer: Writer, device: str) -> dict[str, Any]:
 
     The journal of `tidegate dlq` names letters by Kafka offset, never a device, so there is nothing to take out.
     """
-    seen = writer.seen or Seen(Path(writer.root) / _SNAPSHOT if is_local(writer.root) else None)
-    seen.forget(device)
+    _forget_identities(writer, device)
     return {
         "identities": "forgotten",
         "corrections_renamed": Journal(writer.root).forget(device),
         "answers_deleted": _forget_answers(writer.root, device),
     }
+
+
+def _forget_identities(writer: Writer, device: str) -> None:
+    if writer.seen is not None:
+        writer.seen.forget(device)
+        return
+    snapshot = Path(writer.root.removeprefix("file://")) / _SNAPSHOT
+    if is_local(writer.root) and snapshot.exists():
+        held = Seen(snapshot)
+        held.load(writer.root, horizon_days=writer.settings.horizon_days)
+        held.forget(device)
 
 
 def _forget_answers(root: str, device: str) -> int:
