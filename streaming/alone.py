@@ -7,6 +7,7 @@ from dataclasses import replace
 from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
+from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import open_session
 from lakehouse.settings import LakeSettings
@@ -26,12 +27,13 @@ def writer_alone(
     """A `Writer` while the block runs; Kafka need not be there. A stream that starts meanwhile is refused.
 
     Raises:
-        FatalError: another process writes there.
+        FatalError: another process writes there, or a table's log is damaged.
     """
     with ExitStack() as cleanup:
         lake = lake.model_copy(update={"root": absolute(lake.root)})
         stream = stream.model_copy(update={"checkpoint": absolute(stream.checkpoint)})
         locks = take_locks(lake, stream, cleanup)
+        refuse_damaged(lake.root, ALL_TABLES)
         ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
         session = open_session(
             replace(jvm, heap=stream.driver_memory),

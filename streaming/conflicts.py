@@ -163,9 +163,11 @@ def load_recent(root: str, contents: Contents) -> None:
 
     rows = dataset_of(DeltaTable(table_uri(root, "readings")))
     recent = ds.field("landed_at") >= pa.scalar(datetime.now(UTC) - RECENT, pa.timestamp("us", tz="UTC"))
-    for batch in rows.to_batches(columns=list(COMPARED_COLUMNS), filter=recent):
-        if batch.num_rows:
-            contents.remember(pa.Table.from_batches([batch]))
+    # A file that is gone is told by others; here it only means that its rows are not compared.
+    with suppress(FileNotFoundError):
+        for batch in rows.to_batches(columns=list(COMPARED_COLUMNS), filter=recent):
+            if batch.num_rows:
+                contents.remember(pa.Table.from_batches([batch]))
 
 
 def _files(root: str, devices: list[str]) -> list[str]:

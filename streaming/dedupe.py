@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.contract.errors import FatalError
 from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
 from streaming.snapshot import read_snapshot, write_snapshot
@@ -113,7 +114,11 @@ class Seen:
         return int(self._base.num_rows + sum(chunk.num_rows for chunk in self._recent))
 
     def load(self, root: str, *, horizon_days: float) -> None:
-        """Learn what is stored: the snapshot, and the rows that landed since (all of the horizon where there is none)."""
+        """Learn what is stored: the snapshot, and the rows that landed since (all of the horizon where there is none).
+
+        Raises:
+            FatalError: a data file is gone; names the next step.
+        """
         from deltalake import DeltaTable
 
         table = DeltaTable(table_uri(root, "readings"))
@@ -124,10 +129,16 @@ class Seen:
             self._base, since = self._plain(held[0]), held[1] - RELOAD_MARGIN
         # Rows that are read again were met most recently: the limit must not forget them first.
         now = int(time.time())
-        for chunk in _stored_since(table, since):
-            self._recent.append(self._fold([self._query(_RANGES, {"last": now}, rows=chunk)]))
-            if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
-                self._base, self._recent = self._fold([self._base, *self._recent]), []
+        try:
+            for chunk in _stored_since(table, since):
+                self._recent.append(self._fold([self._query(_RANGES, {"last": now}, rows=chunk)]))
+                if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
+                    self._base, self._recent = self._fold([self._base, *self._recent]), []
+        except FileNotFoundError as error:
+            message = (
+                f"The table readings misses a data file ({error}). `tidegate repair` counts what is lost and mends it."
+            )
+            raise FatalError(message) from error
         self._base, self._recent = self._fold([self._base, *self._recent]), []
 
     def duplicates(self, rows: "pa.Table") -> "pa.Table":

@@ -20,6 +20,7 @@ from lakehouse.health import examine_log, refuse_damaged
 from lakehouse.lock import WriterLock
 from lakehouse.tables import READINGS
 from streaming.checkpoint import LocalCheckpoint
+from streaming.dedupe import Seen
 from streaming.losses import read_order
 from streaming.offsets import Mark, newest_mark
 from streaming.repair import DROP_FLAG, Examination, Patient, apply, examine
@@ -250,9 +251,12 @@ def test_missing_data_files_are_dropped_only_where_that_is_asked(site: Site) -> 
     assert f"1 data file with {ROWS} rows" in finding.what
     assert "r 0@" in finding.what
     assert site.findings().left([]) == [finding]
+    with pytest.raises(FatalError, match="tidegate repair"):
+        Seen().load(str(site.root), horizon_days=8)
     site.apply()
     assert site.serious() != []
     site.apply(DROP_FLAG)
+    Seen().load(str(site.root), horizon_days=8)
     assert site.serious() == []
     found = DeltaTable(str(table))
     assert found.to_pyarrow_table().num_rows == 3 * ROWS
