@@ -1,4 +1,4 @@
-"""A day of landing, written beforehand: as many commits as three a second make, each with a small file of its own.
+"""`bench day`: a day of landing, written beforehand: as many commits as three a second make, each with a small file of its own.
 
 What a table looks like after that day without maintenance, how long a snapshot and a query of the last hour take, and the
 same after maintenance.
@@ -6,21 +6,95 @@ same after maintenance.
 
 import json
 import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from deploy.bench.environment import hardware, versions
+from deploy.local.artifacts import ensure
+from deploy.requests import run_request
+from deploy.settings import load_settings
 from lakehouse.create import create_table, table_uri
+from lakehouse.maintenance import table_state
+from lakehouse.requests import Request
 from lakehouse.tables import READINGS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["write_day"]
+__all__ = ["measure_day", "render_day", "write_day"]
 
 COMMITS_PER_SECOND: Final = 3.0
+_LAST_HOUR: Final = "select count(*), avg(value) from readings where received_at > now() - interval 1 hour"
 _BLOCK: Final = 600
 """Commits whose rows are made in one go."""
+
+
+def measure_day(
+    *, commits: int, rows_per_commit: int, devices: int = 100, tell: Callable[[str], object] = lambda text: None
+) -> dict[str, Any]:
+    """Make the day, measure, maintain, measure again; the result as it is printed with --json."""
+    machine, folder = hardware(), Path(tempfile.mkdtemp(prefix="tidegate-day-"))
+    ensure("spark", lambda text: None)
+    root = str(folder / "tables")
+    overrides = {"lake.root": root, "stream.checkpoint": str(folder / "checkpoint"), "stream.driver_memory": "1g"}
+    try:
+        tell(f"Making {commits} commits.")
+        write_day(root, commits=commits, rows_per_commit=rows_per_commit, devices=devices)
+        before = _figures(root)
+        tell("Maintaining.")
+        settings = load_settings(overrides=overrides, environ={})
+        kept = run_request(settings, Request("maintain", {"table": READINGS.name, "full": True}), tell=tell)
+        after = _figures(root)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "commits": commits,
+        "rows": commits * rows_per_commit,
+        "before": before,
+        "after": after,
+        "maintain": kept,
+        "hardware": machine,
+        "versions": versions(),
+    }
+
+
+def _figures(root: str) -> dict[str, float]:
+    """What a reader meets."""
+    from lakehouse.query import run_sql
+
+    state = table_state(root, READINGS.name)
+    opened = statistics.median(table_state(root, READINGS.name).load_seconds for _ in range(3))
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        run_sql(root, _LAST_HOUR)
+        times.append(time.perf_counter() - began)
+    return {
+        "files": state.file_count,
+        "megabytes": round(state.bytes / 1e6, 1),
+        "log_files": sum(1 for _ in (Path(root) / READINGS.name / "_delta_log").iterdir()),
+        "open_ms": round(opened * 1000, 1),
+        "last_hour_ms": round(min(times) * 1000, 1),
+    }
+
+
+def render_day(result: dict[str, Any]) -> str:
+    """As a table for people."""
+    lines = [f"{result['commits']} commits, {result['rows']} rows; maintenance took {result['maintain']['seconds']} s"]
+    lines.append(f"{'':8} {'files':>8} {'MB':>8} {'log files':>10} {'open':>10} {'last hour':>12}")
+    for name in ("before", "after"):
+        f = result[name]
+        shown = (
+            f"{f['files']:>8} {f['megabytes']:>8} {f['log_files']:>10} {f['open_ms']:>7} ms {f['last_hour_ms']:>9} ms"
+        )
+        lines.append(f"{name:8} {shown}")
+    return "\n".join(lines)
 
 
 def write_day(

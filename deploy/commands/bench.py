@@ -100,6 +100,44 @@ def land(
 
 
 @app.command()
+def layout(
+    rows: Annotated[int, typer.Option("--rows", min=1000, help="Rows over 30 days.")] = 5_000_000,
+    devices: Annotated[int, typer.Option("--devices", min=1)] = 1000,
+    as_json: Json = False,
+) -> None:
+    """Measure how the order of rows within a day's files answers the two common queries.
+
+    Writes the rows in four layouts into a temporary folder.
+    """
+    from deploy.bench.layout import measure_layouts, render_layouts
+
+    result = measure_layouts(rows=rows, devices=devices, tell=lambda text: typer.echo(text, err=True))
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render_layouts(result))
+
+
+@app.command()
+def day(
+    commits: Annotated[int, typer.Option("--commits", min=10, help="Of the day; three a second are 259200.")] = 26_000,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Of each commit.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Measure a table after a day of three commits a second: opening, asking, committing; before and after maintenance.
+
+    Makes the table in a temporary folder, commit by commit, with the times that the day would have given it.
+    """
+    from deploy.bench.day import measure_day, render_day
+
+    result = measure_day(commits=commits, rows_per_commit=rows, tell=lambda text: typer.echo(text, err=True))
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render_day(result))
+
+
+@app.command()
 def decoders(
     file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, format, topic, payload | payload_base64}.")],
     config: OptionalConfig = None,
