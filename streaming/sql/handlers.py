@@ -82,6 +82,9 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         )
     if applied.shape.trigger_seconds is None:
         check_slots(writer, applied)
+    # A table gets its new columns while nothing writes it.
+    if supervisor := supervisor_of(writer.root):
+        supervisor.stop_stream(name)
     make_sinks(writer, prepared)
     applied.save(writer.root)
     return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}
@@ -119,8 +122,8 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
         delete_table(writer, name)
         dropped.append(f"table {name}")
     # Last: killed before it, the same request does the rest.
-    remove_file(streams_folder(writer.root) / f"{name}.shadow")
-    remove_file(streams_folder(writer.root) / f"{name}.json")
+    for kind in ("shadow", "started", "json"):
+        remove_file(streams_folder(writer.root) / f"{name}.{kind}")
     return {"name": name, "dropped": True, "gone": dropped}
 
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 from pyspark.sql import functions as F
 
 from ingest.contract.errors import ConfigError, FatalError
-from ingest.contract.topics import stream_topic
+from ingest.contract.topics import stream_group, stream_topic
+from ingest.groups import group_lag
 from ingest.security import jvm_conf
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, new_incarnation
+from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder, write_json
 from streaming.sql.frame import from_stream, make_frame, new_session
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path, refuse_lost
 from streaming.sql.sinks import Sink, newest_stream_mark, topic_rows
@@ -53,31 +54,50 @@ class Running:
 
 
 def resumed(writer: Writer, applied: Applied) -> Applied:
-    """The stream to start: itself, or where its checkpoint is gone a new incarnation from what its table says.
+    """The stream to start: itself, or where its checkpoint is gone a new incarnation from what its table or group says.
 
     A swap that was committed before a crash is finished, and history that was not written yet is.
 
     Raises:
-        FatalError: its checkpoint is gone and it remembers rows.
+        FatalError: its checkpoint is gone, and it remembers rows or nothing says how far it was.
     """
     applied = finished(writer, applied)
     path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
     if StreamCheckpoint(writer.spark, path).query_id() is not None:
         return applied
     mark = newest_stream_mark(writer.root, applied.name)
-    if applied.history and (mark is None or mark.incarnation != applied.incarnation):
+    own = mark if mark is not None and mark.incarnation == applied.incarnation else None
+    if applied.history and own is None:
         write_history(writer, applied)
-    if mark is None or mark.incarnation != applied.incarnation or mark.batch < 0:
+    if not was_started(writer.root, applied) and (own is None or own.batch < 0):
         return applied
-    if applied.shape.stateful:
+    reached = own.offsets if own is not None else _of_group(writer, applied)
+    if applied.shape.stateful or reached is None:
         message = (
-            f"The checkpoint {path} of stream {applied.name} is gone, and with it the rows that it remembers. Make them anew: "
-            f"`tidegate streams rewind {applied.name} --since TIME --into shadow`, then `--swap`."
+            f"The checkpoint {path} of stream {applied.name} is gone, and nothing else says how far it was or what it "
+            f"remembered. Make it anew: `tidegate streams rewind {applied.name} --since TIME --into shadow`, then `--swap`; or "
+            "drop and apply it."
         )
         raise FatalError(message)
-    anew = replace(applied, incarnation=new_incarnation(), start=mark.offsets, history=False)
+    anew = replace(applied, incarnation=new_incarnation(), start=reached, history=False)
     anew.save(writer.root)
     return anew
+
+
+def was_started(root: str, applied: Applied) -> bool:
+    """Whether this incarnation ran before: then a checkpoint that is not there was lost."""
+    started = read_json(streams_folder(root) / f"{applied.name}.started") or {}
+    return started.get("incarnation") == applied.incarnation
+
+
+def _of_group(writer: Writer, applied: Applied) -> Offsets | None:
+    """Of a stream without a table, whose topic may repeat rows: what it mirrored to its consumer group."""
+    if "table" in applied.shape.sinks:
+        return None
+    lag = group_lag(writer.kafka, stream_group(applied.name), list(applied.start))
+    reached = {topic: {part: at for part, (at, _) in parts.items()} for topic, parts in lag.items()}
+    whole = all(set(parts) <= set(reached.get(topic, {})) for topic, parts in applied.start.items())
+    return reached if whole else None
 
 
 def start_stream(
@@ -107,6 +127,8 @@ def start_stream(
     if checkpoint.query_id() is not None:
         refuse_lost(writer.spark, writer.kafka, checkpoint, applied.name)
     rows = _rows(writer, applied)
+    if table_name is None:
+        write_json(streams_folder(writer.root) / f"{applied.name}.started", {"incarnation": applied.incarnation})
     query = rows.writeStream.queryName(table_name or applied.name).option("checkpointLocation", path)
     if applied.shape.trigger_seconds is None:
         check_slots(writer, applied)

@@ -6,7 +6,8 @@ another one it stays down, says so, and waits for a person (`apply`, `rewind`, `
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +34,17 @@ _supervisors: dict[str, "Streams"] = {}
 def supervisor_of(root: str) -> "Streams | None":
     """The one that runs the streams of these tables in this process; requests stop a stream through it."""
     return _supervisors.get(root)
+
+
+@contextmanager
+def _pool(context: Any, name: str) -> Iterator[None]:
+    """Start queries in a pool of their own, whose jobs take turns: a long rewind among the chores keeps no stream waiting."""
+    before = context.getLocalProperty("spark.scheduler.pool")
+    context.setLocalProperty("spark.scheduler.pool", name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", before)
 
 
 @dataclass(slots=True)
@@ -103,8 +115,9 @@ class Streams:
 
     def _start(self, entry: _Entry) -> None:
         try:
-            entry.applied = resumed(self._writer, entry.applied)
-            entry.running = start_stream(self._writer, entry.applied, entry.mirror)
+            with _pool(self._writer.spark.sparkContext, "streams"):
+                entry.applied = resumed(self._writer, entry.applied)
+                entry.running = start_stream(self._writer, entry.applied, entry.mirror)
         except Exception as error:
             self._fail(entry, error)
             return
