@@ -3,11 +3,12 @@
 They are made when a query names them and stored nowhere, so they are always of the tables' version that is read.
 """
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from lakehouse.counters import COUNTER_DELTAS_SQL
 
 __all__ = ["View", "named", "shipped_views", "views_in", "wide_view"]
 
@@ -79,17 +80,8 @@ def _columns(metric: str, kind: str, metrics: Mapping[str, str]) -> list[tuple[s
 
 def shipped_views() -> list[View]:
     """The views that need no setting."""
-    try:
-        counters = importlib.import_module("lakehouse.counters")
-    except ModuleNotFoundError:
-        return []
-    return [
-        View(
-            "counter_deltas",
-            "What each counter gained between two readings; no reset is a spike.",
-            counters.COUNTER_DELTAS_SQL,
-        )
-    ]
+    comment = "What each counter gained from one reading to the next; no dip, reset or wrap is a spike."
+    return [View("counter_deltas", comment, COUNTER_DELTAS_SQL)]
 
 
 def views_in(sql: str, views: Iterable[View]) -> list[View]:

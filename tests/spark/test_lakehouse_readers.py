@@ -25,7 +25,7 @@ from lakehouse.session import LakeSession
 from lakehouse.show_code import Opened, render_code
 from lakehouse.spark_query import run_spark_sql
 from lakehouse.tables import READINGS
-from lakehouse.views import View, named, views_in, wide_view
+from lakehouse.views import View, named, shipped_views, views_in, wide_view
 
 MIDNIGHT = datetime(2026, 5, 2, tzinfo=UTC)
 WIDE = wide_view("odd-ones", {"temperature": "number", "o'clock \"\\": "any", "door": "boolean", "state": "enum"})
@@ -193,6 +193,9 @@ def test_spark_answers_as_duckdb_does_and_changes_nothing(lake: LakeSession, roo
     assert (
         wide.to_pylist() == run_sql(root, "SELECT count(*) AS n FROM readings_wide_odd_ones", views=[WIDE]).to_pylist()
     )
+    gained = "SELECT device, metric, delta, event FROM counter_deltas WHERE metric = 'temperature' AND value < 30"
+    counted = run_spark_sql(lake.spark, root, gained, views=shipped_views())
+    assert plain_rows(counted) == plain_rows(run_sql(root, gained, views=shipped_views()))
     before = DeltaTable(f"{root}/readings").version()
     for command in (
         f"DELETE FROM delta.`{root}/readings`",

@@ -109,6 +109,12 @@ def test_show_code_has_the_view_and_the_version_at_that_time(config: str, capsys
     assert "version" not in capsys.readouterr().out
 
 
+def test_counters_are_a_view_without_any_setting(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT count(*) AS readings, count(delta) AS deltas FROM counter_deltas WHERE metric = 'temperature'"
+    assert asked(capsys, "sql", sql, "-c", config) == [{"readings": 3, "deltas": 2}]
+    assert "counter_deltas" in {each["name"] for each in asked(capsys, "tables", "ls", "-c", config)}
+
+
 def test_names_of_metrics_are_only_names(root: str) -> None:
     odd = {"device": "number", "a'b": "number", 'c"d': "text", "e\\f": "any", "e\\f_text": "text", "Offset": "boolean"}
     view = wide_view("x y", odd)
