@@ -91,6 +91,9 @@ class Keeper:
             except Exception as error:
                 logger.debug("%s could not be maintained", name, exc_info=error)
                 failures.append(error)
+                # The table may be another one by now (a stream's, made anew): the next pass begins from nothing.
+                self._known.pop(name, None)
+                self._appenders.pop(name, None)
         self._gauges.disk()
         if failures:
             raise failures[0]
@@ -119,7 +122,7 @@ class Keeper:
             self._gauges.table(state)
             known.version = state.version
         if time.monotonic() >= known.sweep_at:
-            self._drop(table_state(self._root, name), kept)
+            known.version = self._drop(table_state(self._root, name), kept).version
             self._sweep(name, kept)
             known.sweep_at = time.monotonic() + SWEEP_SECONDS
         self._gauges.done(name)
