@@ -45,9 +45,9 @@ def correct(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Correct stored readings of a device in a span of time, once and with a reason.
+    """Correct stored readings of a device, with a reason.
 
-    One of --delete, --factor, --offset and --unit. Corrected rows carry the flag `corrected`; rollups and latest values
+    Those with event_time in [--from, --to), once, by one of --delete, --factor, --offset and --unit. Corrected rows carry the flag `corrected`; rollups and latest values
     follow by themselves; what the rows were stays readable with `tidegate sql --version` as long as the log is kept. Rows
     that arrive later are stored as they come.
     """
@@ -88,9 +88,9 @@ def erase(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Erase a device from every table, and say when each place that still holds it forgets it.
+    """Erase a device from every table, with a receipt.
 
-    It cannot be undone. The receipt names the device by a hash and is kept under `_erasures` beside the tables. If the
+    It says when each place that still holds the device forgets it. It cannot be undone. The receipt names the device by a hash and is kept under `_erasures` beside the tables. If the
     device sends again it is stored again.
     """
     from deploy.local.locate import locate_settings
