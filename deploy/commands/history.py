@@ -47,9 +47,9 @@ def correct(
 ) -> None:
     """Correct stored readings of a device, with a reason.
 
-    Those with event_time in [--from, --to), once, by one of --delete, --factor, --offset and --unit. Corrected rows carry the flag `corrected`; rollups and latest values
-    follow by themselves; what the rows were stays readable with `tidegate sql --version` as long as the log is kept. Rows
-    that arrive later are stored as they come.
+    Those with event_time in [--from, --to), once, by one of --delete, --factor, --offset and --unit. Corrected rows carry
+    the flag `corrected`; rollups and latest values follow by themselves; what the rows were stays readable with
+    `tidegate sql --version` as long as the log is kept. Rows that arrive later are stored as they come.
     """
     from deploy.local.locate import locate_settings
     from lakehouse.requests import Request
@@ -90,8 +90,8 @@ def erase(
 ) -> None:
     """Erase a device from every table, with a receipt.
 
-    It says when each place that still holds the device forgets it. It cannot be undone. The receipt names the device by a hash and is kept under `_erasures` beside the tables. If the
-    device sends again it is stored again.
+    It says when each place that still holds the device forgets it. It cannot be undone. The receipt names the device by a
+    hash and is kept under `_erasures` beside the tables. If the device sends again it is stored again.
     """
     from deploy.local.locate import locate_settings
     from lakehouse.requests import Request
