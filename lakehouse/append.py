@@ -40,23 +40,29 @@ class Appender:
         self.jvm = jvm
         self.hadoop: Any = spark._jsc.hadoopConfiguration()
         self.gateway: Any = spark.sparkContext._gateway
-        self.log: Any = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
+        # Looked up once: each name on the way to a class is a question to the JVM, which searches all jars for `org`, for
+        # `org.apache`, and so on; some forty of them cost a batch more than its commit.
+        delta = jvm.org.apache.spark.sql.delta
+        self.path, self.action = jvm.org.apache.hadoop.fs.Path, delta.actions.Action
+        self.to_seq: Any = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+        self._some, self._nothing = jvm.scala.Option.apply, jvm.scala.Option.empty()
+        self._write, self._mode = delta.DeltaOperations.Write, jvm.org.apache.spark.sql.SaveMode.Append
+        self._partitioned_by = self._some(self.to_seq(list(table.partitioned_by)))
+        self.log: Any = delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
         self.lock = _LOCKS.setdefault(self.uri, threading.Lock())
-        nothing = jvm.scala.Option.empty()
         if self._is_behind():
-            self.log.update(False, nothing, nothing)
+            self.log.update(False, self._nothing, self._nothing)
 
     def begin(self) -> "Append":
         """Start a transaction on the newest version."""
-        return Append(self, self.transaction(), self.jvm)
+        return Append(self, self.transaction())
 
     def transaction(self) -> Any:
         """Delta's own, on the newest version that this JVM knows; nobody else writes newer ones.
 
         Left to itself, Delta lists the whole log to look for them: 25 µs per commit that is kept, before each commit.
         """
-        option = self.jvm.scala.Option
-        return self.log.startTransaction(option.empty(), option.apply(self.log.unsafeVolatileSnapshot()))
+        return self.log.startTransaction(self._nothing, self._some(self.log.unsafeVolatileSnapshot()))
 
     def held_commits(self) -> int:
         """Commits since the checkpoint that this JVM began with, each of which it keeps in mind."""
@@ -65,27 +71,21 @@ class Appender:
     def _is_behind(self) -> bool:
         """Whether this JVM knew the table already, and somebody else wrote to it since (while no stream ran)."""
         following = f"{self.uri}/_delta_log/{self.log.unsafeVolatileSnapshot().version() + 1:020d}.json"
-        path = self.jvm.org.apache.hadoop.fs.Path(following)
+        path = self.path(following)
         return bool(path.getFileSystem(self.hadoop).exists(path))
 
     def operation(self, user_metadata: str) -> Any:
         """What Delta's history shows for the commit."""
-        option = self.jvm.scala.Option
-        columns = self.jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(self.table.partitioned_by))
-        append = self.jvm.org.apache.spark.sql.SaveMode.Append
-        rest = [option.empty()] * 5
-        return self.jvm.org.apache.spark.sql.delta.DeltaOperations.Write(
-            append, option.apply(columns), option.empty(), option.apply(user_metadata), *rest
-        )
+        rest = [self._nothing] * 5
+        return self._write(self._mode, self._partitioned_by, self._nothing, self._some(user_metadata), *rest)
 
 
 class Append:
     """One transaction: `write` (again, to replace), `read_back`, then `commit`; leaving the block discards the rest."""
 
-    def __init__(self, appender: Appender, transaction: Any, jvm: Any) -> None:
+    def __init__(self, appender: Appender, transaction: Any) -> None:
         self._appender = appender
         self._transaction = transaction
-        self._jvm = jvm
         self._files: Any = None
         self._removed: dict[str, DataFile] = {}
         self.paths: list[str] = []
@@ -130,11 +130,9 @@ class Append:
             data_change: False where the same rows are only arranged anew: readers that follow the table pass it over.
         """
         written, self._files, self.paths = self._files, None, []
-        actions = [written.apply(i) for i in range(written.size())] if written is not None else []
-        if not data_change:
-            actions = [self._unchanged(action) for action in actions]
-        actions += [self._remove(file, data_change) for file in self._removed.values()]
-        sequence = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(actions)
+        sequence = written if data_change and written is not None and not self._removed else None
+        if sequence is None:
+            sequence = self._appender.to_seq(self._actions(written, data_change=data_change))
         operation = self._appender.operation(user_metadata)
         with self._appender.lock:
             # Another thread (compaction) may have committed since this one began: Delta would list the log to see what.
@@ -142,6 +140,12 @@ class Append:
             fresh = newest != self._transaction.readVersion()
             transaction = self._appender.transaction() if fresh else self._transaction
             return int(transaction.commit(sequence, operation))
+
+    def _actions(self, written: Any, *, data_change: bool) -> list[Any]:
+        actions = [written.apply(i) for i in range(written.size())] if written is not None else []
+        if not data_change:
+            actions = [self._unchanged(action) for action in actions]
+        return actions + [self._remove(file, data_change) for file in self._removed.values()]
 
     def _remove(self, file: "DataFile", data_change: bool) -> Any:
         action = {
@@ -152,16 +156,16 @@ class Append:
             "partitionValues": file.partition,
             "size": file.bytes,
         }
-        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps({"remove": action}))
+        return self._appender.action.fromJson(json.dumps({"remove": action}))
 
     def _unchanged(self, action: Any) -> Any:
         data = json.loads(action.json())
         data["add"]["dataChange"] = False
-        return self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(data))
+        return self._appender.action.fromJson(json.dumps(data))
 
     def discard(self) -> None:
         """Delete what was written and not committed."""
         for path in self.paths:
-            file = self._jvm.org.apache.hadoop.fs.Path(f"{self._appender.uri}/{path}")
+            file = self._appender.path(f"{self._appender.uri}/{path}")
             file.getFileSystem(self._appender.hadoop).delete(file, False)
         self._files, self.paths = None, []

@@ -13,15 +13,19 @@ from pyspark.sql import functions as F
 from ingest.contract.reading import RECORD_VERSION
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from lakehouse.tables import READINGS as TABLE
 
 __all__ = [
     "CONFLICT_SCHEMA",
     "DEAD_LETTER_SCHEMA",
+    "IS_READING",
+    "LANDED_COLUMNS",
     "RECORD_SCHEMA",
     "conflict_rows",
     "dead_letter_rows",
     "decoded",
     "landed_at",
+    "landed_at_words",
     "reading_rows",
 ]
 
@@ -76,6 +80,11 @@ _READING_COLUMNS: Final = (
 )
 """How each column of `readings` comes from a record (`r_…`) and one of its readings (`i`)."""
 
+IS_READING: Final = "position IS NOT NULL"
+"""Which of the decoded rows are readings."""
+LANDED_COLUMNS: Final = tuple(f"`{column.name}`" for column in TABLE.columns if column.name != "landed_at")
+"""Columns of `readings` that a decoded row holds already."""
+
 _CORRUPT: Final = "_corrupt"
 _OPTIONS: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
 # Years 2000 to 2200: outside, a number of microseconds is no receive time that a gateway of ours wrote.
@@ -89,7 +98,12 @@ def landed_at(now: datetime) -> Column:
 
     A plain literal does, and every batch would compile its code anew.
     """
-    return F.expr(f"get(array(timestamp_micros({int(now.timestamp() * 1_000_000)}L)), partition - partition)")
+    return F.expr(landed_at_words(now))
+
+
+def landed_at_words(now: datetime) -> str:
+    """`landed_at` in SQL."""
+    return f"get(array(timestamp_micros({int(now.timestamp() * 1_000_000)}L)), partition - partition)"
 
 
 def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
@@ -104,7 +118,7 @@ def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
         timestamp; raw_key, kept for records without readings only; raw_value, kept once per record.
     """
     parsed = records.withColumn("r", F.when(F.col("topic") == topic, _parse(RECORD_SCHEMA))).withColumn(
-        "sound", _is_record()
+        "sound", _is_record(F.col("r"))
     )
     # explode_outer: what follows an inner explode is moved below the parsing, and Spark would parse every record twice.
     exploded = parsed.select(
@@ -120,7 +134,7 @@ def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
 
 def reading_rows(decoded_rows: DataFrame, landed: Column) -> DataFrame:
     """Rows of `readings`, and beside them `position` (of the reading in its record), in the order of the records."""
-    rows = decoded_rows.where("position IS NOT NULL").withColumn("landed_at", landed)
+    rows = decoded_rows.where(IS_READING).withColumn("landed_at", landed)
     return rows.drop("raw_key", "raw_value", "topic", "timestamp")
 
 
@@ -172,23 +186,28 @@ def _parse(schema: str) -> Column:
     return F.from_json(F.col("value").cast("string"), f"{schema}, {_CORRUPT} STRING", _OPTIONS)
 
 
-def _is_record() -> Column:
+def _is_record(record: Column) -> Column:
     envelope = ("gateway", "epoch", "number", "topic", "device", "readings")
-    sound = F.col(f"r.{_CORRUPT}").isNull() & (F.col("r.v") == RECORD_VERSION)
-    sound = sound & F.col("r.received_us").between(_RECEIVED_FROM_US, _RECEIVED_TO_US)
+    sound = record[_CORRUPT].isNull() & (record["v"] == RECORD_VERSION)
+    sound = sound & record["received_us"].between(_RECEIVED_FROM_US, _RECEIVED_TO_US)
     for name in envelope:
-        sound = sound & F.col(f"r.{name}").isNotNull()
-    sound = sound & (F.size("r.readings") > 0) & F.forall("r.readings", _is_reading)
-    return F.coalesce(sound, F.lit(False))
+        sound = sound & record[name].isNotNull()
+    return F.coalesce(sound & (F.size(record["readings"]) > 0) & _are_readings(record["readings"]), F.lit(False))
 
 
-def _is_reading(reading: Column) -> Column:
-    held = reading["value"].isNotNull() | reading["text"].isNotNull()
-    return reading["metric"].isNotNull() & held & _in_time(reading["time_us"]) & _in_time(reading["claimed_us"])
+def _are_readings(readings: Column) -> Column:
+    """Each has a metric, a value or a text, and times within bounds."""
+    # `array_contains` is null where the array holds a null and not the value: no parsed text is that byte, no number NaN.
+    named = F.array_contains(readings["metric"], F.expr("CAST(X'FF' AS STRING)")).isNotNull()
+    all_numbers = F.array_contains(readings["value"], F.lit(float("nan"))).isNotNull()
+    nothing = F.expr("named_struct('value', CAST(NULL AS DOUBLE), 'text', CAST(NULL AS STRING))")
+    empty = F.array_contains(F.arrays_zip(readings["value"], readings["text"]), nothing)
+    return named & (all_numbers | ~empty) & _in_time(readings["time_us"]) & _in_time(readings["claimed_us"])
 
 
-def _in_time(column: Column) -> Column:
-    return column.isNull() | column.between(_TIME_FROM_US, _TIME_TO_US)
+def _in_time(times: Column) -> Column:
+    within = (F.array_min(times) >= _TIME_FROM_US) & (F.array_max(times) <= _TIME_TO_US)
+    return F.coalesce(within, F.lit(True))
 
 
 def _is_dead_letter() -> Column:

@@ -27,11 +27,21 @@ from lakehouse.append import Append, Appender
 from lakehouse.files import read_columns
 from streaming.checkpoint import Checkpoint
 from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
-from streaming.decode import CONFLICT_SCHEMA, conflict_rows, dead_letter_rows, landed_at, reading_rows
+from streaming.decode import (
+    CONFLICT_SCHEMA,
+    IS_READING,
+    LANDED_COLUMNS,
+    conflict_rows,
+    dead_letter_rows,
+    landed_at,
+    landed_at_words,
+    reading_rows,
+)
 from streaming.dedupe import KEY_COLUMNS, Seen
 from streaming.losses import StartOrder
 from streaming.offsets import Mark, Offsets, behind, record_count
 from streaming.progress import Progress
+from streaming.projection import Projection
 from streaming.source import LandedTopics
 
 if TYPE_CHECKING:
@@ -96,6 +106,7 @@ class Landing:
         self._done = {name: _ends(mark) for name, mark in marks.items()}
         self._position: Offsets | None = None
         self._spark, self._topics = spark, topics
+        self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
         # Learning a batch's identities can go on beside the next batch's Spark job.
         self._worker = ThreadPoolExecutor(1, "seen")
         self._contents = Contents(make_lookup(root))
@@ -149,9 +160,9 @@ class Landing:
     def _land_readings(self, batch: _Batch) -> tuple[int, bool]:
         """Number of records that held readings, and whether the batch's dead letters are committed already."""
         began = time.perf_counter()
-        rows = reading_rows(self._unlanded(batch, "readings"), landed_at(batch.began_at))
+        unlanded, gathered = self._unlanded(batch, "readings"), self._is_small(batch)
         with self._readings.begin() as append:
-            append.write(self._gathered(rows.drop("position"), batch))
+            append.write(self._rows(unlanded, f"{landed_at_words(batch.began_at)} AS landed_at", gathered=gathered))
             self._progress.lap("write", began)
             if not append.paths:
                 return 0, False
@@ -162,7 +173,8 @@ class Landing:
             self._progress.lap("check")
             if copies.num_rows:
                 refused = self._refuse_conflicts(batch, append, copies)
-                append.write(self._gathered(self._without(rows, copies), batch))
+                rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
+                append.write(rows.coalesce(1) if gathered else rows)
                 if not append.paths:
                     return held, refused
                 written = append.read_back(_READ_BACK)
@@ -219,8 +231,8 @@ class Landing:
         drop = self._spark.createDataFrame(copies.select(["partition", "offset", "position"]))
         return rows.join(F.broadcast(drop), ["partition", "offset", "position"], "left_anti").drop("position")
 
-    def _gathered(self, rows: DataFrame, batch: _Batch) -> DataFrame:
-        return rows.coalesce(1) if batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS else rows
+    def _is_small(self, batch: _Batch) -> bool:
+        return batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS
 
     def _await_learning(self) -> None:
         if self._learning is not None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -10,8 +11,9 @@ from pyspark.sql import SparkSession
 from ingest.admin import begin_offsets, end_offsets, topic_ids
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
+from lakehouse.files import is_local
 from lakehouse.tables import TABLES
-from streaming.checkpoint import Checkpoint
+from streaming.checkpoint import Checkpoint, LocalCheckpoint
 from streaming.decode import decoded
 from streaming.dedupe import Seen
 from streaming.land import Landing
@@ -71,8 +73,9 @@ def start_landing(
     start = begin_at(following, oldest, lost)
     if begun and order.file is not None and not order.accepted:
         order.settle()
+    local = LocalCheckpoint(Path(checkpoint.path.removeprefix("file://"))) if is_local(checkpoint.path) else checkpoint
     landing = Landing(
-        spark, root, checkpoint, seen, progress, mirror, fitting(marks, newest, ids), topics, ids=ids, order=order
+        spark, root, local, seen, progress, mirror, fitting(marks, newest, ids), topics, ids=ids, order=order
     )
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
