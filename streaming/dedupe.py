@@ -155,7 +155,7 @@ class Seen:
     def add(self, rows: "pa.Table", landed_at: datetime) -> None:
         """Remember the rows that were committed; `landed_at` is the time they carry."""
         with self._lock:
-            self._recent.append(self._fold([self._query(_RANGES, {"last": int(landed_at.timestamp())}, rows=rows)]))
+            self._recent.append(self._query(_RANGES, {"last": int(landed_at.timestamp())}, rows=rows))
             if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent[1:]) >= FOLD_ROWS:
                 self._recent = [self._fold(self._recent)]
                 if self._recent[0].num_rows > max(FOLD_ROWS, FOLD_SHARE * self._base.num_rows):
