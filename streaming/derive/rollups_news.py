@@ -12,7 +12,10 @@ from streaming.derive.windows import DAY_US, Range
 __all__ = ["News", "holding", "news_since", "oldest_day"]
 
 MOST_ROWS: Final = 5_000_000
+MOST_FILES: Final = 2_000
 """A pass that has more to fold takes the rest in the next one."""
+MOST_RANGES: Final = 64
+"""More of them become one per device: making a window anew that is right costs time, no truth."""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ def news_since(root: str, table: str, version: int | None) -> News | None:
     try:
         for change in changes(root, table, after=version):
             _take(news, change)
-            if news.rows >= MOST_ROWS:
+            if news.rows >= MOST_ROWS or len(news.files) >= MOST_FILES:
                 break
     except LogExpired:
         return News(newest_version(root, table), whole=True)
@@ -118,7 +121,14 @@ def _joined(ranges: list[Range]) -> list[Range]:
             joined[-1] = Range(each.device, joined[-1].low, max(joined[-1].high, each.high))
         else:
             joined.append(each)
-    return joined
+    if len(joined) <= MOST_RANGES:
+        return joined
+    devices = dict.fromkeys(each.device for each in joined)
+    return [_hull([each for each in joined if each.device == device]) for device in devices]
+
+
+def _hull(ranges: list[Range]) -> Range:
+    return Range(ranges[0].device, min(each.low for each in ranges), max(each.high for each in ranges))
 
 
 def _may_hold(file: DataFile, sought: Range) -> bool:

@@ -1,7 +1,7 @@
 """One rollup table: what it has seen, which of its windows are open, and how a pass's news become one commit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -52,12 +52,14 @@ class Pass:
 
 @dataclass(slots=True)
 class _Plan:
-    """Which slices a pass touches, and which files hold any of their windows."""
+    """Which slices a pass touches (None: more than are told apart), and which files hold any of their windows.
+
+    `lone` where all of these rows are of the one slice, so that they are one file again.
+    """
 
     slices: list[int] | None
     files: list[DataFile]
     lone: bool
-    spans: list[Span] = field(default_factory=list)
 
 
 class RollupTable:
@@ -90,7 +92,7 @@ class RollupTable:
             self._reach(news)
             return False
         with self._writer.metrics.commit_duration.labels(self.name).time(), self._appender.begin() as append:
-            # The transaction has just looked at the log: whatever was arranged anew meanwhile is seen here too.
+            # It begins on the newest version of this process: what compaction or an erasure did meanwhile is seen here.
             if append.version != self._files.version:
                 self._files.refresh(append.version)
             plan = self._plan(news)
