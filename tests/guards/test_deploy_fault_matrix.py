@@ -46,7 +46,7 @@ GATEWAY = {
 STREAM = {
     "F20 topic deleted and made anew": "what_kafka_lost_is_passed_over_only_by_command, a_topic_of_another_id",
     "F21 partitions added live": "what_kafka_lost_is_passed_over_only_by_command, records_of_a_batch_are_counted_over_new",
-    "F22 retention passes unread records": "records_that_kafka_lost_stop_the_start, what_kafka_lost_is_passed_over, lost_ranges",
+    "F22 retention passes unread records": "what_kafka_lost_is_passed_over, lost_ranges",
     "F26 second driver": "kill_9_at_random_moments, a_second_writer_is_refused",
     "F27 driver killed": "kill_9_at_random_moments",
     "F28 killed between Delta's commit and commits/N": "a_batch_that_is_run_again, a_crash_between_the_two_tables, "
