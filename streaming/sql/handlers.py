@@ -23,7 +23,7 @@ from streaming.sql.prepare import Prepared, prepare
 from streaming.sql.query import check_slots
 from streaming.sql.sinks import ensure_table
 from streaming.sql.supervisor import supervisor_of
-from streaming.sql.swap import shadow_name
+from streaming.sql.swap import forget_shadow, shadow_name
 from streaming.sql.tables import delete_table
 from streaming.writer import Writer
 
@@ -82,9 +82,11 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         )
     if applied.shape.trigger_seconds is None:
         check_slots(writer, applied)
-    # A table gets its new columns while nothing writes it.
+    # A table gets its new columns while nothing writes it; a shadow of the older definition is of no use any more.
     if supervisor := supervisor_of(writer.root):
         supervisor.stop_stream(name)
+    if load_shadow(writer.root, name) is not None:
+        forget_shadow(writer, name)
     make_sinks(writer, prepared)
     applied.save(writer.root)
     return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}

@@ -19,7 +19,7 @@ from lakehouse.append import Appender
 from lakehouse.create import table_uri
 from lakehouse.requests import Request
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, Shadow, load_applied, new_incarnation
+from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, new_incarnation
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.prepare import Prepared, prepare
 from streaming.sql.query import start_stream
@@ -61,6 +61,9 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
         topic: {part: at for part, at in parts.items() if 0 < at == begin[topic][part]}
         for topic, parts in starts.items()
     }
+    if (older := load_shadow(writer.root, name)) is not None:
+        path = checkpoint_path(writer.settings.checkpoint, name, older.applied.incarnation)
+        StreamCheckpoint(writer.spark, path).delete()
     forget_shadow(writer, name)
     build = _build_stateful if applied.shape.stateful else _build_stateless
     ends, from_delta = build(writer, replace(applied, start=starts), gone, since, when)

@@ -1,6 +1,7 @@
 """What a statement says without Spark: is it one query, and which relations does it read."""
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from ingest.contract.errors import ConfigError
@@ -16,6 +17,7 @@ _TERM: Final = re.compile(
 _WRITES: Final = frozenset(
     {"insert", "delete", "update", "merge", "drop", "create", "alter", "truncate", "set", "cache", "refresh", "use"}
 )
+_RUNS_CODE: Final = frozenset({"reflect", "java_method", "try_reflect"})
 _ENDS_FROM: Final = frozenset(
     {"where", "group", "having", "order", "limit", "select", "union", "except", "intersect", "on", "using", "window"}
 )
@@ -38,6 +40,10 @@ def check_statement(body: str, where: str) -> None:
     for before, term in zip(["", *terms], terms, strict=False):
         if term.lower() in _WRITES and before in ("", ")"):
             msg = f"{where}: {term} changes something; wanted one query: SELECT …, or WITH … SELECT …."
+            raise ConfigError(msg)
+    for term, after in pairwise(terms):
+        if term.lower() in _RUNS_CODE and after == "(":
+            msg = f"{where}: {term} calls any code of the JVM; wanted Spark's own functions."
             raise ConfigError(msg)
 
 

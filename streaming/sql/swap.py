@@ -26,7 +26,7 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["finished", "shadow_name", "swap_stream"]
+__all__ = ["finished", "forget_shadow", "shadow_name", "swap_stream"]
 
 
 def shadow_name(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
 
 from ingest.contract.errors import ConfigError, TidegateError
@@ -352,3 +353,47 @@ def test_golden_data_of_the_shipped_examples_and_the_rows_that_differ(lake: Any,
     assert [json.loads(row)["at"] for row in compared.missing] == ["2026-05-01T12:01:00.000000Z"]
     with pytest.raises(ConfigError, match="readings has no column 'tempo'"):
         run_golden(lake.spark, "by_minute", read_golden(['{"in": "readings", "row": {"tempo": 1}}'], "g"), streams, "g")
+
+
+def test_what_kafka_no_longer_has_comes_from_delta(scene: Scene) -> None:
+    for number in range(3):
+        scene.send(f"d{number}", "temperature", value=float(number))
+    scene.lander.land()
+    admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
+    for done in admin.delete_records([TopicPartition(scene.lander.topics.readings, 0, 2)]).values():
+        done.result(20)
+    past = "-- sink: table\n-- backfill: delta\nSELECT device, value, event_time FROM readings"
+    scene.apply("past", past)
+    scene.until(lambda: len(scene.rows("past")) == 3, "history and what Kafka has")
+    scene.restart()
+    scene.send("d3", "temperature", value=3.0)
+    scene.until(lambda: len(scene.rows("past")) > 3, "what comes after it")
+    assert sorted(row["device"] for row in scene.rows("past")) == ["d0", "d1", "d2", "d3"]
+
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    told = scene.ask("rewind", "past", text=past, since=hour_ago)
+    assert told["from_delta"] == {scene.lander.topics.readings: {0: "offsets before 2"}}
+    assert told["from_kafka"][scene.lander.topics.readings][0] == [2, 4]
+    assert (told["diff"]["same"], told["diff"]["only_live"], told["diff"]["only_shadow"]) == (4, 0, 0)
+    windows = "-- sink: table\n-- watermark: event_time 1 minute\n-- backfill: earliest\n" + (
+        "SELECT window.start AS at, count(*) AS n FROM readings GROUP BY window(event_time, '1 minute')"
+    )
+    scene.apply("windows", windows)
+    with pytest.raises(TidegateError, match="is rebuilt from Kafka alone: name a later --since"):
+        scene.ask("rewind", "windows", text=windows, since=hour_ago)
+
+
+def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:
+    from streaming.sql.frame import make_frame, new_session
+    from streaming.sql.header import parse_definition
+    from streaming.sql.sources import Source, Sources
+
+    session = new_session(lake.spark, partitions=1)
+    rows = session.sql(
+        "SELECT timestamp'2026-05-01T12:00:00Z' AS _tidegate_at, event_time FROM "
+        "VALUES (timestamp'2026-05-01T12:09:00Z'), (timestamp'2026-05-01T11:00:00Z') AS t(event_time)"
+    )
+    text = "-- sink: table\n-- watermark: event_time 1 minute\nSELECT CAST(event_time AS STRING) AS at FROM readings"
+    sources = Sources((Source("readings", "t"),), ())
+    found = make_frame(session, parse_definition("x", text), sources, "/nowhere", lambda source: rows).collect()
+    assert [row["at"] for row in found] == ["2026-05-01 12:00:10", "2026-05-01 11:00:00"]

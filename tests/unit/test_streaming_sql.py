@@ -99,6 +99,8 @@ def test_the_relations_of_a_statement(body: str, names: list[str]) -> None:
 def test_what_is_no_single_query_is_refused(body: str) -> None:
     with pytest.raises(ConfigError, match="wanted one query"):
         check_statement(body, "x.sql")
+    with pytest.raises(ConfigError, match="reflect calls any code"):
+        check_statement("SELECT reflect('java.lang.System', 'exit', 1) AS a FROM readings", "x.sql")
     check_statement("SELECT ';' AS semicolon, replace(text, 'a', 'b') FROM readings -- ; drop", "x.sql")
 
 
