@@ -20,7 +20,7 @@ from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request
 from streaming.history.journal import Journal, device_hash
-from streaming.history.receipt import topic_forgets
+from streaming.history.receipt import remarks, topic_forgets
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)
 SPAN = ("--from", "2026-05-01", "--to", "2026-05-02T00:00:00Z", "--reason", "the sensor lied")
@@ -154,3 +154,11 @@ def test_kafka_forgets_a_record_when_its_segment_has_ended_and_expired() -> None
         told = topic_forgets(TopicState(1, config), DAY)
         assert told["forgotten_at"] is None
         assert told["why"]
+
+
+def test_a_receipt_says_first_what_is_left_to_do() -> None:
+    said = remarks({}, 5, {"by_city": 3}, ["per_hour"])
+    words = ("holds 5 records not landed yet", "by_city (3 records)", "remember rows for windows or joins")
+    assert all(word in line for word, line in zip(words, said, strict=False))
+    assert remarks({}, None, {}, [])[0].startswith("Kafka may hold records not landed yet")
+    assert remarks({}, 0, {}, [])[0] == "If the device sends again it is stored again."
