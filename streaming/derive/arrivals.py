@@ -6,6 +6,7 @@ that landed before their device was erased are left out, whoever reads their fil
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -128,7 +129,8 @@ class Log:
                 self.version = change.version
                 self._ends = _ends_of(change.user_metadata) or self._ends
         except LogExpired:
-            self._recent, self.version = [], newest_version(self.root, self.table.name)
+            self._recent, self._ends = [], None
+            self.version = newest_version(self.root, self.table.name)
         del self._recent[:-_KEPT_VERSIONS]
 
     def news(self, after: int | None) -> News:
@@ -185,11 +187,20 @@ def _ends_of(user_metadata: str | None) -> Offsets | None:
 class Arrivals:
     """One look at the logs and one scan of the new readings for all who derive from them. Not thread-safe."""
 
-    def __init__(self, spark: "SparkSession", root: str) -> None:
+    def __init__(self, spark: "SparkSession", root: str, *, every_seconds: float = 0.0) -> None:
+        """`every_seconds`: how often a pass is due at most."""
         self._spark, self._root = spark, root
         self.readings, self.dead_letters, self.ledger = (Log(root, t) for t in (READINGS, DEAD_LETTERS, LEDGER))
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         self._looked = False
+        self._every, self._due_at, self._is_due = every_seconds, 0.0, False
+
+    def begin(self) -> bool:
+        """Whether a pass is due; who asks first decides it for all until `release`."""
+        now = time.monotonic()
+        if not self._is_due and now >= self._due_at:
+            self._is_due, self._due_at = True, now + self._every
+        return self._is_due
 
     def look(self) -> None:
         """Look at all logs, once a pass: until `release` everybody is told of the same versions."""
@@ -227,7 +238,7 @@ class Arrivals:
 
     def release(self) -> None:
         """The pass is over: forget the rows that are kept in memory."""
-        self._looked = False
+        self._looked = self._is_due = False
         self._drop()
 
     def _drop(self) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ingest.contract.errors import RetryableError
 from streaming.writer import Writer
@@ -10,6 +10,9 @@ from streaming.writer import Writer
 __all__ = ["Derivation", "Deriver", "arrival_derivations", "derivations"]
 
 logger = logging.getLogger("tidegate.streaming.derive")
+
+ARRIVAL_SECONDS: Final = 9.0
+"""Ledger, latest and devices are brought up this often at most: every second pass of the rollups, which are asked for more."""
 
 
 class Derivation(Protocol):
@@ -53,15 +56,15 @@ def derivations(writer: Writer) -> list[Derivation]:
     """All derivations of this version, in the order in which they run."""
     from streaming.derive.rollups import RollupDerivation
 
-    return [RollupDerivation(writer), *arrival_derivations(writer)]
+    return [RollupDerivation(writer), *arrival_derivations(writer, every_seconds=ARRIVAL_SECONDS)]
 
 
-def arrival_derivations(writer: Writer) -> list[Derivation]:
+def arrival_derivations(writer: Writer, *, every_seconds: float = 0.0) -> list[Derivation]:
     """Ledger, latest and devices: they share one look and one scan, and `devices`, the last, ends the pass."""
     from streaming.derive.arrivals import Arrivals
     from streaming.derive.devices import DevicesDerivation
     from streaming.derive.latest import LatestDerivation
     from streaming.derive.ledger import LedgerDerivation
 
-    arrivals = Arrivals(writer.spark, writer.root)
+    arrivals = Arrivals(writer.spark, writer.root, every_seconds=every_seconds)
     return [LedgerDerivation(writer, arrivals), LatestDerivation(writer, arrivals), DevicesDerivation(writer, arrivals)]

@@ -157,7 +157,7 @@ class DevicesDerivation:
     def run(self) -> bool:
         """One pass; False where nothing was heard."""
         try:
-            return self._run()
+            return self._arrivals.begin() and self._run()
         finally:
             self._arrivals.release()
 

@@ -62,6 +62,8 @@ class LatestDerivation:
 
     def run(self) -> bool:
         """One pass; False where nothing landed and nothing was corrected."""
+        if not self._arrivals.begin():
+            return False
         self._own.refresh()
         self._arrivals.look()
         seen = self._own.cursor["readings"] if self._own.cursor else None

@@ -88,9 +88,13 @@ class _Cursor:
 
     def may_settle(self, landed: Offsets, young: datetime) -> bool:
         """Whether unsettled rows can be settled without any news: the landing has come up, or notes grew old."""
-        if not self.all_landed and _reaches(landed, self.ends):
-            return bool(self.unsettled)
-        return any(minute < young for minute in self.unsettled)
+        if not self.has_landed(landed):
+            return False
+        return any(minute < young or not self.all_landed for minute in self.unsettled)
+
+    def has_landed(self, landed: Offsets) -> bool:
+        """Whether all records of the messages that the outcomes up to here count have landed by now."""
+        return self.all_landed or _reaches(landed, self.ends)
 
     def encode(self) -> dict[str, Any]:
         return {
@@ -116,6 +120,8 @@ class LedgerDerivation:
 
     def run(self) -> bool:
         """One pass; False where there was nothing to take in or to settle."""
+        if not self._arrivals.begin():
+            return False
         self._own.refresh()
         cursor = _Cursor.of(self._own.cursor)
         ends = end_offsets(self._writer.kafka, self._writer.topics.outcomes)
@@ -140,7 +146,7 @@ class LedgerDerivation:
                 now,
                 now - YOUNG,
                 all_landed=following.all_landed,
-                older_landed=_reaches(landed, cursor.ends),
+                older_landed=cursor.has_landed(landed),
             )
             if following.all_landed:
                 following.upto = _newest_epochs(following.upto)
@@ -203,7 +209,10 @@ class LedgerDerivation:
         whole = readings.whole or letters.whole
         if whole:
             readings, letters = self._whole()
-        parts, minutes = [], set(cursor.unsettled)
+        # While the landing is far behind nothing can be settled: those rows are not looked at again in each pass.
+        waiting = cursor.unsettled if settling.may_settle else set()
+        following.unsettled = cursor.unsettled - waiting
+        parts, minutes = [], set(waiting)
         rows = without(arrivals.readings_rows(readings, READING_COLUMNS), erased - readings.erased)
         if rows is not None:
             minutes |= _minutes(readings.files, rows)
@@ -218,7 +227,7 @@ class LedgerDerivation:
             sums = without(counted.sums, erased | readings.erased | letters.erased)
             parts.append(counted_facts(counted.sums if sums is None else sums))
         replaced = self._since(readings) if whole else self._own.holding("minute", minutes)
-        if replaced and self._own.cursor is not None and (parts or cursor.unsettled):
+        if replaced and self._own.cursor is not None and (parts or waiting):
             own = arrivals.rows(arrivals.ledger, News(0, [(replaced, frozenset())]), [c.name for c in LEDGER.columns])
             assert own is not None  # noqa: S101
             parts.append(own_facts(own, only_counted=whole))
@@ -266,7 +275,7 @@ def _settled_cursor(following: _Cursor, append: Append) -> _Cursor:
     if append.paths:
         written = append.read_back(["minute", "settled"])
         waiting = written.filter(pc.invert(written["settled"]))["minute"].unique().to_pylist()
-        following.unsettled = {each if each.tzinfo else each.replace(tzinfo=UTC) for each in waiting}
+        following.unsettled |= {each if each.tzinfo else each.replace(tzinfo=UTC) for each in waiting}
     return following
 
 

@@ -64,6 +64,11 @@ class Settling:
         self._now, self._young = now, young
         self.all_landed, self.older_landed = all_landed, older_landed
 
+    @property
+    def may_settle(self) -> bool:
+        """Whether rows that no outcome of this pass counts in can be settled."""
+        return self.all_landed or self.older_landed
+
     def now(self) -> "Column":
         """The wall clock."""
         return _moving(self._now)

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from ingest.contract.outcome import Count, OutcomeRecord
 from lakehouse.changes import Change, DataFile
 from lakehouse.tables import READINGS
-from streaming.derive.arrivals import Log, erased_by, hash_of, news_of
+from streaming.derive.arrivals import Arrivals, Log, erased_by, hash_of, news_of
 from streaming.derive.ledger import HOT_ROWS, _cuts, _later, _minutes, _newest_epochs, _reaches
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
 from streaming.offsets import Mark
@@ -97,6 +97,15 @@ def test_a_log_is_followed_from_any_version_and_told_whole_where_it_expired(log:
     assert (len(again.news(0).files), again.news(0).whole) == (5, True)
     assert len(again.live_after(0)) == 5
     assert len(again.live_after(3)) == 1
+
+
+def test_a_pass_is_due_once_in_a_while_and_then_for_all(log: Log) -> None:
+    nothing: Any = None
+    often, seldom = Arrivals(nothing, log.root), Arrivals(nothing, log.root, every_seconds=3600)
+    for arrivals, again in ((often, True), (seldom, False)):
+        assert [arrivals.begin(), arrivals.begin()] == [True, True]
+        arrivals.release()
+        assert arrivals.begin() is again
 
 
 def at(minute: int, second: float = 0.0) -> datetime:
