@@ -82,7 +82,7 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
 def plan(
     name: Annotated[str | None, typer.Argument(help="The stream, or `land` for the landing itself.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every stream of the folder, and those that are applied.")
+        bool, typer.Option("--all", help="Every stream of the folder; the examples where it has none.")
     ] = False,
     config: OptionalConfig = None,
     data: Data = None,
