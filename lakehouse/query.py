@@ -25,7 +25,9 @@ __all__ = ["check_query", "run_sql", "tables_here"]
 _MANY_FILES: Final = 32
 """Opening so many files costs less than planning the query once more to see which of them it needs."""
 
-_SELECTING: Final = r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^)]*\)\s*)?"
+_COMMENTS: Final = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_EXPLAIN: Final = re.compile(_COMMENTS + r"EXPLAIN\s+(ANALYZE\s+)?(\([^)]*\)\s*)?", re.IGNORECASE | re.DOTALL)
+_PIVOTING: Final = re.compile(_COMMENTS + r"(PIVOT|SELECT|FROM)\b", re.IGNORECASE | re.DOTALL)
 
 
 def run_sql(
@@ -89,15 +91,16 @@ def check_query(sql: str) -> None:
 
     statements = duckdb.extract_statements(sql)
     if len(statements) != 1:
-        found = f"{len(statements)} statements" if statements else "none"
-        message = f"`tidegate sql` answers one query at a time, and this is {found}."
+        count = f"{len(statements)} statements" if statements else "none"
+        message = f"`tidegate sql` answers one query at a time, and this is {count}."
         raise TidegateError(message)
-    kind = statements[0].type
-    if kind == duckdb.StatementType.EXPLAIN:
-        check_query(re.sub(_SELECTING, "", sql, count=1, flags=re.IGNORECASE))
-    elif kind != duckdb.StatementType.SELECT:
+    kind = statements[0].type.name
+    if kind == "EXPLAIN" and (found := _EXPLAIN.match(sql)) is not None:
+        check_query(sql[found.end() :])
+    # A PIVOT that looks for its columns by itself is a query in several steps.
+    elif kind != "SELECT" and not (kind == "MULTI" and _PIVOTING.match(sql)):
         message = (
-            f"`tidegate sql` only reads, and this is {kind.name}. Write a query (SELECT, FROM, WITH, DESCRIBE); "
+            f"`tidegate sql` only reads, and this is {kind}. Write a query (SELECT, FROM, WITH, DESCRIBE); "
             "what changes tables are commands of their own, such as `tidegate correct`."
         )
         raise TidegateError(message)
