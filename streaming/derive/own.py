@@ -6,10 +6,11 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.append import Append, Appender
+from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
 from lakehouse.tables import Table
 from streaming.derive.arrivals import erased_by
-from streaming.derive.cursor import encode_cursor, read_cursor
+from streaming.derive.cursor import HISTORY_LIMIT, encode_cursor, read_cursor
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
@@ -48,13 +49,17 @@ class OwnTable:
         """Take in what others committed (compaction, erase); one look for a file where nobody did."""
         if self._version < 0:
             self.cursor = read_cursor(self._writer.root, self.table.name)
+            self.erased = self._erased_lately()
             self._load()
             return
         try:
             others = list(changes(self._writer.root, self.table.name, after=self._version))
         except LogExpired:
-            self._load()
+            self._version = -1
+            self.refresh()
             return
+        for change in others:
+            self.cursor = _cursor_in(change.user_metadata) or self.cursor
         if others:
             self.erased |= {each for change in others if (each := erased_by(change.user_metadata))}
             self._load()
@@ -90,10 +95,27 @@ class OwnTable:
         days = {each.date() for each in wanted}
         return [file for file in self.files.values() if _may_hold(file, column, wanted, days)]
 
+    def _erased_lately(self) -> set[str]:
+        found = set()
+        for commit in open_table(self._writer.root, self.table.name).history(HISTORY_LIMIT):
+            metadata = commit.get("userMetadata")
+            if erased := erased_by(metadata):
+                found.add(erased)
+            elif _cursor_in(metadata) is not None:
+                break
+        return found
+
     def _load(self) -> None:
         self._version = newest_version(self._writer.root, self.table.name)
         files = table_files(self._writer.root, self.table.name, version=self._version)
         self.files = {file.path: file for file in files}
+
+
+def _cursor_in(user_metadata: str | None) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(user_metadata or "")["derived"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _may_hold(file: DataFile, column: str, wanted: list[datetime], days: set[date]) -> bool:

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,10 +13,13 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from ingest.contract.outcome import Count, OutcomeRecord
 from lakehouse.changes import Change, DataFile
+from lakehouse.create import create_table
+from lakehouse.derived import LATEST
 from lakehouse.tables import READINGS
 from streaming.derive.arrivals import Arrivals, Log, erased_by, hash_of, news_of
 from streaming.derive.ledger import HOT_ROWS, _cuts, _later, _minutes, _newest_epochs, _reaches
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
+from streaming.derive.own import OwnTable
 from streaming.offsets import Mark
 
 
@@ -150,3 +154,20 @@ def test_the_schema_of_outcomes_is_that_of_the_contract() -> None:
     for struct in (OutcomeRecord, Count):
         for each in msgspec.structs.fields(struct):
             assert f"{each.name} " in OUTCOME_SCHEMA
+
+
+def test_what_others_commit_to_a_table_of_ours_is_taken_in(tmp_path: Path) -> None:
+    create_table(str(tmp_path), LATEST, log_retention_hours=24)
+    writer: Any = SimpleNamespace(root=str(tmp_path))
+    own = OwnTable(writer, LATEST)
+    own.refresh()
+    assert (own.cursor, own.files, own.erased) == (None, {}, set())
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    row = {"device": "d", "metric": "m", "event_time": now, "received_at": now, "updated_at": now}
+    rows = pa.Table.from_pylist([row], schema=pa.schema(DeltaTable(str(tmp_path / "latest")).schema().to_arrow()))
+    metadata = {"request": {"kind": "erase", "arguments": {"device": "x"}}, "derived": {"readings": 7}}
+    marks = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)})
+    write_deltalake(str(tmp_path / "latest"), rows, mode="append", commit_properties=marks)
+    for each in (own, OwnTable(writer, LATEST)):
+        each.refresh()
+        assert (each.cursor, len(each.files), each.erased) == ({"readings": 7}, 1, {hash_of("x")})
