@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -68,7 +69,13 @@ class Scene:
         return list(pa.table(DeltaTable(f"{self.lander.root}/{table}").to_pyarrow_table()).to_pylist())
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
+        looked_at = 0.0
+
         def passed() -> Any:
+            nonlocal looked_at
+            if time.monotonic() - looked_at < 0.2:  # looking costs Spark and Kafka more than the wait
+                return None
+            looked_at = time.monotonic()
             self.streams.run()
             return condition()
 
