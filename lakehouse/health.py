@@ -78,11 +78,9 @@ def examine_log(folder: Path) -> LogState:
     names = sorted(path.name for path in (folder / LOG).iterdir())
     commits = {int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()}
     checkpoints = [folder / LOG / name for name in names if ".checkpoint." in name and name[:20].isdigit()]
-    torn = tuple(path for path in checkpoints if not _ends_well(path))
-    good = {int(path.name[:20]) for path in checkpoints} - {int(path.name[:20]) for path in torn}
-    # An older one is not read any more.
-    bad = tuple(path for path in torn if int(path.name[:20]) >= max(good, default=-1))
-    base, newest = max(good, default=None), max([*commits, *good], default=-1)
+    base, bad = _last_good(checkpoints)
+    known = {int(path.name[:20]) for path in checkpoints} - {int(path.name[:20]) for path in bad}
+    newest = max([*commits, *known], default=-1)
     needed = range(0 if base is None else base + 1, newest + 1)
     temporary = tuple(folder / LOG / name for name in names if _is_temporary(name))
     return LogState(
@@ -90,8 +88,8 @@ def examine_log(folder: Path) -> LogState:
         newest,
         tuple(version for version in needed if version in commits and not commit_actions(folder, version)),
         tuple(version for version in needed if version not in commits),
-        bad,
-        not _is_good_hint(folder / LOG / HINT, good),
+        tuple(bad),
+        not _is_good_hint(folder / LOG / HINT, known),
         temporary,
         base,
     )
@@ -148,6 +146,16 @@ def _origins(folder: Path, paths: set[str]) -> Iterator[tuple[str, tuple[int, st
 
 def _exists(folder: Path, path: str) -> bool:
     return (folder / unquote(path)).exists()
+
+
+def _last_good(checkpoints: list[Path]) -> tuple[int | None, list[Path]]:
+    """The newest whole checkpoint and the torn ones after it; older ones are not read any more, and there may be many."""
+    bad: list[Path] = []
+    for path in reversed(checkpoints):
+        if _ends_well(path):
+            return int(path.name[:20]), bad
+        bad.append(path)
+    return None, bad
 
 
 def _ends_well(path: Path) -> bool:

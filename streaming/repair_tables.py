@@ -138,10 +138,8 @@ def _is_foreign(folder: Path, version: int) -> bool:
 
 
 def _marked(state: LogState, before: int) -> Offsets | None:
-    """The end of the newest landed batch before a version."""
+    """The end of the newest landed batch before a version. Maintenance cuts the log, but keeps the commit that says it."""
     for version in range(before - 1, -1, -1):
-        if not state.commit(version).exists():
-            return None
         if mark := parse_mark(_metadata(commit_actions(state.folder, version))):
             return mark.ends
     return None

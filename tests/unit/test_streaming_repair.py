@@ -202,6 +202,20 @@ def test_a_torn_commit_in_the_middle_takes_the_later_landed_ones_with_it(site: S
     assert read_order(str(site.root)).replay == {"r": {0: 2 * ROWS}}
 
 
+def test_the_mark_before_a_torn_commit_may_lie_far_back_in_a_log_that_was_cut(site: Site) -> None:
+    for number in range(3):
+        site.write("readings", 1, json.dumps({"maintain": number}))
+    DeltaTable(str(site.root / "readings")).create_checkpoint()
+    site.land(4)
+    for version in (0, 1, 2, 3, 5, 6):
+        site.commit(version).unlink()
+    site.commit(8).write_bytes(b"")
+    assert "its commit 8 is empty or torn" in refusal(site)
+    site.apply()
+    assert refusal(site) == ""
+    assert read_order(str(site.root)).replay == {"r": {0: 4 * ROWS}}
+
+
 def test_what_kafka_cannot_give_again_is_left_to_a_person(site: Site) -> None:
     site.write("readings", 1, json.dumps({"request": {"kind": "correct"}}))
     site.commit(3).write_bytes(b"")
