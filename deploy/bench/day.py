@@ -31,6 +31,8 @@ __all__ = ["measure_day", "render_day", "write_day"]
 
 COMMITS_PER_SECOND: Final = 3.0
 _LAST_HOUR: Final = "select count(*), avg(value) from readings where received_at > now() - interval 1 hour"
+CHECKPOINT_COMMITS: Final = 30_000
+"""A stream without maintenance has no checkpoint at all; without any, only making the table would take longer."""
 _BLOCK: Final = 600
 """Commits whose rows are made in one go."""
 
@@ -113,6 +115,8 @@ def write_day(
             at = begin + timedelta(seconds=(first + number) / COMMITS_PER_SECOND)
             part = rows.slice(number * rows_per_commit, rows_per_commit)
             _commit(folder, first + number + 1, at, part)
+        if (first + count) % CHECKPOINT_COMMITS == 0:
+            DeltaTable(str(folder)).create_checkpoint()
     DeltaTable(str(folder)).create_checkpoint()
 
 
