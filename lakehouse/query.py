@@ -14,20 +14,21 @@ from lakehouse.catalog import open_table, table_names
 from lakehouse.dataset import dataset_of
 from lakehouse.prune import needed_files
 from lakehouse.scan import Scan, quoted, scan_of
+from lakehouse.statement import check_query
 from lakehouse.views import View, named, views_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
 
-__all__ = ["check_query", "run_sql", "tables_here"]
+__all__ = ["run_sql", "tables_here"]
 
 _MANY_FILES: Final = 32
 """Opening so many files costs less than planning the query once more to see which of them it needs."""
 
-_COMMENTS: Final = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-_EXPLAIN: Final = re.compile(_COMMENTS + r"EXPLAIN\s+(ANALYZE\s+)?(\([^)]*\)\s*)?", re.IGNORECASE | re.DOTALL)
-_PIVOTING: Final = re.compile(_COMMENTS + r"(PIVOT|SELECT|FROM)\b", re.IGNORECASE | re.DOTALL)
+_HARMLESS: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of a table that change nothing for who reads its files."""
 
 
 def run_sql(
@@ -67,6 +68,7 @@ def run_sql(
         scans: dict[str, Scan] = {}
         for name in named(" ".join([sql, *(view.sql for view in used)]), names):
             table = open_table(root, name, version=version, at=at)
+            _check_features(name, table)
             if (scan := scan_of(table)) is None:
                 connection.register(name, dataset_of(table))
             else:
@@ -80,28 +82,14 @@ def run_sql(
         connection.close()
 
 
-def check_query(sql: str) -> None:
-    """Whether this is one query that only reads.
-
-    Raises:
-        TidegateError: it is not, in a sentence.
-        duckdb.Error: it is no SQL of DuckDB's.
-    """
-    import duckdb
-
-    statements = duckdb.extract_statements(sql)
-    if len(statements) != 1:
-        count = f"{len(statements)} statements" if statements else "none"
-        message = f"`tidegate sql` answers one query at a time, and this is {count}."
-        raise TidegateError(message)
-    kind = statements[0].type.name
-    if kind == "EXPLAIN" and (found := _EXPLAIN.match(sql)) is not None:
-        check_query(sql[found.end() :])
-    # A PIVOT that looks for its columns by itself is a query in several steps.
-    elif kind != "SELECT" and not (kind == "MULTI" and _PIVOTING.match(sql)):
+def _check_features(name: str, table: "DeltaTable") -> None:
+    """Refuse a table whose files alone do not say what its rows are; none that we write is one."""
+    protocol = table.protocol()
+    needed = set(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version > 1 else [])) - _HARMLESS
+    if needed:
         message = (
-            f"`tidegate sql` only reads, and this is {kind}. Write a query (SELECT, FROM, WITH, DESCRIBE); "
-            "what changes tables are commands of their own, such as `tidegate correct`."
+            f"Table {name} needs {', '.join(sorted(needed))} of its reader, which is not known here; "
+            "`tidegate sql --engine spark` reads it."
         )
         raise TidegateError(message)
 

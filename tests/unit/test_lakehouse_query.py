@@ -1,5 +1,6 @@
 """Which files a query opens, what it may do, and what it is told: answers never depend on the files left out."""
 
+import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -8,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, Schema, write_deltalake
 
 from ingest.contract.errors import TidegateError
 from lakehouse import query
@@ -212,13 +213,24 @@ def test_an_unknown_name_is_answered_with_the_near_one(root: str) -> None:
         run_sql(root, "SELECT 1 FROM rollup_5m")
 
 
+def test_a_table_that_needs_more_than_its_files_is_refused_by_name(tmp_path: Path) -> None:
+    uri, schema = str(tmp_path / "t"), Schema([Field("a", "long")])
+    DeltaTable.create(uri, schema=schema)
+    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    needs: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
+    needs |= {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatures")}
+    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    changed = [{"protocol": needs} if "protocol" in action else action for action in actions]
+    log.write_text("\n".join(map(json.dumps, changed)), encoding="utf-8")
+    with pytest.raises(TidegateError, match=r"Table t needs deletionVectors .*--engine spark"):
+        run_sql(str(tmp_path), "FROM t")
+
+
 def test_a_plan_with_something_unknown_leaves_nothing_out(root: str) -> None:
     scan = scan_of(DeltaTable(f"{root}/readings"))
     assert scan is not None
 
     def plan(*leaves: dict[str, Any]) -> str:
-        import json
-
         return json.dumps([{"name": "PROJECTION", "children": list(leaves)}])
 
     def leaf(name: str, *filters: str) -> dict[str, Any]:
