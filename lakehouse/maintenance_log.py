@@ -58,11 +58,14 @@ def adopt_checkpoint(appender: "Appender", version: int) -> None:
     status = path.getFileSystem(appender.hadoop).getFileStatus(path)
     with appender.lock:
         known = log.unsafeVolatileSnapshot()
-        since = known.version() - version
-        later = known.logSegment().deltas().takeRight(since)
-        files = appender.gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, since + 1)
+        deltas, since = known.logSegment().deltas(), known.version() - version
+        if deltas.size() <= since:
+            return  # it begins with this checkpoint, or a newer one, already
+        # With the checkpoint's own commit: without any, Delta takes the log for a torn one.
+        later = deltas.takeRight(since + 1)
+        files = appender.gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, since + 2)
         files[0] = status
-        for i in range(since):
+        for i in range(since + 1):
             files[i + 1] = later.apply(i)
         given = jvm.scala.Option.apply(files)
         segment = log.getLogSegmentForVersion(nothing, given, False, nothing, nothing, nothing, nothing)

@@ -1,5 +1,6 @@
 """Deletes data files that no version which is still kept refers to, and what failed commits left behind."""
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -50,7 +51,7 @@ def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False) -> 
     refuse_short(keep_hours)
     uri = table_uri(root, name)
     listed = DeltaTable(uri).vacuum(
-        retention_hours=int(keep_hours), dry_run=True, enforce_retention_duration=False, full=True
+        retention_hours=math.ceil(keep_hours - 0.01), dry_run=True, enforce_retention_duration=False, full=True
     )
     files = PyFileSystem(DeltaStorageHandler(uri))
     # Those that the log never named are listed at any age: one may be about to be committed.

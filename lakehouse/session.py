@@ -92,6 +92,8 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # One object per table and process knows its newest version; forgotten after an hour, a second one would be made.
+        "spark.databricks.delta.delta.log.cacheRetentionMinutes": "5256000",
         # Files are named one by one here: looking at them in this JVM takes less than a task for each.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
         # Where in the program a column was made, and each plan in words for a page that is off: both are paid per batch.

@@ -21,7 +21,7 @@ from lakehouse.append import Append, Appender
 from lakehouse.changes import changes
 from lakehouse.derived import ALL_TABLES
 from lakehouse.follow import TableFollower
-from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint
+from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_checkpoint
 from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS
@@ -163,6 +163,10 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
         keeper.run_pass()
     assert version(root) == kept
 
+    # Every appender of a process has the same idea of the newest version, however long ago the last one was made.
+    retention = lake.spark._jvm.org.apache.spark.sql.delta.sources.DeltaSQLConf.DELTA_LOG_CACHE_RETENTION_MINUTES()
+    assert int(lake.spark.conf.get(retention.key())) > 10**6
+
     # A checkpoint that this JVM did not write: it takes it as its own beginning, and goes on with the next version.
     answer = handle(made, Request("maintain", {"table": "readings", "full": True}))
     assert [table["checkpoint"] for table in answer["tables"]] == [kept]
@@ -178,6 +182,9 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
         append.write(lake.spark.read.format("delta").load(f"{root}/readings").limit(1))
         assert append.commit("{}") == kept + 2
     assert len(rows(root)) == 26
+    adopt_checkpoint(appender, write_checkpoint(root, "readings"))
+    adopt_checkpoint(appender, kept + 2)
+    assert appender.held_commits() == 0
 
 
 def test_days_past_their_retention_go_in_one_commit_that_says_so(day: Any, writer: Any) -> None:
