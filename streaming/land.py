@@ -107,6 +107,7 @@ class Landing:
         self._position: Offsets | None = None
         self._spark, self._topics = spark, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
+        self._parallelism = spark.sparkContext.defaultParallelism
         # Learning a batch's identities can go on beside the next batch's Spark job.
         self._worker = ThreadPoolExecutor(1, "seen")
         self._contents = Contents(make_lookup(root))
@@ -160,9 +161,9 @@ class Landing:
     def _land_readings(self, batch: _Batch) -> tuple[int, bool]:
         """Number of records that held readings, and whether the batch's dead letters are committed already."""
         began = time.perf_counter()
-        unlanded, gathered = self._unlanded(batch, "readings"), self._is_small(batch)
+        unlanded, files = self._unlanded(batch, "readings"), self._file_count(batch)
         with self._readings.begin() as append:
-            append.write(self._rows(unlanded, f"{landed_at_words(batch.began_at)} AS landed_at", gathered=gathered))
+            append.write(self._rows(unlanded, f"{landed_at_words(batch.began_at)} AS landed_at", partitions=files))
             self._progress.lap("write", began)
             if not append.paths:
                 return 0, False
@@ -174,18 +175,18 @@ class Landing:
             if copies.num_rows:
                 refused = self._refuse_conflicts(batch, append, copies)
                 rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
-                append.write(rows.coalesce(1) if gathered else rows)
+                append.write(rows.coalesce(files))
                 if not append.paths:
                     return held, refused
                 written = append.read_back(_READ_BACK)
             paths = append.paths
             self._commit(append, batch, "readings", written.num_rows, began)
-        self._progress.latency(written)
         self._landed_at = batch.began_at
         self._learning = self._worker.submit(self._learn, written, paths, batch.began_at)
         return held, refused
 
     def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime) -> None:
+        self._progress.latency(written)
         self._seen.add(written.select(KEY_COLUMNS), began_at)
         self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
 
@@ -231,8 +232,9 @@ class Landing:
         drop = self._spark.createDataFrame(copies.select(["partition", "offset", "position"]))
         return rows.join(F.broadcast(drop), ["partition", "offset", "position"], "left_anti").drop("position")
 
-    def _is_small(self, batch: _Batch) -> bool:
-        return batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS
+    def _file_count(self, batch: _Batch) -> int:
+        """As many as tasks run at once, whatever the number of Kafka's partitions; one of a small batch."""
+        return 1 if batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS else self._parallelism
 
     def _await_learning(self) -> None:
         if self._learning is not None:

@@ -25,9 +25,9 @@ class Projection:
         self._place = len(columns)
         self._to_seq: Any = jvm.org.apache.spark.api.python.PythonUtils.toSeq
 
-    def __call__(self, rows: DataFrame, changing: str, *, gathered: bool) -> DataFrame:
-        """The rows with `changing` as their last column; in one partition where `gathered`."""
+    def __call__(self, rows: DataFrame, changing: str, *, partitions: int) -> DataFrame:
+        """The rows with `changing` as their last column, in at most so many partitions, none of them cut."""
         self._words.set(self._place, changing)
         selected: Any = rows._jdf
         selected = selected.filter(self._condition).selectExpr(self._to_seq(self._words))
-        return DataFrame(selected.coalesce(1) if gathered else selected, rows.sparkSession)
+        return DataFrame(selected.coalesce(partitions), rows.sparkSession)

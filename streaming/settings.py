@@ -15,7 +15,9 @@ class StreamSettings(BaseModel):
     checkpoint: str = Field("tidegate-data/checkpoints/land", description="Path or URI of the query's checkpoint.")
     trigger_seconds: float = Field(0.0, ge=0, description="0 lands as fast as it can; more trades latency for CPU.")
     max_records_per_batch: int = Field(
-        20_000, ge=1, description="Bounds a batch's memory: its key columns are looked at in this process."
+        100_000,
+        ge=1,
+        description="Bounds a batch's memory: its key columns are looked at in this process. Only catching up meets it.",
     )
     horizon_days: float = Field(
         8.0, gt=0, description="How long an identity is remembered: broker session expiry + 1 day."

@@ -110,6 +110,14 @@ CHANGED: dict[str, dict[str, Any]] = {
     "a receive time of year 36812": {"received_us": 2**60},
     "a time of year 300000": {"readings": [{"metric": "t", "value": 1, "time_us": 2**63 - 1}]},
     "a NaN": {"readings": [{"metric": "t", "value": float("nan")}]},
+    "no reading in the list": {"readings": [None]},
+    "a second reading without metric": {"readings": [{"metric": "t", "value": 1}, {"value": 2}]},
+    "an empty one between number and text": {
+        "readings": [{"metric": "t", "value": 1}, {"metric": "u"}, {"metric": "v", "text": "on"}]
+    },
+    "a claim before year 1": {
+        "readings": [{"metric": "t", "value": 1}, {"metric": "u", "value": 1, "time_us": 1, "claimed_us": -(2**62)}]
+    },
 }
 
 
@@ -117,6 +125,16 @@ def test_records_that_break_the_contract_are_poison(decode_values: Any, as_json:
     values = [as_json(**fields) for fields in CHANGED.values()]
     found = {row.offset for row in dead(decode_values(*values))}
     assert found == set(range(len(values))), [list(CHANGED)[i] for i in set(range(len(values))) - found]
+
+
+def test_numbers_and_texts_with_and_without_times_share_a_record(decode_values: Any, as_json: Any) -> None:
+    readings = [{"metric": "t", "value": 1}, {"metric": "u", "text": "on"}, {"metric": "v", "value": 0, "time_us": 1}]
+    rows = reading_rows(decode_values(as_json(readings=readings)), landed_at(NOW)).collect()
+    assert [(row.metric, row.value, row.text, row.position) for row in rows] == [
+        ("t", 1.0, None, 0),
+        ("u", None, "on", 1),
+        ("v", 0.0, None, 2),
+    ]
 
 
 def test_a_dead_letter_keeps_its_bytes_and_poison_in_its_topic_is_one_too(decode_values: Any, dead_letter: Any) -> None:
