@@ -185,7 +185,7 @@ def test_any_history_comes_to_what_a_batch_comes_to(fleet: Fleet, crash: Any) ->
     chance = random.Random(5)
     devices, metrics = ["a", "b", "c"], ["t", "u"]
     before: dict[str, dict[Any, dict[str, Any]]] = {name: {} for name in SHAPES}
-    for step in range(12):
+    for step in range(10):
         for _ in range(chance.randint(1, 3)):
             fleet.now += chance.randint(5, 120) * 1_000_000
             rows = []
