@@ -75,6 +75,7 @@ class Contents:
         import duckdb
 
         self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "256MB"})
+        self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
         self._lookup, self._clock = lookup, clock
         self._chunks: list[pa.Table] = []
         self._rest_until = 0.0

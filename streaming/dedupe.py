@@ -101,6 +101,7 @@ class Seen:
         # One thread: the work is small and Spark has the cores. What does not fit is spilled to a folder of our own.
         spill = tempfile.gettempdir()
         self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "512MB", "temp_directory": spill})
+        self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
         self._snapshot = snapshot
         self._table_id = ""
         self._base: pa.Table = self._query(_FOLD, ranges=_empty_ranges())
