@@ -51,6 +51,8 @@ def new_session(spark: "SparkSession", *, partitions: int) -> "SparkSession":
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
         ),
         "spark.sql.streaming.minBatchesToRetain": "20",
+        # Late rows are counted from these: they must last while the chores' thread is busy elsewhere.
+        "spark.sql.streaming.numRecentProgressUpdates": "100",
         "spark.sql.session.timeZone": "UTC",
     }
     for key, value in settings.items():

@@ -36,7 +36,6 @@ class Running:
     applied: Applied
     query: Any
     sink: Sink | None
-    seen_batch: int = -1
 
     def stop(self) -> None:
         """Let the batch in hand finish, then end."""
@@ -188,6 +187,15 @@ def _realtime(writer: Writer, applied: Applied, rows: Any) -> Any:
     return sink.option("checkpointLocation", path).trigger(**trigger).start()
 
 
-def progress_of(query: Any) -> list[dict[str, Any]]:
-    """Spark's newest reports as plain values."""
-    return [report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress]
+def progress_of(query: Any, after: str) -> list[dict[str, Any]]:
+    """Spark's reports of triggers that began after this time (ISO, as the reports have it), oldest first.
+
+    Read as JSON, newest first and only those that are new: each field of a report as an object is a call into the JVM.
+    """
+    reports = query._jsq.recentProgress()
+    found: list[dict[str, Any]] = []
+    for at in range(len(reports) - 1, -1, -1):
+        if reports[at].timestamp() <= after:
+            break
+        found.insert(0, json.loads(reports[at].json()))
+    return found

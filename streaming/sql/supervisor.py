@@ -7,7 +7,7 @@ another one it stays down, says so, and waits for a person (`apply`, `rewind`, `
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class _Entry:
     pause: float = 0.0
     retry_at: float = 0.0
     counted_rows: int = 0
-    seen: int = -1
+    seen_at: str = ""
 
 
 class Streams:
@@ -121,7 +121,7 @@ class Streams:
         except Exception as error:
             self._fail(entry, error)
             return
-        entry.seen, entry.counted_rows = -1, 0
+        entry.seen_at, entry.counted_rows = "", 0
         entry.status.set("running")
         logger.info("stream %s runs", entry.applied.name)
 
@@ -144,7 +144,7 @@ class Streams:
         running, status, metrics = entry.running, entry.status, self._writer.metrics.sql
         if running is None:
             return
-        reports = [report for report in progress_of(running.query) if report["batchId"] > entry.seen]
+        reports = progress_of(running.query, entry.seen_at)
         sink = running.sink
         if sink is not None and sink.rows > entry.counted_rows:
             metrics.rows.labels(status.name).inc(sink.rows - entry.counted_rows)
@@ -161,7 +161,7 @@ class Streams:
             metrics.late.labels(status.name).inc(late)
         if reports:
             newest = reports[-1]
-            entry.seen, entry.pause = newest["batchId"], 0.0
+            entry.seen_at, entry.pause = newest["timestamp"], 0.0
             status.batch, status.behind = newest["batchId"], behind_count(newest)
             status.watermark = newest.get("eventTime", {}).get("watermark")
             if sink is None:
@@ -174,7 +174,8 @@ class Streams:
         entry = self._entries.pop(name)
         if entry.running is not None:
             entry.running.stop()
-            self._report(entry)
+            with suppress(Exception):  # Spark may be gone already
+                self._report(entry)
         entry.close_mirror()
         if not keep_metrics:
             self._writer.metrics.sql.remove(name)

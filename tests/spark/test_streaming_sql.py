@@ -79,7 +79,7 @@ class Scene:
             self.streams.run()
             return condition()
 
-        return self.wait_until(passed, seconds=60, what=what)
+        return self.wait_until(passed, seconds=120, what=what)
 
     def until_read(self, *names: str) -> None:
         """Until the group of each stream stands at the end of what it reads."""
