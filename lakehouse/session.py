@@ -92,6 +92,8 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # Joined files are sorted by device: a reader of one skips the row groups of the others, so these are not to be large.
+        "spark.hadoop.parquet.block.size": str(8 * 1024**2),
         # One object per table and process knows its newest version; forgotten after an hour, a second one would be made.
         "spark.databricks.delta.delta.log.cacheRetentionMinutes": "5256000",
         # Files are named one by one here: looking at them in this JVM takes less than a task for each.
