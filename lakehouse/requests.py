@@ -22,6 +22,9 @@ __all__ = ["Request", "await_answer", "pending", "run_pending", "submit"]
 FOLDER: Final = "_requests"
 DONE: Final = "done"
 POLL_SECONDS: Final = 0.05
+TRIES: Final = 5
+ANSWER_DAYS: Final = 7
+_tried: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,15 @@ def pending(root: str) -> list[Request]:
 
 
 def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
-    """Run what waits, oldest first, and answer each; returns how many. A refusal (TidegateError) is an answer too."""
-    done = 0
+    """Run what waits, oldest first, and answer each; returns how many. A refusal (TidegateError) is an answer too.
+
+    A request that fails in a way that nobody foresaw keeps no other from its turn: it is tried again by the next calls, and
+    answered as failed after `TRIES`.
+
+    Raises:
+        Exception: the first such failure, once the others had their turn.
+    """
+    done, failed = 0, None
     for path in _waiting(root):
         request = _read(path)
         if request is None:
@@ -98,7 +108,18 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
             _answer(path, {"ok": True, "result": run(request), "request": request.kept()})
         except TidegateError as error:
             _answer(path, {"ok": False, "error": str(error), "request": request.kept()})
+        except Exception as error:
+            _tried[request.id] = _tried.get(request.id, 0) + 1
+            failed = failed or error
+            if _tried[request.id] < TRIES:
+                continue
+            what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            said = f"The request failed {TRIES} times and is given up: {what}. See the stream's log."
+            _answer(path, {"ok": False, "error": said, "request": request.kept()})
+        _tried.pop(request.id, None)
         done += 1
+    if failed is not None:
+        raise failed
     return done
 
 
@@ -122,9 +143,14 @@ def _read(path: Path) -> Request | None:
 
 def _answer(path: Path, answer: dict[str, Any]) -> None:
     """Answer, then take the request away: killed in between, it is run once more and found done."""
-    (path.parent / DONE).mkdir(exist_ok=True)
-    _write(path.parent / DONE / path.name, answer)
+    answers = path.parent / DONE
+    answers.mkdir(exist_ok=True)
+    _write(answers / path.name, answer)
     path.unlink(missing_ok=True)
+    old = time.time() - ANSWER_DAYS * 86_400
+    for other in answers.glob("*.json"):
+        if other.stat().st_mtime < old:
+            other.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from deploy.requests import run_request
 from deploy.settings import Settings, load_settings
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.lock import WriterLock, is_held
-from lakehouse.requests import Request, pending, run_pending
+from lakehouse.requests import TRIES, Request, await_answer, pending, run_pending, submit
 
 
 @pytest.fixture
@@ -100,3 +100,22 @@ def test_tables_in_an_object_store_take_no_requests(here: list[Request]) -> None
     settings = load_settings(overrides={"lake.root": "s3://bucket/tables"}, environ={})
     with pytest.raises(UnavailableError, match="s3://bucket/tables"):
         run_request(settings, Request("maintain", {}))
+
+
+def test_a_request_that_fails_unforeseen_keeps_no_other_waiting_and_is_given_up(tmp_path: Path) -> None:
+    bad = submit(str(tmp_path), Request("bad", {}))
+    for number in range(TRIES):
+        good = submit(str(tmp_path), Request("good", {"number": number}))
+
+        def run(request: Request) -> dict[str, Any]:
+            if request.kind == "bad":
+                message = "a bug"
+                raise KeyError(message)
+            return dict(request.arguments)
+
+        with pytest.raises(KeyError):
+            run_pending(str(tmp_path), run)
+        assert await_answer(str(tmp_path), good, patience_seconds=0) == {"number": number}
+    assert pending(str(tmp_path)) == []
+    with pytest.raises(TidegateError, match=r"5 times.*a bug"):
+        await_answer(str(tmp_path), bad, patience_seconds=0)
