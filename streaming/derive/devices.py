@@ -172,7 +172,7 @@ class DevicesDerivation:
         counts = arrivals.ledger.live_after(seen.get("ledger"))
         following = {"readings": readings.upto, "dead_letters": letters.upto, "ledger": arrivals.ledger.version}
         if not (readings.files or readings.erased or letters.files or letters.erased or counts):
-            return False
+            return self._own.idle()
         rows = self._rows(readings, letters, counts)
         replaced = list(self._own.files.values()) if rows is not None else []
         self._own.replace(rows, replaced, lambda _append: following)

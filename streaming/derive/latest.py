@@ -69,7 +69,7 @@ class LatestDerivation:
         seen = self._own.cursor["readings"] if self._own.cursor else None
         news = self._arrivals.readings.news(seen)
         if news.is_empty:
-            return False
+            return self._own.idle()
         rows = self._rows(news)
         replaced = list(self._own.files.values())
         self._own.replace(rows, replaced if rows is not None else (), lambda _append: {"readings": news.upto})

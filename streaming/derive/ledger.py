@@ -132,6 +132,8 @@ class LedgerDerivation:
         readings = self._arrivals.readings.news(cursor.readings)
         letters = self._arrivals.dead_letters.news(cursor.dead_letters)
         has_news = counts_more or not (readings.is_empty and letters.is_empty)
+        if not has_news:
+            self._own.idle()
         if not (has_news or cursor.unsettled):
             return False
         landed, now = self._landed(ask=not has_news), datetime.now(UTC)

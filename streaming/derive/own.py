@@ -64,6 +64,11 @@ class OwnTable:
             self.erased |= {each for change in others if (each := erased_by(change.user_metadata))}
             self._load()
 
+    def idle(self) -> bool:
+        """Nothing came that was not seen: what erased devices send from now on is new. Always False, for `run`."""
+        self.erased = set()
+        return False
+
     def replace(
         self,
         rows: "DataFrame | None",
