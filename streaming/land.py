@@ -25,6 +25,7 @@ from ingest.contract.errors import RetryableError
 from lakehouse import tables
 from lakehouse.append import Append, Appender
 from lakehouse.files import read_columns
+from lakehouse.local_rows import local_rows
 from streaming.checkpoint import Checkpoint
 from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
 from streaming.decode import (
@@ -203,7 +204,7 @@ class Landing:
         unlanded, landed = self._unlanded(batch, "dead_letters"), landed_at(batch.began_at)
         rows = dead_letter_rows(unlanded, landed, *self._topics.names)
         if conflicts:
-            named = self._spark.createDataFrame([tuple(each.values()) for each in conflicts], CONFLICT_SCHEMA)
+            named = local_rows(self._spark, [tuple(each.values()) for each in conflicts], CONFLICT_SCHEMA)
             rows = rows.unionByName(conflict_rows(unlanded, named, landed, self._topics.readings))
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))

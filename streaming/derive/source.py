@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.changes import DataFile
 from lakehouse.create import table_uri
+from lakehouse.local_rows import local_rows
 from lakehouse.tables import Table, spark_ddl
 
 if TYPE_CHECKING:
@@ -21,6 +22,5 @@ def rows_of(spark: "SparkSession", root: str, table: Table, files: Iterable[Data
     uri = table_uri(root, table.name)
     paths = [file.at(uri) for file in files]
     if not paths:
-        nothing: list[tuple[object, ...]] = []
-        return spark.createDataFrame(nothing, spark_ddl(table))
+        return local_rows(spark, (), spark_ddl(table))
     return spark.read.schema(spark_ddl(table)).option("basePath", uri).parquet(*paths)

@@ -14,6 +14,7 @@ from lakehouse.catalog import columns_of
 from lakehouse.changes import DataFile, LogExpired, changes
 from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
+from lakehouse.local_rows import local_rows
 from lakehouse.tables import Column, Table, spark_ddl
 from streaming.writer import Writer
 
@@ -96,7 +97,7 @@ def _in_order(writer: Writer, table: Table, files: Sequence[DataFile]) -> "DataF
     group, at, row, name = _HELPERS
     groups = _groups(files)
     named = [(path.rsplit("/", 1)[-1], groups[i], i) for i, path in enumerate(file.at(uri) for file in files)]
-    places = writer.spark.createDataFrame(named, f"{name} string, {group} int, {at} int")
+    places = local_rows(writer.spark, named, f"{name} string, {group} int, {at} int")
     reader = writer.spark.read.option("basePath", uri)
     if table.name in ALL_TABLES:
         reader = reader.schema(spark_ddl(table))

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from ingest.contract.errors import ConfigError
 from lakehouse.derived import ALL_TABLES
+from lakehouse.local_rows import local_rows
 from lakehouse.tables import spark_ddl
 from streaming.sql.frame import TIME_FORMAT, new_session
 from streaming.sql.header import Definition, parse_definition
@@ -152,7 +153,7 @@ def _schema(
     if source not in given:
         message = f'{where}: nothing is given for {source!r}; wanted lines {{"in": "{source}", "row": {{…}}}}.'
         raise ConfigError(message)
-    texts = spark.createDataFrame([(json.dumps(row),) for row in given[source]], "row string")
+    texts = local_rows(spark, [(json.dumps(row),) for row in given[source]], "row string")
     merged = {key: value for row in given[source] for key, value in row.items() if value is not None}
     kinds = texts.select(F.schema_of_json(json.dumps(merged)).alias("kind")).first()
     assert kinds is not None  # noqa: S101
@@ -172,7 +173,7 @@ def _parsed(
         if unknown := sorted(set(row) - set(schema.names)):
             message = f"{where}: {source} has no column {unknown[0]!r}; its columns are: {', '.join(schema.names)}."
             raise ConfigError(message)
-    texts = session.createDataFrame([(json.dumps(row),) for row in rows], "text string")
+    texts = local_rows(session, [(json.dumps(row),) for row in rows], "text string")
     return texts.select(F.from_json("text", schema, {"mode": "FAILFAST"}).alias("r")).select("r.*")
 
 
