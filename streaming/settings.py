@@ -23,7 +23,7 @@ class StreamSettings(BaseModel):
         8.0, gt=0, description="How long an identity is remembered: broker session expiry + 1 day."
     )
     derive_seconds: float = Field(
-        5.0, gt=0, description="How often rollups, latest, ledger and devices are brought up."
+        7.0, gt=0, description="Pause between two passes that bring up rollups, latest, ledger and devices."
     )
     watermark_delay_seconds: float = Field(
         120.0, ge=0, description="How far the watermark of the rollups stays behind the newest reading."

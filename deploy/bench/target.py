@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from deploy.local.locate import locate_settings
-from deploy.local.runfile import is_locked
+from deploy.local.runfile import is_locked, read_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import FatalError
 
@@ -25,7 +25,7 @@ def bench_target(config: Path | None, data: Path | None) -> Iterator[Settings]:
     if config is not None:
         yield load_settings(config)
     elif is_locked(data_dir(data)):
-        yield locate_settings(None, data, needs_run=True)
+        yield _as_devices(locate_settings(None, data, needs_run=True), data_dir(data))
     else:
         with _started() as settings:
             yield settings
@@ -37,11 +37,18 @@ def _started() -> Iterator[Settings]:
     typer.echo(f"Nothing runs here: starting a pipeline of its own in {folder}.", err=True)
     try:
         _tidegate("up", "--detach", "--wait", "--no-fleet", "--port-offset", "2000", "--data", str(folder))
-        yield locate_settings(None, folder, needs_run=True)
+        yield _as_devices(locate_settings(None, folder, needs_run=True), folder)
     finally:
         if is_locked(folder):
             _tidegate("down", "--data", str(folder))
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _as_devices(settings: Settings, data: Path) -> Settings:
+    """With the port that devices use: iotcore has another one for MQTT 5, and the benchmark's publisher speaks 3.1.1."""
+    run = read_run(data)
+    port = run.ports["mqtt"] if run else settings.mqtt.port
+    return settings.model_copy(update={"mqtt": settings.mqtt.model_copy(update={"port": port})})
 
 
 def _tidegate(*arguments: str) -> None:

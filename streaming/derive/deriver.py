@@ -11,8 +11,8 @@ __all__ = ["Derivation", "Deriver", "arrival_derivations", "derivations"]
 
 logger = logging.getLogger("tidegate.streaming.derive")
 
-ARRIVAL_SECONDS: Final = 9.0
-"""Ledger, latest and devices are brought up this often at most: every second pass of the rollups, which are asked for more."""
+ARRIVAL_SECONDS: Final = 6.0
+"""Ledger, latest and devices are brought up this often at most, however short `derive_seconds` is."""
 
 
 class Derivation(Protocol):
