@@ -88,6 +88,9 @@ def open_table(root: str, name: str, *, version: int | None = None, at: datetime
     except TableNotFoundError as error:
         raise UnavailableError(_no_table(root, name)) from error
     except DeltaError as error:
+        if version is None and at is None:
+            message = f"Table {name} cannot be read: {error}. `tidegate repair` says what is broken and what mends it."
+            raise UnavailableError(message) from error
         wanted = f"version {version}" if version is not None else f"a version of {at:%Y-%m-%d %H:%M:%S} UTC"
         message = f"Table {name} has no {wanted}: {error}. `tidegate tables history {name}` lists what is kept."
         raise UnavailableError(message) from error

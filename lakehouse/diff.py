@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.contract.errors import TidegateError
+from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table
 from lakehouse.dataset import dataset_of
 from lakehouse.scan import Scan, quoted, scan_of
@@ -79,6 +79,12 @@ def diff_table(
         connection.execute("SET TimeZone = 'UTC'")
         _show_differing(connection, one, other)
         return _compare(connection, (name, from_version, to_version), columns, chosen, limit)
+    except duckdb.Error as error:
+        message = (
+            f"Version {from_version} or {to_version} of {name} is no longer whole: {error}. Files that no newer version needs "
+            f"are deleted after the log's retention; `tidegate tables history {name}` lists what is kept."
+        )
+        raise UnavailableError(message) from error
     finally:
         connection.close()
 

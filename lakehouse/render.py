@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "plain", "render"]
+__all__ = ["FORMATS", "cell_text", "plain", "render"]
 
 WIDEST: Final = 60
 """Characters of a cell in `table`; longer ones are cut, the other formats never cut."""
@@ -32,7 +32,7 @@ def render(table: "pa.Table", form: str) -> bytes:
 def _text_table(table: "pa.Table") -> bytes:
     names = table.column_names
     right = [_is_number(field.type) for field in table.schema]
-    rows = [[_cell(value) for value in row.values()] for row in _records(table)]
+    rows = [[cell_text(value) for value in row.values()] for row in _records(table)]
     widths = [max(len(cells[i]) for cells in [names, *rows]) for i in range(len(names))]
 
     def line(cells: list[str]) -> str:
@@ -82,7 +82,8 @@ def _is_number(kind: "pa.DataType") -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A value in one line of a terminal: what cannot be printed is escaped, so that no data steers the terminal."""
     if value is None:
         return ""
     text = _bytes_text(value) if isinstance(value, bytes) else str(value if isinstance(value, str) else _scalar(value))

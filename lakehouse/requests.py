@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ingest.contract.errors import TidegateError, UnavailableError
+from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
 
 __all__ = ["Request", "await_answer", "pending", "run_pending", "submit"]
 
@@ -24,6 +24,9 @@ DONE: Final = "done"
 POLL_SECONDS: Final = 0.05
 TRIES: Final = 5
 ANSWER_DAYS: Final = 7
+_REFUSALS: Final[dict[int, type[TidegateError]]] = {
+    kind.exit_code: kind for kind in (ConfigError, UnavailableError, TidegateError)
+}
 _tried: dict[str, int] = {}
 
 
@@ -80,7 +83,7 @@ def await_answer(
         time.sleep(POLL_SECONDS)
     found = json.loads(answer.read_text(encoding="utf-8"))
     if not found["ok"]:
-        raise TidegateError(found["error"])
+        raise _REFUSALS.get(found.get("exit_code", 1), TidegateError)(found["error"])
     return dict(found["result"])
 
 
@@ -107,7 +110,9 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
         try:
             _answer(path, {"ok": True, "result": run(request), "request": request.kept()})
         except TidegateError as error:
-            _answer(path, {"ok": False, "error": str(error), "request": request.kept()})
+            # To a command, a fault that may pass means: not available now.
+            code = UnavailableError.exit_code if isinstance(error, RetryableError) else error.exit_code
+            _answer(path, {"ok": False, "error": str(error), "exit_code": code, "request": request.kept()})
         except Exception as error:
             _tried[request.id] = _tried.get(request.id, 0) + 1
             failed = failed or error

@@ -118,10 +118,14 @@ def _version(root: str, name: str, text: str) -> int:
 
 def _line(row: dict[str, Any]) -> str:
     """A row in one line: what is null is left out."""
+    from lakehouse.render import cell_text
+
     changes = row.pop("columns", None)
-    cells = [f"{name}={value}" for name, value in row.items() if value is not None]
+    cells = [f"{name}={cell_text(value)}" for name, value in row.items() if value is not None]
     if isinstance(changes, dict):
-        cells += [f"{name}: {change['from']} → {change['to']}" for name, change in changes.items()]
+        cells += [
+            f"{name}: {cell_text(change['from'])} → {cell_text(change['to'])}" for name, change in changes.items()
+        ]
     return "  ".join(cells)
 
 

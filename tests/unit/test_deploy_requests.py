@@ -10,7 +10,7 @@ import pytest
 from deploy import requests
 from deploy.requests import run_request
 from deploy.settings import Settings, load_settings
-from ingest.contract.errors import TidegateError, UnavailableError
+from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
 from lakehouse.lock import WriterLock, is_held
 from lakehouse.requests import TRIES, Request, await_answer, pending, run_pending, submit
 
@@ -119,3 +119,25 @@ def test_a_request_that_fails_unforeseen_keeps_no_other_waiting_and_is_given_up(
     assert pending(str(tmp_path)) == []
     with pytest.raises(TidegateError, match=r"5 times.*a bug"):
         await_answer(str(tmp_path), bad, patience_seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConfigError("no"), ConfigError),
+        (RetryableError("later"), UnavailableError),
+        (TidegateError("no"), TidegateError),
+    ],
+)
+def test_a_refusal_by_the_writer_has_the_exit_code_that_it_has_here(
+    tmp_path: Path, error: TidegateError, kind: type[TidegateError]
+) -> None:
+    asked = submit(str(tmp_path), Request("x", {}))
+
+    def refuse(request: Request) -> dict[str, Any]:
+        raise error
+
+    run_pending(str(tmp_path), refuse)
+    with pytest.raises(TidegateError) as found:
+        await_answer(str(tmp_path), asked, patience_seconds=0)
+    assert type(found.value) is kind

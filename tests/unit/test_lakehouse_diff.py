@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deploy.cli import run
 from ingest.contract.errors import TidegateError, UnavailableError
+from lakehouse.catalog import open_table
 from lakehouse.create import create_table
 from lakehouse.derived import ALL_TABLES, LATEST
 from lakehouse.diff import KEYS, diff_table
@@ -100,3 +101,28 @@ def test_the_command_counts_and_shows_the_first(root: str, tmp_path: Path, capsy
 def test_every_table_has_a_key_of_its_own_columns() -> None:
     for name, table in ALL_TABLES.items():
         assert set(KEYS[name]) <= {column.name for column in table.columns}
+
+
+def test_a_version_whose_files_are_gone_is_refused_in_a_sentence(root: str) -> None:
+    kept = set(DeltaTable(f"{root}/latest").file_uris())
+    for file in Path(root, "latest").glob("*.parquet"):
+        if not any(uri.endswith(file.name) for uri in kept):
+            file.unlink()
+    with pytest.raises(UnavailableError, match="no longer whole"):
+        diff_table(root, "latest", 3, 4)
+
+
+def test_a_damaged_table_is_told_with_repair_as_next_step(root: str) -> None:
+    Path(root, "latest", "_delta_log", f"{4:020d}.json").write_text('{"add": {"pa', encoding="utf-8")
+    with pytest.raises(UnavailableError, match="tidegate repair"):
+        open_table(root, "latest")
+
+
+def test_no_text_of_a_row_steers_the_terminal(root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f"[lake]\nroot = {json.dumps(root)}\n", encoding="utf-8")
+    write(root, [("\x1b[2J\nforged", 1.0)], "append")
+    assert run(["tables", "diff", "latest", "-c", str(config), "--from", "4", "--to", "5"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\\x1b[2J\\nforged" in shown
