@@ -18,10 +18,10 @@ from streaming.sql.applied import (
     streams_folder,
 )
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.plan import Change, compare, survives
+from streaming.sql.plan import Change, compare, refused, survives
 from streaming.sql.prepare import Prepared, prepare
 from streaming.sql.query import check_slots
-from streaming.sql.sinks import ensure_table
+from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.supervisor import supervisor_of
 from streaming.sql.swap import forget_shadow, shadow_name
 from streaming.sql.tables import delete_table
@@ -39,6 +39,10 @@ def plan_stream(writer: Writer, request: Request) -> dict[str, Any]:
     prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
     applied = load_applied(writer.root).get(prepared.definition.name)
     changes = compare(applied.shape, prepared.shape) if applied else []
+    if applied is None:
+        _refuse_foreign_table(writer, prepared)
+    elif "table" in prepared.shape.sinks and not refused(changes):
+        refuse_other_types(writer.root, applied.name, prepared.schema)
     return {
         "name": prepared.definition.name,
         "applied": applied is not None,
@@ -57,7 +61,7 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
     """Make a definition the one that runs; the next pass of the chore starts it.
 
     Raises:
-        ConfigError: the definition can't run, or its checkpoint would not survive.
+        ConfigError: the definition can't run, its checkpoint would not survive, or its table has other columns.
         RetryableError: Kafka does not answer.
     """
     prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
@@ -72,6 +76,8 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         changes = compare(applied.shape, prepared.shape)
         if not survives(changes):
             raise ConfigError(_no_way(name, changes))
+        if "table" in prepared.shape.sinks:
+            refuse_other_types(writer.root, name, prepared.schema)
         applied = replace(
             applied,
             text=prepared.definition.text,
@@ -176,6 +182,7 @@ def _refuse_foreign_table(writer: Writer, prepared: Prepared) -> None:
             "another name for the stream, or that table moved away."
         )
         raise ConfigError(msg)
+    refuse_other_types(writer.root, name, prepared.schema, anew="move that table away")
 
 
 def _sinks(prepared: Prepared) -> list[str]:
@@ -192,12 +199,12 @@ def _verdict(applied: Applied | None, changes: list[Change]) -> str:
         return "new"
     if not changes:
         return "unchanged"
-    return "survives" if survives(changes) else "refused" if any(c.verdict == "refused" for c in changes) else "rewind"
+    return "survives" if survives(changes) else "refused" if refused(changes) else "rewind"
 
 
 def _no_way(name: str, changes: list[Change]) -> str:
     shown = "; ".join(f"{change.what} ({change.why})" for change in changes if change.verdict != "keeps")
-    if any(change.verdict == "refused" for change in changes):
+    if refused(changes):
         return f"Stream {name} can't be changed so: {shown}."
     return (
         f"Stream {name} can't go on from its checkpoint: {shown}. Rebuild it beside the running one, look at the difference, "

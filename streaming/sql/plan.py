@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["Change", "Shape", "compare", "survives"]
+__all__ = ["Change", "Shape", "compare", "refused", "survives"]
 
 Verdict = Literal["keeps", "rewind", "refused"]
 
@@ -66,6 +66,11 @@ def survives(changes: list[Change]) -> bool:
     return all(change.verdict == "keeps" for change in changes)
 
 
+def refused(changes: list[Change]) -> bool:
+    """Whether the table that is there takes one of them in no way, not even by a rewind."""
+    return any(change.verdict == "refused" for change in changes)
+
+
 def compare(old: Shape, new: Shape) -> list[Change]:
     """Every difference with its verdict; nothing where both are the same."""
     changes: list[Change] = []
@@ -119,7 +124,7 @@ def _compare_columns(old: Shape, new: Shape, note: Any) -> None:
             note(f"column {name} {kind} is new", "keeps", "rows that are there have null")
         elif was[name] != kind:
             verdict: Verdict = "refused" if "table" in old.sinks and "table" in new.sinks else "keeps"
-            why = "a table's column keeps its type: give the new one another name, or drop the stream and apply it anew"
+            why = "a table's column keeps its type: CAST it back or give the new one another name; or drop the stream with its table and apply it"
             note(f"column {name} {was[name]} -> {kind}", verdict, why if verdict == "refused" else "records are JSON")
     for name in was:
         if name not in now:

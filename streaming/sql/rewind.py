@@ -21,9 +21,10 @@ from lakehouse.requests import Request
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, new_incarnation
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.plan import compare, refused
 from streaming.sql.prepare import Prepared, prepare
 from streaming.sql.query import start_stream
-from streaming.sql.sinks import StreamMark, ensure_table
+from streaming.sql.sinks import StreamMark, ensure_table, refuse_other_types
 from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.swap import forget_shadow, shadow_name
 from streaming.sql.times import time_expression
@@ -43,7 +44,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
     """Build the shadow; the live stream runs on.
 
     Raises:
-        ConfigError: the stream has no table, or no column that is a time.
+        ConfigError: the stream has no table, no column that is a time, or a column of another type than its table's.
         TidegateError: Kafka no longer has what is needed, and Delta can't stand in.
     """
     name, since = request.arguments["name"], datetime.fromisoformat(request.arguments["since"])
@@ -53,6 +54,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
         raise TidegateError(message)
     prepared = prepare(writer, name, request.arguments["text"])
     applied = _shadow_of(live, prepared, request)
+    refuse_other_types(writer.root, name, prepared.schema)
     schema: Any = StructType.fromJson(json.loads(applied.schema))
     column, when = time_expression(schema, name)
     begin = {topic: begin_offsets(writer.kafka, topic) for topic in prepared.sources.topics}
@@ -83,6 +85,11 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
 def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
     if "table" not in live.shape.sinks or "table" not in prepared.shape.sinks:
         msg = f"Stream {live.name} writes no table, so there is nothing to build beside it; a topic is read anew."
+        raise ConfigError(msg)
+    changes = compare(live.shape, prepared.shape)
+    if refused(changes):
+        shown = "; ".join(f"{change.what} ({change.why})" for change in changes if change.verdict == "refused")
+        msg = f"Stream {live.name} can't be rewound so: {shown}."
         raise ConfigError(msg)
     floor = request.arguments["since"] if prepared.shape.stateful else None
     return Applied(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import RetryableError
+from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import stream_topic
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
@@ -27,11 +27,21 @@ from lakehouse.tables import Column, Table
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
+from streaming.sql.prepare import table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Sink", "StreamMark", "ensure_table", "newest_stream_mark", "table_of", "topic_rows", "write_topic"]
+__all__ = [
+    "Sink",
+    "StreamMark",
+    "ensure_table",
+    "newest_stream_mark",
+    "refuse_other_types",
+    "table_of",
+    "topic_rows",
+    "write_topic",
+]
 
 HISTORY_LIMIT: Final = 200
 SMALL_BATCH_ROWS: Final = 50_000
@@ -82,7 +92,11 @@ def table_of(name: str, columns: tuple[tuple[str, str], ...]) -> Table:
 
 
 def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int) -> Table:
-    """Make the table, or add the columns that are new; `schema` is Spark's JSON, which is Delta's too."""
+    """Make the table, or add the columns that are new; `schema` is Spark's JSON, which is Delta's too.
+
+    Raises:
+        ConfigError: a column that is there has another type.
+    """
     from deltalake import DeltaTable, Schema
 
     wanted = Schema.from_json(schema)
@@ -95,11 +109,43 @@ def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int)
             configuration=properties,
         )  # fmt: skip
         return table
+    refuse_other_types(root, name, schema)
     stored = DeltaTable(uri)
     known = {field.name for field in stored.schema().fields}
     if new := [field for field in wanted.fields if field.name not in known]:
         stored.alter.add_columns(new)
     return Table(table.name, table.comment, table.columns, table.statistics, tuple(stored.metadata().partition_columns))
+
+
+def refuse_other_types(root: str, name: str, schema: str, *, anew: str | None = None) -> None:
+    """Refuse a definition whose column has another type than the table's column of that name; its other columns may differ.
+
+    Args:
+        root: of the tables.
+        name: of the table.
+        schema: what is to be written, as Spark's JSON.
+        anew: how the table would be made anew, where that is not by dropping the stream.
+
+    Raises:
+        ConfigError: names the column, both types and what to do.
+    """
+    from deltalake import DeltaTable, Schema
+
+    if not DeltaTable.is_deltatable(uri := table_uri(root, name)):
+        return
+    stored, wanted = _types(DeltaTable(uri).schema().to_json()), _types(Schema.from_json(schema).to_json())
+    for column, kind in wanted.items():
+        if stored.get(column, kind) != kind:
+            anew = anew or f"drop the stream without --keep-table and apply it anew (`tidegate streams drop {name}`)"
+            msg = (
+                f"Column {column} of the table {name} is {_kind(stored[column])}, and the statement gives {_kind(kind)}: a "
+                f"table's column keeps its type. CAST it back to {_kind(stored[column])}, or {anew}."
+            )
+            raise ConfigError(msg)
+
+
+def _types(schema: str) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in json.loads(table_schema(schema))["fields"]}
 
 
 def _kind(kind: Any) -> str:

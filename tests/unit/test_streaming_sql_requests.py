@@ -1,0 +1,94 @@
+"""Requests about streams without a JVM: what is refused before anything is stopped or written."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ingest.contract.errors import ConfigError
+from lakehouse.requests import Request
+from streaming.sql import handlers, rewind
+from streaming.sql.applied import Applied
+from streaming.sql.header import parse_definition
+from streaming.sql.plan import Shape
+from streaming.sql.prepare import Prepared
+from streaming.sql.sinks import ensure_table
+from streaming.sql.sources import Sources
+
+TEXT = "-- sink: table\nSELECT device, n FROM readings\n"
+OTHER = TEXT.replace(" n ", " CAST(n AS STRING) AS n ")
+SHAPE = Shape(
+    body="SELECT device, n FROM readings", sources=("readings",), tables=(), state=(),
+    columns=(("device", "string"), ("n", "bigint")), sinks=("table",), key=None, watermark=None, late="drop",
+    trigger_seconds=1.0, partitions=2,
+)  # fmt: skip
+
+
+def schema(**kinds: Any) -> str:
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+LONG, TEXTUAL = schema(device="string", n="long"), schema(device="string", n="string")
+
+
+def applied(name: str = "x", **other: Any) -> Applied:
+    return Applied(name, TEXT, "i1", LONG, replace(SHAPE, **other), {})
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Any:
+    return SimpleNamespace(root=str(tmp_path), lake=SimpleNamespace(log_retention_hours=24), kafka=None)
+
+
+def prepares(monkeypatch: pytest.MonkeyPatch, text: str, columns: Any, found: str) -> Request:
+    """A request whose text would be planned to this."""
+    shape = replace(SHAPE, body=text, columns=columns)
+    prepared = Prepared(parse_definition("x", text), Sources((), ()), shape, found)
+    for module in (handlers, rewind):
+        monkeypatch.setattr(module, "prepare", lambda *_: prepared)
+    return Request("streams.any", {"name": "x", "text": text, "since": "2026-11-28T00:00:00+00:00"})
+
+
+def test_a_table_takes_new_columns_but_no_other_type_however_it_is_nested(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    ensure_table(root, "x", LONG, log_retention_hours=24)
+    array = {"type": "array", "elementType": "double", "containsNull": False}
+    ensure_table(root, "x", schema(n="long", more=array), log_retention_hours=24)
+    ensure_table(root, "x", schema(n="long", more={**array, "containsNull": True}), log_retention_hours=24)
+    with pytest.raises(ConfigError, match=r"Column n of the table x is bigint.* gives string.*CAST it back to bigint, or"):
+        ensure_table(root, "x", TEXTUAL, log_retention_hours=24)
+    with pytest.raises(ConfigError, match="Column more of the table x"):
+        ensure_table(root, "x", schema(more={**array, "elementType": "string"}), log_retention_hours=24)
+
+
+def test_a_rewind_into_another_type_is_refused(writer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied().save(writer.root)
+    ensure_table(writer.root, "x", LONG, log_retention_hours=24)
+    request = prepares(monkeypatch, OTHER, (("device", "string"), ("n", "string")), TEXTUAL)
+    with pytest.raises(ConfigError, match="can't be rewound so: column n bigint -> string"):
+        rewind.rewind_stream(writer, request)
+
+
+@pytest.mark.parametrize("ask", [handlers.apply_stream, handlers.plan_stream, rewind.rewind_stream])
+def test_a_column_that_went_and_comes_back_with_another_type_is_refused(
+    ask: Any, writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied(columns=SHAPE.columns[:1]).save(writer.root)
+    ensure_table(writer.root, "x", LONG, log_retention_hours=24)
+    request = prepares(monkeypatch, OTHER, (("device", "string"), ("n", "string")), TEXTUAL)
+    with pytest.raises(ConfigError, match="Column n of the table x is bigint"):
+        ask(writer, request)
+
+
+@pytest.mark.parametrize("ask", [handlers.apply_stream, handlers.plan_stream])
+def test_a_table_that_a_drop_kept_is_not_written_with_another_type(
+    ask: Any, writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_table(writer.root, "x", LONG, log_retention_hours=24)
+    request = prepares(monkeypatch, OTHER, (("device", "string"), ("n", "string")), TEXTUAL)
+    with pytest.raises(ConfigError, match=r"n of the table x is bigint.*move that table away"):
+        ask(writer, request)
