@@ -23,6 +23,8 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 KEPT_EVERY_SECONDS: Final = 3600.0
 """Of older checkpoints, one an hour is kept: to read an old version, at most an hour of commits is replayed."""
+_MARKED: Final = frozenset({"app", "derived", "stream"})
+"""Keys of what says how far a table is: a landing's mark, a derivation's cursor, a SQL stream's mark."""
 
 
 def last_checkpoint(root: str, name: str) -> int:
@@ -109,14 +111,14 @@ def clean_log(root: str, name: str, *, keep_from: float) -> int:
 
 
 def _newest_marked(files: Any, folder: str, commits: list[str]) -> int:
-    """The newest version that is none of maintenance: it carries the mark or the cursor."""
+    """The newest version that carries a mark or a cursor; the newest of all where none does: there is nothing to keep."""
     for each in commits:
         with files.open_input_stream(f"{folder}/{each}") as stream:
             change = parse_change(int(each[:20]), str(stream.readall(), "utf-8"))
-        with suppress(ValueError):
-            if not {"maintain", "retention"} & set(json.loads(change.user_metadata or "{}")):
+        with suppress(ValueError, TypeError):
+            if _MARKED.intersection(json.loads(change.user_metadata or "{}")):
                 return change.version
-    return 0
+    return int(commits[0][:20])
 
 
 def _between(times: dict[int, float], needed: int) -> list[int]:

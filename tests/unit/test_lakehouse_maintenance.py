@@ -171,14 +171,19 @@ def test_the_log_is_cut_behind_a_checkpoint_so_that_every_kept_version_can_be_re
     assert commit_time(root, "readings", 5) is None
 
 
-def test_the_commit_that_says_how_far_the_table_is_stays_in_the_log(root: str, age: Any) -> None:
+@pytest.mark.parametrize("marked", ["app", "derived", "stream"])
+@pytest.mark.parametrize(
+    "later",
+    [{"maintain": {"joined": 2}}, {"request": {"kind": "correct"}}, {"erased": "d"}, {"repair": "20261128"}, None, 5],
+)
+def test_the_commit_that_says_how_far_the_table_is_stays_in_the_log(
+    root: str, age: Any, marked: str, later: Any
+) -> None:
     log = Path(root) / "readings" / "_delta_log"
-    mark = {"commitInfo": {"timestamp": 1, "userMetadata": json.dumps({"app": "a"})}}
-    done = {"commitInfo": {"timestamp": 1, "userMetadata": json.dumps({"maintain": {"joined": 2}})}}
-    (log / f"{7:020d}.json").write_text(json.dumps(mark) + "\n")
-    write_checkpoint(root, "readings")
-    (log / f"{8:020d}.json").write_text(json.dumps(done) + "\n")
-    write_checkpoint(root, "readings")
+    for version, told in ((7, {marked: "a"}), (8, later)):
+        commit = {"commitInfo": {"timestamp": 1, "userMetadata": json.dumps(told)}}
+        (log / f"{version:020d}.json").write_text(json.dumps(commit) + "\n")
+        write_checkpoint(root, "readings")
     age(25)
     clean_log(root, "readings", keep_from=time.time() - 24 * HOUR)
     assert [name for name in log_names(root) if name.endswith("json")] == ["7.json", "8.json"]
