@@ -122,7 +122,10 @@ def plan(
 def apply(
     name: Name, reason: Reason = "", config: OptionalConfig = None, data: Data = None, as_json: Json = False
 ) -> None:
-    """Make the file's definition the one that runs; it survives restarts until it is dropped."""
+    """Make the file's definition the one that runs; it survives restarts until it is dropped.
+
+    A stream that failed is started again by it, also where its file is as before.
+    """
     from streaming.sql.folder import find_stream
 
     settings, folder = _where(config, data)
@@ -130,7 +133,8 @@ def apply(
     if as_json:
         show_json(answer)
     else:
-        typer.echo(f"{name} is applied" + (f": {', '.join(answer['sinks'])}" if answer["changed"] else " already"))
+        already = " already" + ("; it is started again" if answer.get("restarted") else "")
+        typer.echo(f"{name} is applied" + (f": {', '.join(answer['sinks'])}" if answer["changed"] else already))
 
 
 @app.command()

@@ -58,7 +58,7 @@ def plan_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
 
 def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
-    """Make a definition the one that runs; the next pass of the chore starts it.
+    """Make a definition the one that runs; the next pass of the chore starts it, also one that is applied and failed.
 
     Raises:
         ConfigError: the definition can't run, its checkpoint would not survive, or its table has other columns.
@@ -68,7 +68,9 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
     name = prepared.definition.name
     applied = load_applied(writer.root).get(name)
     if applied is not None and applied.definition.sha256 == prepared.definition.sha256:
-        return {"name": name, "changed": False, "incarnation": applied.incarnation}
+        supervisor = supervisor_of(writer.root)
+        restarted = supervisor is not None and supervisor.retry_stream(name)
+        return {"name": name, "changed": False, "incarnation": applied.incarnation, "restarted": restarted}
     if applied is None:
         _refuse_foreign_table(writer, prepared)
         applied = _first(writer, prepared, request.author)

@@ -124,7 +124,10 @@ def _compare_columns(old: Shape, new: Shape, note: Any) -> None:
             note(f"column {name} {kind} is new", "keeps", "rows that are there have null")
         elif was[name] != kind:
             verdict: Verdict = "refused" if "table" in old.sinks and "table" in new.sinks else "keeps"
-            why = "a table's column keeps its type: CAST it back or give the new one another name; or drop the stream with its table and apply it"
+            why = (
+                "a table's column keeps its type: CAST it back or give the new one another name, or drop the stream with "
+                "its table and apply it anew"
+            )
             note(f"column {name} {was[name]} -> {kind}", verdict, why if verdict == "refused" else "records are JSON")
     for name in was:
         if name not in now:

@@ -69,7 +69,7 @@ def newest_stream_mark(root: str, name: str) -> StreamMark | None:
 
     if not DeltaTable.is_deltatable(table_uri(root, name)):
         return None
-    for commit in open_table(root, name).history(HISTORY_LIMIT):
+    for commit in newest_commits(open_table(root, name)):
         try:
             data = json.loads(commit.get("userMetadata") or "")
             offsets = {topic: {int(p): at for p, at in parts.items()} for topic, parts in data["offsets"].items()}

@@ -86,6 +86,14 @@ class Streams:
         if name in self._entries:
             self._forget(name)
 
+    def retry_stream(self, name: str) -> bool:
+        """Have the next pass start one that failed or waits; False where it runs, or is not kept here."""
+        entry = self._entries.get(name)
+        if entry is None or entry.running is not None:
+            return False
+        self._forget(name, keep_metrics=True)
+        return True
+
     def close(self) -> None:
         """Stop all; their checkpoints stay."""
         for name in list(self._entries):

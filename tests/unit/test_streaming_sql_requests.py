@@ -1,16 +1,19 @@
 """Requests about streams without a JVM: what is refused before anything is stopped or written."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from ingest.contract.errors import ConfigError
 from lakehouse.requests import Request
-from streaming.sql import handlers, rewind
+from monitoring.metrics import StreamMetrics
+from streaming.sql import handlers, rewind, supervisor
 from streaming.sql.applied import Applied
 from streaming.sql.header import parse_definition
 from streaming.sql.plan import Shape
@@ -59,7 +62,9 @@ def test_a_table_takes_new_columns_but_no_other_type_however_it_is_nested(tmp_pa
     array = {"type": "array", "elementType": "double", "containsNull": False}
     ensure_table(root, "x", schema(n="long", more=array), log_retention_hours=24)
     ensure_table(root, "x", schema(n="long", more={**array, "containsNull": True}), log_retention_hours=24)
-    with pytest.raises(ConfigError, match=r"Column n of the table x is bigint.* gives string.*CAST it back to bigint, or"):
+    with pytest.raises(
+        ConfigError, match=r"Column n of the table x is bigint.* gives string.*CAST it back to bigint, or"
+    ):
         ensure_table(root, "x", TEXTUAL, log_retention_hours=24)
     with pytest.raises(ConfigError, match="Column more of the table x"):
         ensure_table(root, "x", schema(more={**array, "elementType": "string"}), log_retention_hours=24)
@@ -92,3 +97,35 @@ def test_a_table_that_a_drop_kept_is_not_written_with_another_type(
     request = prepares(monkeypatch, OTHER, (("device", "string"), ("n", "string")), TEXTUAL)
     with pytest.raises(ConfigError, match=r"n of the table x is bigint.*move that table away"):
         ask(writer, request)
+
+
+def test_an_apply_of_the_same_file_starts_a_failed_stream_again(writer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[str] = []
+
+    def start(_: Any, stream: Applied, __: Any) -> Any:
+        starts.append(stream.name)
+        if len(starts) == 1:
+            message = "the table that it joins is gone"
+            raise ConfigError(message)
+        return SimpleNamespace(failure=lambda: None, query=None, sink=None, stop=lambda: None)
+
+    monkeypatch.setattr(supervisor, "resumed", lambda _, stream: stream)
+    monkeypatch.setattr(supervisor, "start_stream", start)
+    monkeypatch.setattr(supervisor, "progress_of", lambda *_: [])
+    monkeypatch.setattr(supervisor, "_pool", lambda *_: nullcontext())
+    writer.metrics = StreamMetrics(CollectorRegistry(), query="land", tables=(), topics=())
+    writer.spark = SimpleNamespace(sparkContext=None)
+    writer.kafka = SimpleNamespace(bootstrap_servers="kafka:9092")
+    applied().save(writer.root)
+    streams = supervisor.Streams(writer, make_mirror=lambda _: SimpleNamespace(mirror=None, close=lambda: None))
+    request = prepares(monkeypatch, TEXT, SHAPE.columns, LONG)
+    try:
+        streams.run()
+        streams.run()
+        assert starts == ["x"]
+        assert handlers.apply_stream(writer, request)["restarted"]
+        streams.run()
+        assert starts == ["x", "x"]
+        assert not handlers.apply_stream(writer, request)["restarted"]
+    finally:
+        streams.close()
