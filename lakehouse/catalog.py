@@ -1,9 +1,10 @@
 """What tables there are, their columns, size and history; read from the Delta log without a JVM."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import UnavailableError
 from lakehouse.create import table_uri
@@ -21,10 +22,14 @@ __all__ = [
     "columns_of",
     "history_of",
     "list_tables",
+    "newest_commits",
     "open_table",
     "table_names",
     "view_columns",
 ]
+
+
+FIRST_COMMITS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,14 @@ def open_table(root: str, name: str, *, version: int | None = None, at: datetime
         message = f"Table {name} has no {wanted}: {error}. `tidegate tables history {name}` lists what is kept."
         raise UnavailableError(message) from error
     return table
+
+
+def newest_commits(table: "DeltaTable") -> Iterator[dict[str, Any]]:
+    """The commits of a table, newest first: a few at once, and the whole log only for those who go on."""
+    newest = table.history(FIRST_COMMITS)
+    yield from newest
+    if len(newest) == FIRST_COMMITS:
+        yield from table.history()[FIRST_COMMITS:]
 
 
 def list_tables(root: str) -> list[TableInfo]:

@@ -75,8 +75,11 @@ def changes(root: str, name: str, *, after: int, upto: int | None = None) -> Ite
     while upto is None or version <= upto:
         text = _log_text(files, version)
         if text is None:
-            # The log is cut at its beginning only: where the version before is there, this one is still to come.
-            if upto is None and (_log_text(files, version - 1) is not None or newest_version(root, name) < version):
+            # The log is cut at its beginning only: where the version before is there, this one is still to come. A table
+            # that ends long before is another one (restored, made anew): what was seen of it before says nothing.
+            if upto is None and (
+                _log_text(files, version - 1) is not None or newest_version(root, name) == version - 1
+            ):
                 return
             raise LogExpired(version)
         yield parse_change(version, text)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile
 from lakehouse.derived import ROLLUPS
+from lakehouse.tables import DEAD_LETTERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ class TableState:
     """A table as its log tells it: `files` has path, size_bytes, num_records and partition.date, a row per file."""
 
     name: str
+    id: str
     version: int
     partitioned_by: tuple[str, ...]
     files: "pa.Table"
@@ -104,9 +106,10 @@ def table_state(root: str, name: str) -> TableState:
     table = open_table(root, name)
     seconds = time.perf_counter() - began
     files = pa.table(table.get_add_actions(flatten=True))
-    wanted = ["path", "size_bytes", "modification_time", "num_records", "partition.date"]
+    wanted = ["path", "size_bytes", "modification_time", "num_records", "partition.date", "max.landed_at"]
     files = files.select([n for n in wanted if n in files.column_names])
-    return TableState(name, table.version(), tuple(table.metadata().partition_columns), files, seconds)
+    metadata = table.metadata()
+    return TableState(name, str(metadata.id), table.version(), tuple(metadata.partition_columns), files, seconds)
 
 
 def plan_join(state: TableState, *, open_from: date, everything: bool = False) -> Join | None:
@@ -165,7 +168,10 @@ def _bounded(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def expired_files(state: TableState, *, keep_days: int, today: date | None = None) -> dict[str, list[DataFile]]:
-    """The files of each day that is older than `keep_days` (0 keeps all)."""
+    """The files of each day that is older than `keep_days` (0 keeps all).
+
+    A day is the gateway's clock's: what arrived lately under an old date (a clock that was behind, a redrive) stays.
+    """
     import pyarrow.compute as pc
 
     if keep_days <= 0 or "partition.date" not in state.files.column_names:
@@ -174,8 +180,18 @@ def expired_files(state: TableState, *, keep_days: int, today: date | None = Non
     old = state.files.filter(pc.less(state.files["partition.date"], first))
     days: dict[str, list[DataFile]] = {}
     for file in old.to_pylist():
-        days.setdefault(str(file["partition.date"]), []).append(_data_file(file))
+        if not _arrived_since(file, state.name, first):
+            days.setdefault(str(file["partition.date"]), []).append(_data_file(file))
     return days
+
+
+def _arrived_since(file: dict[str, Any], name: str, first: date) -> bool:
+    landed = file.get("max.landed_at")
+    if landed is not None:
+        return bool(landed.date() >= first)
+    if name != DEAD_LETTERS.name:
+        return False
+    return datetime.fromtimestamp(file["modification_time"] / 1000, UTC).date() >= first
 
 
 def _data_file(row: dict[str, Any]) -> DataFile:

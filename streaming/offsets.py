@@ -8,9 +8,10 @@ before that is not written again, whatever became of the checkpoint.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from ingest.contract.errors import FatalError
+from lakehouse.catalog import newest_commits
 from lakehouse.create import table_uri
 
 __all__ = [
@@ -28,9 +29,6 @@ __all__ = [
 
 Offsets = dict[str, dict[int, int]]
 """topic -> partition -> next offset to be read."""
-
-HISTORY_LIMIT: Final = 200
-"""Commits searched for our newest one: maintenance may have committed in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def newest_mark(root: str, table: str) -> Mark | None:
         return None
     opened = DeltaTable(uri)
     _check_newest(opened, uri)
-    for commit in opened.history(HISTORY_LIMIT):
+    for commit in newest_commits(opened):
         if mark := parse_mark(commit.get("userMetadata")):
             return replace(mark, at_ms=int(commit["timestamp"]))
     return None

@@ -19,9 +19,9 @@ def encode_cursor(seen: dict[str, Any]) -> str:
 
 def read_cursor(root: str, table: str) -> dict[str, Any] | None:
     """What the table's newest commit of ours has seen; None where there is none (a new table, or one to be made anew)."""
-    from lakehouse.catalog import open_table
+    from lakehouse.catalog import newest_commits, open_table
 
-    for commit in open_table(root, table).history(HISTORY_LIMIT):
+    for commit in newest_commits(open_table(root, table)):
         try:
             return dict(json.loads(commit.get("userMetadata") or "")["derived"])
         except (ValueError, KeyError, TypeError):

@@ -34,7 +34,8 @@ class Watermark:
         """
         reached = [] if current is None else [current]
         if newest is not None:
-            reached.append(newest - self.delay)
+            # A gateway whose clock is ahead must not make windows final that have not begun.
+            reached.append(min(newest, now) - self.delay)
         if reached and now - self.heard_at >= self.idle:
             reached.append(now - self.delay - self.idle)
         return max(reached, default=None)

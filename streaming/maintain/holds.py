@@ -11,6 +11,8 @@ from streaming.derive.cursor import read_cursor
 
 __all__ = ["needed_since"]
 
+WRITING_SECONDS: Final = 3600.0
+"""A file is older than its commit, by as long as its batch took to write."""
 LONGEST_SECONDS: Final = 7 * 86_400.0
 """A derivation that is further behind than this no longer holds anything back: it is made anew from the whole table."""
 
@@ -30,5 +32,6 @@ def needed_since(root: str, name: str, *, default: float) -> float:
         seen = (read_cursor(root, derived) or {}).get(name)
         if isinstance(seen, int):
             # None: the version is still to come, or expired long ago.
-            needed = min(needed, commit_time(root, name, seen + 1) or default)
+            committed = commit_time(root, name, seen + 1)
+            needed = min(needed, default if committed is None else committed - WRITING_SECONDS)
     return max(needed, time.time() - LONGEST_SECONDS)

@@ -75,7 +75,7 @@ class Keeper:
     def __init__(self, writer: Writer) -> None:
         self._writer, self._root = writer, writer.root
         self._gauges = Gauges(writer.metrics, writer.root)
-        self._appenders: dict[str, Appender] = {}
+        self._appenders: dict[str, tuple[str, Appender]] = {}
         self._known: dict[str, _Known] = defaultdict(_Known)
 
     def run_pass(self) -> None:
@@ -117,7 +117,7 @@ class Keeper:
     def _pass(self, name: str, deadline: float) -> None:
         known = self._known[name]
         kept = Kept(name)
-        if known.version < 0 or commit_time(self._root, name, known.version + 1) is not None:
+        if self._is_news(name, known.version):
             state = self._join(table_state(self._root, name), kept, deadline=deadline)
             self._checkpoint(state, kept, at_least=CHECKPOINT_COMMITS)
             self._gauges.table(state)
@@ -129,6 +129,12 @@ class Keeper:
         self._gauges.done(name)
         if kept.joined or kept.dropped_days or kept.files_deleted:
             logger.info("%s", kept)
+
+    def _is_news(self, name: str, seen: int) -> bool:
+        """Whether somebody committed; a table without the version that was seen is another one by now."""
+        if seen < 0 or commit_time(self._root, name, seen) is None:
+            return True
+        return commit_time(self._root, name, seen + 1) is not None
 
     def _plan(self, state: TableState, kept: Kept, *, full: bool) -> None:
         """What the next join and the retention would take."""
@@ -186,10 +192,12 @@ class Keeper:
         kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
 
     def _appender(self, state: TableState) -> Appender:
-        if state.name not in self._appenders:
+        """The way into this very table: one that was dropped and made anew under the same name has another id."""
+        made = self._appenders.get(state.name)
+        if made is None or made[0] != state.id:
             table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)
-            self._appenders[state.name] = Appender(self._writer.spark, self._root, table)
-        return self._appenders[state.name]
+            made = self._appenders[state.name] = (state.id, Appender(self._writer.spark, self._root, table))
+        return made[1]
 
 
 def _is_joined(state: TableState) -> bool:

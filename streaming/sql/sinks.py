@@ -21,7 +21,7 @@ from ingest.contract.topics import stream_topic
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
 from lakehouse.append import Appender
-from lakehouse.catalog import open_table
+from lakehouse.catalog import newest_commits, open_table
 from lakehouse.create import table_uri
 from lakehouse.tables import Column, Table
 from streaming.offsets import Offsets
@@ -43,7 +43,6 @@ __all__ = [
     "write_topic",
 ]
 
-HISTORY_LIMIT: Final = 200
 SMALL_BATCH_ROWS: Final = 50_000
 _PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
 

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def state(*files: tuple[str, int], name: str = "readings") -> TableState:
             "partition.date": pa.array([date.fromisoformat(day) for day, _ in files], pa.date32()),
         }
     )
-    return TableState(name, 7, ("date",), table, 0.1)
+    return TableState(name, "id", 7, ("date",), table, 0.1)
 
 
 def sizes(made: TableState, **options: Any) -> list[int]:
@@ -87,6 +88,10 @@ def test_days_go_when_they_are_older_than_is_kept_and_none_where_all_is_kept() -
         "2026-05-01": 2,
     }
     assert expired_files(made, keep_days=0, today=TODAY) == {}
+    # A gateway whose clock was months behind: the old date, landed today.
+    landed = [datetime(2026, 5, day, tzinfo=UTC) for day in (3, 1, 1, 3)]
+    lately = replace(made, files=made.files.append_column("max.landed_at", pa.array(landed)))
+    assert list(expired_files(lately, keep_days=1, today=TODAY)) == ["2026-05-01"]
     assert expired_files(made, keep_days=30, today=TODAY) == {}
 
 
@@ -207,7 +212,8 @@ def test_what_the_slowest_derivation_has_not_seen_is_kept_for_it(root: str, monk
     monkeypatch.setattr("streaming.maintain.holds.read_cursor", lambda root, table: seen)
     monkeypatch.setattr("streaming.maintain.holds.table_names", lambda root: ["readings", "latest"])
     default = time.time()
-    assert needed_since(root, "readings", default=default) == commit_time(root, "readings", 4)
+    written = (commit_time(root, "readings", 4) or 0) - HOUR  # its files are older than the commit
+    assert needed_since(root, "readings", default=default) == written
     assert needed_since(root, "latest", default=default) == default
     seen["readings"] = 6
     assert needed_since(root, "readings", default=default) == default

@@ -44,6 +44,7 @@ def test_the_watermark_only_moves_forward_and_follows_the_clock_when_nothing_com
     assert after(880, None, 1059) == 880
     assert after(880, None, 1060) == 880
     assert after(880, None, 1100) == 920
+    assert after(880, 99_000, 1059) == 939, "a gateway whose clock is ahead makes no window final that has not begun"
     watermark.heard(1100 * SECOND_US)
     assert after(920, None, 1159) == 920
 
@@ -127,6 +128,7 @@ def test_what_was_appended_is_folded(log: Log) -> None:
     news = log.since(1)
     assert ([file.path for file in news.files], news.upto, news.rows) == (["a2", "a3"], 2, 20)
     assert log.since(None) == News(2, whole=True)
+    assert log.since(500) == News(2, whole=True), "the table was restored or made anew: what was seen is of another one"
 
 
 def test_a_change_names_its_device_and_range_or_the_files_times_are_its_range(log: Log) -> None:
