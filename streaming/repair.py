@@ -71,14 +71,14 @@ class Examination:
         return [each for each in self.findings if not each.harmless and not _is_mended(each, flags)]
 
 
-def examine(patient: Patient) -> Examination:
-    """Look at checkpoint, tables and Kafka; changes nothing."""
+def examine(patient: Patient, *, is_locked: bool = False) -> Examination:
+    """Look at checkpoint, tables and Kafka; changes nothing. `is_locked`: the writer's lock is the caller's own."""
     notes: list[str] = []
-    if is_held(patient.root):
+    if not is_locked and is_held(patient.root):
         notes.append("A writer is running: what it is just about to write may look broken. Stop it before a repair.")
     findings = [*checkpoint_findings(patient.checkpoint), *table_findings(patient.root, patient.checkpoint)]
     try:
-        if any(each.by_hand or each.log for each in findings):
+        if any(each.log for each in findings):
             notes.append("What Kafka still holds is looked at once the tables are whole: run it again then.")
         else:
             findings += _kafka(patient, findings)
@@ -96,7 +96,7 @@ def apply(patient: Patient, flags: Collection[str], *, note: dict[str, Any]) -> 
     with ExitStack() as cleanup:
         for folder, what in ((patient.root, "tables"), (patient.checkpoint, "checkpoint")):
             cleanup.callback(WriterLock(folder, what=what, patience_seconds=5.0).close)
-        found = examine(patient)
+        found = examine(patient, is_locked=True)
         return found, _mend(patient, [each for each in found.findings if _is_mended(each, flags)], note)
 
 

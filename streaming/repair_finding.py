@@ -24,7 +24,7 @@ class Finding:
         needs: the flag without which --apply leaves it alone.
         by_hand: nothing here mends it.
         harmless: nothing refuses to start because of it.
-        log: until it is mended nobody can read the table.
+        log: until it is mended nobody can tell from the tables how far they are.
     """
 
     what: str

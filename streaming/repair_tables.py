@@ -1,14 +1,17 @@
 """What of the tables is broken, and what mends it: torn commits and checkpoints of the log, missing data files, leftovers."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from lakehouse.derived import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import TABLES
 from streaming.offsets import Mark, Offsets, newest_of, parse_mark
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import Finding
+from streaming.sql.applied import streams_folder
 
 __all__ = ["DROP_FLAG", "table_findings"]
 
@@ -22,13 +25,14 @@ def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
     folders = sorted(log.parent for log in root.glob("*/_delta_log"))
     states = {folder.name: examine_log(folder) for folder in folders}
     for name, state in states.items():
-        if name not in TABLES:
+        if name in DERIVED:
             yield from _derived(state)
+        elif name not in TABLES:
+            yield from _other(root, state)
         elif state.faults and state.base is None and not state.commit(0).exists():
             what = f"The table {name} is damaged: {'; '.join(state.faults[:SHOWN])}; the log before it was cleaned up."
-            yield Finding(
-                what, f"restore {state.folder} from a backup: its files are there, their list is not", by_hand=True
-            )
+            hand = f"restore {state.folder} from a backup: its files are there, their list is not"
+            yield Finding(what, hand, by_hand=True, log=True)
         elif state.torn or state.gaps:
             yield _torn(root, checkpoint, name, states)
         elif state.bad_checkpoints or state.hint_is_bad:
@@ -49,11 +53,9 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
             f"nothing: version {foreign[-1]} after it holds what Kafka cannot give again (a correction, an erasure). Restore "
             f"{state.folder} from a backup, or set it aside as a whole"
         )
-        return Finding(what, hand, by_hand=True)
+        return Finding(what, hand, by_hand=True, log=True)
     replay = _marked(state, first) or _from_zero(list(states.values()))
-    derived = tuple(
-        each.folder for table, each in states.items() if table not in TABLES and _has_seen(each, name, first)
-    )
+    derived = tuple(each.folder for table, each in states.items() if table in DERIVED and _has_seen(each, name, first))
     moves = (*checkpoint_moves(checkpoint), *derived)
     moves += (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
     moves += tuple(path for version in versions for path in state.files_of(version))
@@ -65,7 +67,8 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
     )
     if derived:
         then += f". Made anew from it: {', '.join(folder.name for folder in derived)}"
-    return Finding(what, then, moves=moves, replay=replay)
+    # Without a mark anywhere, the torn table itself would be asked how far it is.
+    return Finding(what, then, moves=moves, replay=replay, log=not replay)
 
 
 def _derived(state: LogState) -> Iterator[Finding]:
@@ -75,6 +78,37 @@ def _derived(state: LogState) -> Iterator[Finding]:
         yield Finding(f"The derived table {name} is damaged: {'; '.join(state.faults[:SHOWN])}.", anew, (state.folder,))
     elif missing := missing_files(state.folder):
         yield Finding(f"The derived table {name} misses {_counted(missing)}.", anew, (state.folder,))
+
+
+def _other(root: Path, state: LogState) -> Iterator[Finding]:
+    """A table of a SQL stream, or one that is none of ours: nothing makes it anew by itself, so it stays where it is."""
+    from deltalake.exceptions import DeltaError
+
+    folder, missing = state.folder, list[MissingFile]()
+    if not state.faults:
+        # What the reader here can't read may still be whole: another program wrote it.
+        with suppress(DeltaError):
+            missing = missing_files(folder)
+    if not state.faults and not missing:
+        return
+    stream = folder.name.removesuffix("__shadow")
+    wrong = f"is damaged: {'; '.join(state.faults[:SHOWN])}" if state.faults else f"misses {_counted(missing)}"
+    rewind = f"`tidegate streams rewind {stream} --since TIME --into shadow`"
+    if not (streams_folder(str(root)) / f"{stream}.json").exists():
+        yield Finding(
+            f"The table {folder.name} {wrong}.",
+            f"restore {folder} from a backup, or set it aside: no stream makes it anew",
+            by_hand=True,
+        )
+    elif stream != folder.name:
+        hand = f"set {folder} aside; {rewind} makes it anew"
+        yield Finding(f"The shadow {folder.name} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
+    else:
+        hand = (
+            f"set {folder} aside with the stream stopped; at its next start it goes on in a new one, and {rewind}, then "
+            f"`tidegate streams rewind {stream} --swap`, gives that the rows from before"
+        )
+        yield Finding(f"The table {stream} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
 
 
 def _bad_checkpoint(state: LogState) -> Finding:

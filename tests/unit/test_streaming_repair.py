@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from deploy.cli import app
 from ingest.contract.errors import ConfigError, FatalError
+from ingest.settings import KafkaSettings
 from lakehouse.create import create_table
 from lakehouse.derived import ALL_TABLES
 from lakehouse.health import examine_log, refuse_damaged
@@ -226,6 +227,75 @@ def test_what_kafka_cannot_give_again_is_left_to_a_person(site: Site) -> None:
     assert "its commit 3 is empty or torn" in refusal(site)
 
 
+STREAM_MARK = {"stream": "alarms", "incarnation": "i", "batch": 0, "offsets": {"r": {"0": 10}}}
+
+
+def add_others(site: Site) -> None:
+    """A SQL stream's table with its shadow, and a Delta table of somebody else under the same root."""
+    (site.root / "_streams").mkdir()
+    (site.root / "_streams" / "alarms.json").write_text("{}")
+    for name in ("alarms", "alarms__shadow", "theirs"):
+        told = json.dumps(STREAM_MARK) if name != "theirs" else ""
+        properties = CommitProperties(custom_metadata={"userMetadata": told})
+        for _ in range(2):
+            write_deltalake(site.root / name, pa.table({"a": [1]}), mode="append", commit_properties=properties)
+
+
+def test_a_torn_commit_leaves_tables_that_are_not_derived_from_it(site: Site) -> None:
+    add_others(site)
+    site.commit(4).write_bytes(b"")
+    (finding,) = [each for each in site.findings().findings if not each.harmless]
+    assert "alarms" not in finding.then
+    site.apply()
+    assert refusal(site) == ""
+    for name in ("alarms", "alarms__shadow", "theirs"):
+        assert DeltaTable(str(site.root / name)).to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.parametrize("damage", ["torn", "missing"])
+def test_a_table_that_no_stream_makes_anew_by_itself_is_left_to_a_person(site: Site, damage: str) -> None:
+    add_others(site)
+    for name in ("alarms", "alarms__shadow", "theirs"):
+        if damage == "torn":
+            site.commit(1, name).write_bytes(b"")
+        else:
+            Path(DeltaTable(str(site.root / name)).file_uris()[0]).unlink()
+    live, shadow, theirs = (each for each in site.findings().findings if not each.harmless)
+    assert live.by_hand and shadow.by_hand and theirs.by_hand
+    assert "tidegate streams rewind alarms --swap" in live.then
+    assert "tidegate streams rewind alarms --since" in shadow.then
+    assert "from a backup" in theirs.then
+    assert "rewind" not in theirs.then
+    site.apply()
+    assert all((site.root / name).exists() for name in ("alarms", "alarms__shadow", "theirs"))
+    assert len(site.serious()) == 3
+    assert site.findings().notes == [], "what Kafka holds is looked at all the same"
+
+
+@pytest.mark.parametrize("torn", ["empty", "half"])
+def test_the_first_landed_commit_may_be_the_torn_one(
+    tmp_path: Path, torn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path)
+    shutil.rmtree(site.root / "readings")
+    create_table(str(site.root), READINGS, log_retention_hours=24)
+    site.land(0)
+    data = site.commit(1).read_bytes()
+    site.commit(1).write_bytes(b"" if torn == "empty" else data[: len(data) // 2])
+    monkeypatch.setattr("streaming.repair.begin_offsets", lambda kafka, topic: {0: 0})
+    monkeypatch.setattr("streaming.repair.end_offsets", lambda kafka, topic: {0: ROWS})
+    monkeypatch.setattr("streaming.repair.topic_ids", lambda kafka, topics: {})
+    site.patient = Patient.of(str(site.root), str(site.checkpoint), KafkaSettings(bootstrap_servers="127.0.0.1:9"))
+    (what,) = site.serious()
+    assert "its commit 1 is empty or torn" in what
+    assert "run it again" in site.findings().notes[0]
+    site.apply()
+    assert refusal(site) == ""
+    assert site.findings() == Examination([], [])
+    assert DeltaTable(str(site.root / "readings")).version() == 0
+    assert not LocalCheckpoint(site.checkpoint).begun()
+
+
 @pytest.mark.parametrize("damage", ["hint", "checkpoint", "checkpoint gone"])
 def test_a_torn_checkpoint_of_the_log_is_set_aside(site: Site, damage: str) -> None:
     table = site.root / "readings"
@@ -300,6 +370,11 @@ def test_a_running_writer_is_not_repaired_under(site: Site) -> None:
     finally:
         lock.close()
     assert (site.checkpoint / "offsets" / "3").exists()
+
+
+def test_the_lock_of_a_repair_is_no_running_writer(site: Site) -> None:
+    (site.checkpoint / "metadata").unlink()
+    assert apply(site.patient, (), note={})[0].notes == []
 
 
 def test_a_repair_killed_anywhere_leaves_a_stream_that_refuses(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
