@@ -4,7 +4,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -23,6 +23,9 @@ OptionalConfig = Annotated[
     typer.Option("--config", "-c", help="Settings file (TOML); without it the defaults.", show_default=False),
 ]
 
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_WORDS: Final = ("seconds", "minutes", "hours", "days", "weeks")
+
 
 def show_json(value: object) -> None:
     """One JSON value to stdout, readable as it is."""
@@ -30,27 +33,36 @@ def show_json(value: object) -> None:
 
 
 def parse_span(text: str) -> timedelta:
-    """A span of time such as 30s, 10m, 2h, 1d.
+    """A span of time such as 30s, 10m, 2h, 1d, or in words such as 2 days.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: it is none, or longer than time is counted.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", text.strip())
-    if match is None:
-        msg = f"{text!r} is no span of time; wanted a number and s, m, h or d, such as 10m"
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
+    unit = _UNITS.get(match[2], match[2] if match[2].endswith("s") else f"{match[2]}s") if match else None
+    if match is None or unit not in _WORDS:
+        msg = f"{text!r} is no span of time; wanted a number and s, m, h or d, such as 10m, or days, weeks and such"
         raise typer.BadParameter(msg)
-    unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
-    return timedelta(**{unit: float(match[1])})
+    try:
+        return timedelta(**{unit: float(match[1])})
+    except OverflowError as error:
+        msg = f"{text!r} is too long a span of time"
+        raise typer.BadParameter(msg) from error
 
 
 def parse_time(text: str) -> datetime:
-    """An instant: ISO 8601 (UTC where it names no zone), or how long ago, such as 10m-ago.
+    """An instant: ISO 8601 (UTC where it names no zone), or how long ago, such as 10m-ago or 2 days ago.
 
     Raises:
-        BadParameter: it is neither.
+        BadParameter: it is neither, or before the year 1.
     """
     if text.endswith("ago"):
-        return datetime.now(UTC) - parse_span(text.removesuffix("ago").rstrip("- "))
+        span = parse_span(text.removesuffix("ago").rstrip("- "))
+        try:
+            return datetime.now(UTC) - span
+        except OverflowError as error:
+            msg = f"{text!r} is before the year 1"
+            raise typer.BadParameter(msg) from error
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, parse_span, parse_time, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -213,7 +213,7 @@ def rewind(
         msg = "give --since TIME --into shadow, or --swap"
         raise typer.BadParameter(msg)
     text = find_stream(folder, name).text
-    answer = _ask(settings, "rewind", name, reason=reason, text=text, since=_since(since).isoformat())
+    answer = _ask(settings, "rewind", name, reason=reason, text=text, since=parse_time(since).isoformat())
     if as_json:
         show_json(answer)
         return
@@ -281,14 +281,6 @@ def _author() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return ""
-
-
-def _since(text: str) -> datetime:
-    """As `parse_time`, and in words: `2 days ago`, `90 minutes ago`."""
-    words = text.split()
-    if len(words) == 3 and words[2] == "ago":
-        return datetime.now(UTC) - parse_span(f"{words[0]}{words[1][:1]}")
-    return parse_time(text)
 
 
 def _plan_land(settings: "Settings") -> dict[str, Any]:

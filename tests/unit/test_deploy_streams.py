@@ -106,6 +106,7 @@ def test_requests_carry_the_files_text_and_a_plan_that_needs_more_is_exit_1(
         (["rewind", "x"], 2, "give --since TIME --into shadow, or --swap"),
         (["rewind", "x", "--swap", "--since", "1h-ago"], 2, "--swap goes alone"),
         (["rewind", "x", "--since", "someday", "--into", "shadow"], 2, "no time"),
+        (["rewind", "x", "--since", "1 month ago", "--into", "shadow"], 2, "'1 month' is no span of time"),
         (["apply", "nothing"], 69, "The streams here are: events_in_city, events_in_country, x."),
         (["test", "x"], 69, "no x.test.jsonl"),
     ],
