@@ -104,7 +104,7 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
     """Stop a stream and take away what is its own: checkpoint, topic, consumer group, and its table unless kept.
 
     Raises:
-        TidegateError: another stream reads its topic.
+        TidegateError: another stream reads its topic, or its table where that would go.
     """
     name, keep_table = request.arguments["name"], bool(request.arguments.get("keep_table"))
     applied = load_applied(writer.root)
@@ -115,6 +115,8 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
         )
         raise TidegateError(message)
     stream = applied.get(name)
+    if stream is not None and "table" in stream.shape.sinks and not keep_table:
+        _refuse_joined_table(name, applied)
     shadow = load_shadow(writer.root, name)
     if stream is None:
         return {"name": name, "dropped": False}
@@ -135,6 +137,15 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
     for kind in ("shadow", "started", "json"):
         remove_file(streams_folder(writer.root) / f"{name}.{kind}")
     return {"name": name, "dropped": True, "gone": dropped}
+
+
+def _refuse_joined_table(name: str, applied: dict[str, Applied]) -> None:
+    if joiners := [other.name for other in applied.values() if name in other.shape.tables and other.name != name]:
+        message = (
+            f"The table {name} is joined by {', '.join(joiners)}, whose next batch would fail without it. Drop those first "
+            f"(`tidegate streams drop {joiners[0]}`), or leave the table: `tidegate streams drop {name} --keep-table`."
+        )
+        raise TidegateError(message)
 
 
 def make_sinks(writer: Writer, prepared: Prepared) -> None:

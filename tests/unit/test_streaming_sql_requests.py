@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ingest.contract.errors import ConfigError
+from ingest.contract.errors import ConfigError, TidegateError
 from lakehouse.requests import Request
 from monitoring.metrics import StreamMetrics
 from streaming.sql import handlers, rewind, supervisor
@@ -129,3 +129,22 @@ def test_an_apply_of_the_same_file_starts_a_failed_stream_again(writer: Any, mon
         assert not handlers.apply_stream(writer, request)["restarted"]
     finally:
         streams.close()
+
+
+def test_a_stream_whose_table_another_one_joins_is_dropped_without_its_table_only(
+    writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[str] = []
+    monkeypatch.setattr(handlers, "StreamCheckpoint", lambda *_: SimpleNamespace(delete=lambda: None))
+    monkeypatch.setattr(handlers, "delete_group", lambda *_: None)
+    monkeypatch.setattr(handlers, "delete_table", lambda _, table: gone.append(table))
+    writer.spark, writer.settings = None, SimpleNamespace(checkpoint=f"{writer.root}/checkpoint")
+    applied().save(writer.root)
+    applied("y", tables=("x",)).save(writer.root)
+    with pytest.raises(TidegateError, match=r"The table x is joined by y.*--keep-table"):
+        handlers.drop_stream(writer, Request("streams.drop", {"name": "x"}))
+    assert handlers.drop_stream(writer, Request("streams.drop", {"name": "x", "keep_table": True}))["dropped"]
+    assert gone == []
+    applied().save(writer.root)
+    assert handlers.drop_stream(writer, Request("streams.drop", {"name": "y"}))["dropped"]
+    assert handlers.drop_stream(writer, Request("streams.drop", {"name": "x"}))["gone"] == ["table x"]
