@@ -23,7 +23,9 @@ Late = Literal["drop", "correct"]
 Backfill = Literal["earliest", "latest", "delta"]
 
 NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
-_TAKEN: Final = ("readings", "dead_letters", "land", "sys")
+_TAKEN: Final = ("readings", "dead_letters", "land", "sys", "counter_deltas")
+_VIEWS: Final = "readings_wide_"
+"""Views of this prefix, one per profile, and `counter_deltas` are those of `tidegate sql`."""
 _KEYS: Final = ("sink", "key", "watermark", "late", "backfill", "trigger", "partitions")
 _SETTING: Final = re.compile(r"\s*--\s*([A-Za-z_]+)\s*:\s*(.*?)\s*")
 _SPAN: Final = re.compile(r"(\d{1,6})\s+(millisecond|second|minute|hour|day)s?")
@@ -103,9 +105,10 @@ def parse_definition(name: str, text: str, *, file: str | None = None) -> Defini
 
 
 def _check_name(name: str, where: str) -> None:
-    if not NAME.fullmatch(name) or name in _TAKEN or name.endswith("__shadow"):
+    taken = name in _TAKEN or name.startswith(_VIEWS) or name.endswith("__shadow")
+    if not NAME.fullmatch(name) or taken:
         wanted = "lower-case letters, digits and _, a letter first, and no name that is taken"
-        msg = f"{where}: {name!r} can't be the name of a stream; wanted {wanted} ({', '.join(_TAKEN)})."
+        msg = f"{where}: {name!r} can't be the name of a stream; wanted {wanted} ({', '.join(_TAKEN)}, {_VIEWS}…, …__shadow)."
         raise ConfigError(msg)
 
 

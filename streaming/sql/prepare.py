@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.sql.applied import Applied, load_applied
+from streaming.sql.applied import load_applied
 from streaming.sql.frame import from_stream, make_frame, new_session
 from streaming.sql.header import Definition, parse_definition
 from streaming.sql.plan import Shape
@@ -61,8 +61,3 @@ def _relaxed(kind: Any) -> Any:
         if key in relaxed:
             relaxed[key] = True
     return relaxed
-
-
-def replaced(applied: Applied | None, prepared: Prepared) -> bool:
-    """Whether this very definition is applied already."""
-    return applied is not None and applied.definition.sha256 == prepared.definition.sha256
