@@ -187,7 +187,8 @@ class DevicesDerivation:
         counted = arrivals.rows(arrivals.ledger, News(0, [(counts, frozenset())] if counts else []), _COUNT_COLUMNS)
         files = list(self._own.files.values())
         known = rows_of(self._writer.spark, self._writer.root, DEVICES, files) if files else None
-        return device_rows(messages, counted, without(known, gone), datetime.now(UTC))
+        # The ledger may still name a device that an erasure, killed between two tables, has not taken out of it yet.
+        return device_rows(messages, without(counted, gone), without(known, gone), datetime.now(UTC))
 
 
 _COUNT_COLUMNS: Final = ("device", "minute", "received", "ignored")

@@ -16,7 +16,9 @@ from lakehouse.changes import Change, DataFile
 from lakehouse.create import create_table
 from lakehouse.derived import LATEST
 from lakehouse.tables import READINGS
-from streaming.derive.arrivals import Arrivals, Log, erased_by, hash_of, news_of
+from streaming.derive import devices
+from streaming.derive.arrivals import Arrivals, Log, News, erased_by, hash_of, news_of
+from streaming.derive.devices import DevicesDerivation
 from streaming.derive.ledger import HOT_ROWS, _cuts, _later, _minutes, _newest_epochs, _reaches
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
 from streaming.derive.own import OwnTable
@@ -110,6 +112,22 @@ def test_a_pass_is_due_once_in_a_while_and_then_for_all(log: Log) -> None:
         assert [arrivals.begin(), arrivals.begin()] == [True, True]
         arrivals.release()
         assert arrivals.begin() is again
+
+
+def test_no_source_brings_an_erased_device_back_to_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An erasure that is killed between two tables leaves the device in some of them."""
+    monkeypatch.setattr(devices, "without", lambda rows, hashes: (rows, frozenset(hashes)))
+    monkeypatch.setattr(devices, "heard_messages", lambda *parts, count: parts)
+    monkeypatch.setattr(devices, "device_rows", lambda *parts: parts)
+    arrivals: Any = SimpleNamespace(
+        dead_letters=None, ledger=None, rows=lambda *_arguments: "rows", readings_rows=lambda *_arguments: "rows"
+    )
+    writer: Any = SimpleNamespace(root="")
+    derivation = DevicesDerivation(writer, arrivals)
+    derivation._own.erased = {"own"}
+    rows: Any = derivation._rows(News(1, erased={"reading"}), News(1, erased={"letter"}), [DataFile("counts")])
+    gone = frozenset({"own", "reading", "letter"})
+    assert rows[1:3] == (("rows", gone), (None, gone))
 
 
 def at(minute: int, second: float = 0.0) -> datetime:
