@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Append", "Appender"]
+__all__ = ["Append", "Appender", "open_anew"]
 
 _LOCKS: dict[str, threading.Lock] = {}
 """One per table: who commits holds it, so that no commit of this process ever finds another one in its way."""
@@ -169,3 +169,13 @@ class Append:
             file = self._appender.path(f"{self._appender.uri}/{path}")
             file.getFileSystem(self._appender.hadoop).delete(file, False)
         self._files, self.paths = None, []
+
+
+def open_anew(spark: "SparkSession", root: str, table: Table, table_id: str) -> Appender:
+    """An appender of the table that has this id; the JVM may still know one of the same path that is gone."""
+    appender = Appender(spark, root, table)
+    if appender.log.unsafeVolatileSnapshot().metadata().id() == table_id:
+        return appender
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, appender.path(appender.uri))
+    return Appender(spark, root, table)

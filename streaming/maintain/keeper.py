@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from lakehouse.append import Appender
+from lakehouse.append import Appender, open_anew
 from lakehouse.catalog import table_names
 from lakehouse.derived import ALL_TABLES, DERIVED
 from lakehouse.maintenance import TableState, expired_files, plan_join, table_state
@@ -196,7 +196,7 @@ class Keeper:
         made = self._appenders.get(state.name)
         if made is None or made[0] != state.id:
             table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)
-            made = self._appenders[state.name] = (state.id, Appender(self._writer.spark, self._root, table))
+            made = self._appenders[state.name] = (state.id, open_anew(self._writer.spark, self._root, table, state.id))
         return made[1]
 
 

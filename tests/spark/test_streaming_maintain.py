@@ -1,6 +1,7 @@
 """Maintenance beside a landing that goes on: every row stays where it was to those who read, once and in order."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from prometheus_client import CollectorRegistry
 
 from deploy.bench.day import write_day
@@ -53,6 +54,10 @@ def rows(root: str) -> list[dict[str, Any]]:
     return pa.table(DeltaTable(f"{root}/readings").to_pyarrow_table()).to_pylist()
 
 
+def history(root: str) -> list[dict[str, Any]]:
+    return list(DeltaTable(f"{root}/readings").history())
+
+
 def version(root: str) -> int:
     return int(DeltaTable(f"{root}/readings").version())
 
@@ -79,8 +84,7 @@ def test_files_are_joined_while_rows_land_and_nobody_sees_a_row_twice(
             lander.send(record(number, device=f"d{number % 3}"))
             wait_until(lambda before=before: version(lander.root) > before, what="the batch")
         wait_until(lambda: len(rows(lander.root)) == 24, what="all rows")
-        history = DeltaTable(f"{lander.root}/readings").history()
-        wait_until(lambda: any("joined" in (c.get("userMetadata") or "") for c in history), what="a join")
+        wait_until(lambda: any("joined" in (c.get("userMetadata") or "") for c in history(lander.root)), what="a join")
     finally:
         stop.set()
         keeping.join()
@@ -205,3 +209,25 @@ def test_what_would_harm_is_refused_in_a_sentence(day: Any, writer: Any) -> None
         handle(made, Request("maintain", {"keep_hours": 0}))
     with pytest.raises(TidegateError, match="no table reading to maintain; the tables are readings"):
         handle(made, Request("maintain", {"table": "reading"}))
+
+
+def test_a_stream_table_that_was_dropped_and_made_anew_is_another_table(
+    writer: Any, tiers: None, tmp_path: Path
+) -> None:
+    root, path = str(tmp_path), tmp_path / "hot"
+    keeper = Keeper(writer(root))
+
+    def write(columns: dict[str, list[Any]], times: int) -> None:
+        for _ in range(times):
+            write_deltalake(str(path), pa.table(columns), mode="append")
+
+    write({"device": ["a"]}, 9)
+    keeper.run_pass()
+    first = DeltaTable(str(path)).version()
+    assert first == 9, "the nine were joined"
+    shutil.rmtree(path)
+    write({"device": ["b"], "value": [1.0]}, 5)
+    keeper.run_pass()
+    made = DeltaTable(str(path))
+    assert made.version() == 5, "joined in the new table's own log, without a gap"
+    assert pa.table(made.to_pyarrow_table()).to_pydict() == {"device": ["b"] * 5, "value": [1.0] * 5}
