@@ -1,4 +1,4 @@
-"""`tidegate bench e2e | gateway | land | decoders`: time from publish to queryable row, and what a message or row costs."""
+"""`tidegate bench e2e | gateway | land | layout | day | decoders`: time to a queryable row, and what a message or row costs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
+from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, rewind_lines, table_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deploy.settings import Settings
+    from streaming.sql.folder import StreamFile
 
 __all__ = ["register"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="SQL-defined streams: list, plan, apply, test, rewind."
+    no_args_is_help=True, rich_markup_mode=None, help="SQL-defined streams: list, plan, apply, test, rewind, drop."
 )
 
 Name = Annotated[str, typer.Argument(help="The stream: the name of its file without .sql.")]
@@ -72,7 +76,7 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
     if as_json:
         show_json(found)
         return
-    _table(found, _COLUMNS)
+    _show(table_lines(found, _COLUMNS))
     if applied and not writing:
         ago = f", {time.time() - written_at:.0f} s ago" if written_at else ""
         typer.echo(f"No stream process writes now: figures are its last ones{ago}.", err=True)
@@ -100,11 +104,10 @@ def plan(
         raise typer.BadParameter(msg)
     settings, folder = _where(config, data)
     if name == "land":
-        _show_plans([_plan_land(settings)], as_json=as_json)
+        landing = plan_land(settings)
+        show_json(landing) if as_json else _show(plan_lines(landing))
         return
-    chosen = list(list_streams(folder).values()) if every else [find_stream(folder, str(name))]
-    if every:
-        chosen = [file for file in chosen if not file.shipped] or chosen
+    chosen = _own(list_streams(folder)) if every else [find_stream(folder, str(name))]
     plans = []
     for file in chosen:
         try:
@@ -113,7 +116,10 @@ def plan(
             if not every:
                 raise
             plans.append({"name": file.name, "checkpoint": "refused", "error": str(error)})
-    _show_plans(plans, as_json=as_json)
+    if as_json:
+        show_json(plans if every else plans[0])
+    for found in [] if as_json else plans:
+        _show(plan_lines(found))
     if any(found["checkpoint"] in ("rewind", "refused") for found in plans):
         raise typer.Exit(1)
 
@@ -139,42 +145,38 @@ def apply(
 
 @app.command()
 def test(
-    name: Annotated[str | None, typer.Argument(help="The stream; without it every one that has golden data.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="The stream; without it each of the folder with golden data, or the examples where it has no stream."
+        ),
+    ] = None,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Run golden data (NAME.test.jsonl beside NAME.sql) through the statement, without Kafka; exit 1 on a difference.
 
-    A line that is missing is shown with -, one too many with +.
-    """
-    from ingest.contract.errors import UnavailableError
+    A line that is missing is shown with -, one too many with +. Where no stream has golden data, that is said, exit 0. Its
+    lines are rows that come in and rows that are to come out, each an object; what is left out is null:
+
+    \b
+    {"in": "readings", "row": {"device": "d1", "metric": "temperature", "value": 21.5}}
+    {"out": {"device": "d1", "value": 21.5}}
+    """  # noqa: D301 - the mark itself, which keeps the lines apart, is wanted
+    from deploy.commands.streams_golden import run_files
     from streaming.sql.folder import find_stream, list_streams
-    from streaming.sql.golden import read_golden, run_golden
-    from streaming.sql.header import parse_definition
 
     folder = _folder(config, data)
     streams = list_streams(folder)
-    chosen = [find_stream(folder, name)] if name else [file for file in streams.values() if file.golden is not None]
-    for file in chosen:
-        if file.golden is None:
-            msg = f"There is no {file.name}.test.jsonl beside {file.where}. Its lines: see `tidegate streams test --help`."
-            raise UnavailableError(msg)
-        parse_definition(file.name, file.text, file=file.where)
-    golden = {file.name: read_golden(file.golden or [], f"{file.name}.test.jsonl") for file in chosen}
-    found: list[dict[str, Any]] = []
-    with _spark() as spark:
-        for each, lines in golden.items():
-            compared = run_golden(spark, each, lines, streams, f"{each}.test.jsonl")
-            found.append({"name": each, "same": compared.same, "rows": compared.rows, "missing": compared.missing,
-                          "unexpected": compared.unexpected})  # fmt: skip
+    chosen = [find_stream(folder, name)] if name else [file for file in _own(streams) if file.golden is not None]
+    if not chosen:
+        typer.echo(f"No stream has golden data: there is no NAME.test.jsonl beside a NAME.sql in {folder}.", err=True)
+    found = run_files(chosen, streams) if chosen else []
     if as_json:
         show_json(found)
     for told in [] if as_json else found:
-        typer.echo(f"{told['name']}: {'ok' if told['same'] else 'differs'}, {told['rows']} rows")
-        for sign, key in (("-", "missing"), ("+", "unexpected")):
-            for row in told[key]:
-                typer.echo(f"{sign} {row}")
+        _show(golden_lines(told))
     if not all(told["same"] for told in found):
         raise typer.Exit(1)
 
@@ -217,17 +219,7 @@ def rewind(
     if as_json:
         show_json(answer)
         return
-    for topic, parts in answer["from_kafka"].items():
-        for part, (first, end) in parts.items():
-            typer.echo(f"from Kafka  {topic} partition {part}: offsets {first} to {end}")
-    for topic, parts in answer["from_delta"].items():
-        for part, which in parts.items():
-            typer.echo(f"from Delta  readings, {topic} partition {part}: {which}")
-    diff = answer["diff"]
-    typer.echo(f"same {diff['same']}, only live {diff['only_live']}, only shadow {diff['only_shadow']}")
-    for sign, key in (("-", "only_live_examples"), ("+", "only_shadow_examples")):
-        for row in diff[key]:
-            typer.echo(f"{sign} {row}")
+    _show(rewind_lines(answer))
     typer.echo(f"Look at {answer['shadow']}, then: tidegate streams rewind {name} --swap", err=True)
 
 
@@ -268,6 +260,11 @@ def _folder(config: Path | None, data: Path | None) -> Path:
         return run if run.is_dir() else Path("streams")
 
 
+def _own(streams: "dict[str, StreamFile]") -> "list[StreamFile]":
+    """The folder's; the examples where it has none."""
+    return [file for file in streams.values() if not file.shipped] or list(streams.values())
+
+
 def _ask(settings: "Settings", kind: str, name: str, *, reason: str = "", **arguments: Any) -> dict[str, Any]:
     from deploy.requests import run_request
     from lakehouse.requests import Request
@@ -283,103 +280,10 @@ def _author() -> str:
         return ""
 
 
-def _plan_land(settings: "Settings") -> dict[str, Any]:
-    """What of the landing's own settings its checkpoint depends on."""
-    keeps = "kept per topic and partition in the checkpoint and in every commit"
-    return {
-        "name": "land",
-        "applied": True,
-        "columns": [],
-        "sources": [
-            {"name": "readings", "topic": "telemetry.readings"},
-            {"name": "dead_letters", "topic": "telemetry.dead-letters"},
-        ],
-        "tables": [],
-        "state": [],
-        "partitions": settings.kafka.partitions,
-        "sinks": ["table readings", "table dead_letters"],
-        "changes": [
-            {"what": "stream.master, driver_memory, trigger_seconds, max_records_per_batch, extra", "verdict": "keeps",
-             "why": "nothing of them is in the checkpoint"},
-            {"what": "stream.checkpoint", "verdict": "keeps", "why": "a new one begins where the tables say; nothing is doubled"},
-            {"what": "kafka.partitions", "verdict": "keeps", "why": "new partitions are read from their oldest record"},
-            {"what": "lake.root", "verdict": "refused", "why": f"offsets are {keeps}: other tables need a new checkpoint too"},
-            {"what": "kafka.bootstrap_servers to another cluster", "verdict": "refused",
-             "why": f"offsets are {keeps}: another cluster needs new tables"},
-        ],
-        "checkpoint": "survives",
-    }  # fmt: skip
-
-
-def _show_plans(plans: list[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        show_json(plans if len(plans) != 1 else plans[0])
-        return
-    for found in plans:
-        typer.echo("\n".join(_plan_lines(found)))
-
-
-def _plan_lines(found: dict[str, Any]) -> list[str]:
-    if "error" in found:
-        return [f"{found['name']}: {found['error']}"]
-    sources = ", ".join(f"{source['name']} ({source['topic']})" for source in found["sources"])
-    lines = [
-        f"{found['name']}: {_VERDICTS[found['checkpoint']]}",
-        f"  reads       {sources}" + (f"; tables {', '.join(found['tables'])}" if found["tables"] else ""),
-        f"  writes      {', '.join(found['sinks'])}",
-        f"  remembers   {'; '.join(found['state']) or 'nothing'}",
-        f"  partitions  {found['partitions']}",
-    ]
-    lines += [f"  column      {column['name']} {column['type']}" for column in found["columns"]]
-    return lines + [f"  {change['verdict']:<10}  {change['what']}: {change['why']}" for change in found["changes"]]
-
-
-_VERDICTS: Final = {
-    "new": "new",
-    "unchanged": "applied as it is",
-    "survives": "its checkpoint survives",
-    "rewind": "its checkpoint does not survive: `streams rewind` it into a shadow, then swap",
-    "refused": "it can't be changed so",
-}
-
-
-def _spark() -> Any:
-    """A local Spark for one command, without tables and Kafka."""
-    import shutil
-    import tempfile
-    from contextlib import contextmanager
-
-    from deploy.local.artifacts import spark_jars
-    from deploy.local.java import find_java
-    from lakehouse.jvm import JvmOptions
-    from lakehouse.session import open_session
-
-    @contextmanager
-    def opened() -> Any:
-        logs = Path(tempfile.mkdtemp(prefix="tidegate-streams-"))
-        java = find_java()
-        flags = (*java.gc_options, "-XX:TieredStopAtLevel=1")
-        typer.echo("Starting Spark, which takes some seconds.", err=True)
-        session = open_session(JvmOptions(java.home, tuple(spark_jars()), logs, flags=flags), master="local[1]")
-        try:
-            yield session.spark
-        finally:
-            session.close()
-            shutil.rmtree(logs, ignore_errors=True)
-
-    return opened()
+def _show(lines: "Iterable[str]") -> None:
+    for line in lines:
+        typer.echo(line)
 
 
 def _instant(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    cells = [list(columns), *([_cell(row[column]) for column in columns] for row in rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    for line in cells:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _cell(value: object) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

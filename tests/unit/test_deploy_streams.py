@@ -8,6 +8,7 @@ import pytest
 
 from deploy.cli import run
 from streaming.sql.applied import Applied
+from streaming.sql.golden import read_golden
 from streaming.sql.plan import Shape
 from streaming.sql.status import StreamStatus, write_status
 
@@ -124,3 +125,34 @@ def test_what_is_asked_wrongly(
 def test_the_landings_own_plan(config: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["streams", "plan", "land", *config]) == 0
     assert "stream.checkpoint" in capsys.readouterr().out
+
+
+def test_a_plan_of_all_is_a_list_also_of_one_stream(
+    config: list[str], tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "streams" / "x.sql").write_text(TEXT)
+    assert run(["streams", "plan", "--all", "--json", *config]) == 1
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["x"]
+    assert run(["streams", "plan", "x", "--json", *config]) == 1
+    assert json.loads(capsys.readouterr().out)["name"] == "x"
+
+
+def test_without_golden_data_no_spark_is_started(
+    config: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_spark(*_: Any, **__: Any) -> None:
+        pytest.fail("Spark is started")
+
+    monkeypatch.setattr("deploy.commands.streams_golden.open_session", no_spark)
+    (tmp_path / "streams" / "x.sql").write_text(TEXT)
+    assert run(["streams", "test", "--json", *config]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out) == []
+    assert "No stream has golden data" in told.err
+
+
+def test_the_lines_of_golden_data_in_the_help_are_such_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["streams", "test", "--help"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("{")]
+    golden = read_golden(lines, "help")
+    assert (len(golden.given["readings"]), len(golden.expected)) == (1, 1)

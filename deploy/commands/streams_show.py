@@ -1,0 +1,96 @@
+"""What `tidegate streams` tells people, as lines: plans, rewinds, golden data and the list."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+__all__ = ["golden_lines", "plan_land", "plan_lines", "rewind_lines", "table_lines"]
+
+_VERDICTS: Final = {
+    "new": "new",
+    "unchanged": "applied as it is",
+    "survives": "its checkpoint survives",
+    "rewind": "its checkpoint does not survive: `streams rewind` it into a shadow, then swap",
+    "refused": "it can't be changed so",
+}
+
+
+def plan_land(settings: "Settings") -> dict[str, Any]:
+    """What of the landing's own settings its checkpoint depends on."""
+    keeps = "kept per topic and partition in the checkpoint and in every commit"
+    return {
+        "name": "land",
+        "applied": True,
+        "columns": [],
+        "sources": [
+            {"name": "readings", "topic": "telemetry.readings"},
+            {"name": "dead_letters", "topic": "telemetry.dead-letters"},
+        ],
+        "tables": [],
+        "state": [],
+        "partitions": settings.kafka.partitions,
+        "sinks": ["table readings", "table dead_letters"],
+        "changes": [
+            {"what": "stream.master, driver_memory, trigger_seconds, max_records_per_batch, extra", "verdict": "keeps",
+             "why": "nothing of them is in the checkpoint"},
+            {"what": "stream.checkpoint", "verdict": "keeps", "why": "a new one begins where the tables say; nothing is doubled"},
+            {"what": "kafka.partitions", "verdict": "keeps", "why": "new partitions are read from their oldest record"},
+            {"what": "lake.root", "verdict": "refused", "why": f"offsets are {keeps}: other tables need a new checkpoint too"},
+            {"what": "kafka.bootstrap_servers to another cluster", "verdict": "refused",
+             "why": f"offsets are {keeps}: another cluster needs new tables"},
+        ],
+        "checkpoint": "survives",
+    }  # fmt: skip
+
+
+def plan_lines(found: dict[str, Any]) -> list[str]:
+    """For people: the verdict, what is read, written and remembered, the columns, and each change."""
+    if "error" in found:
+        return [f"{found['name']}: {found['error']}"]
+    sources = ", ".join(f"{source['name']} ({source['topic']})" for source in found["sources"])
+    lines = [
+        f"{found['name']}: {_VERDICTS[found['checkpoint']]}",
+        f"  reads       {sources}" + (f"; tables {', '.join(found['tables'])}" if found["tables"] else ""),
+        f"  writes      {', '.join(found['sinks'])}",
+        f"  remembers   {'; '.join(found['state']) or 'nothing'}",
+        f"  partitions  {found['partitions']}",
+    ]
+    lines += [f"  column      {column['name']} {column['type']}" for column in found["columns"]]
+    return lines + [f"  {change['verdict']:<10}  {change['what']}: {change['why']}" for change in found["changes"]]
+
+
+def rewind_lines(answer: dict[str, Any]) -> Iterator[str]:
+    """Where the shadow's rows are from, and how it differs from the live table."""
+    for topic, parts in answer["from_kafka"].items():
+        for part, (first, end) in parts.items():
+            yield f"from Kafka  {topic} partition {part}: offsets {first} to {end}"
+    for topic, parts in answer["from_delta"].items():
+        for part, which in parts.items():
+            yield f"from Delta  readings, {topic} partition {part}: {which}"
+    diff = answer["diff"]
+    yield f"same {diff['same']}, only live {diff['only_live']}, only shadow {diff['only_shadow']}"
+    for sign, key in (("-", "only_live_examples"), ("+", "only_shadow_examples")):
+        for row in diff[key]:
+            yield f"{sign} {row}"
+
+
+def golden_lines(found: dict[str, Any]) -> Iterator[str]:
+    """One stream's outcome, and each row that differs."""
+    yield f"{found['name']}: {'ok' if found['same'] else 'differs'}, {found['rows']} rows"
+    for sign, key in (("-", "missing"), ("+", "unexpected")):
+        for row in found[key]:
+            yield f"{sign} {row}"
+
+
+def table_lines(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
+    """Rows under their columns' names."""
+    cells = [list(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    for line in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _cell(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
