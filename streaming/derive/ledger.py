@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.admin import begin_offsets, end_offsets
+from ingest.admin import begin_offsets, end_offsets, topic_ids
 from lakehouse.append import Append
 from lakehouse.changes import DataFile
 from lakehouse.derived import LEDGER
@@ -62,7 +62,10 @@ DEAD_LETTER_COLUMNS: Final = (
 
 @dataclass(slots=True)
 class _Cursor:
-    """What the ledger has seen: versions, offsets of the outcomes, the last number of each epoch; and what is to be settled."""
+    """What the ledger has seen: versions, offsets of the outcomes, the last number of each epoch; and what is to be settled.
+
+    `topic` is Kafka's id of the topic that the offsets are of; None where an older version wrote the cursor, or Kafka has none.
+    """
 
     readings: int | None = None
     dead_letters: int | None = None
@@ -71,6 +74,7 @@ class _Cursor:
     ends: Offsets = field(default_factory=dict)
     all_landed: bool = True
     unsettled: set[datetime] = field(default_factory=set)
+    topic: str | None = None
 
     @classmethod
     def of(cls, found: Mapping[str, Any] | None) -> "_Cursor":
@@ -84,7 +88,17 @@ class _Cursor:
             {topic: {int(p): end for p, end in parts.items()} for topic, parts in found["ends"].items()},
             found["all_landed"],
             {datetime.fromtimestamp(minute * 60, UTC) for minute in found["unsettled"]},
+            found.get("topic"),
         )
+
+    def differs(self, ends: Mapping[int, int]) -> bool:
+        """Whether the outcomes end elsewhere than where they were read to; before that, where a power cut took some."""
+        return any(self.outcomes.get(part, 0) != end for part, end in ends.items())
+
+    def starts(self, ends: Mapping[int, int], topic: str | None) -> dict[int, int]:
+        """Where to read on in the topic of this id: at 0 only where it was made anew, so that nothing is counted twice."""
+        is_same = topic is None or self.topic in (None, topic)
+        return {part: min(self.outcomes.get(part, 0), end) if is_same else 0 for part, end in ends.items()}
 
     def may_settle(self, landed: Offsets, young: datetime) -> bool:
         """Whether unsettled rows can be settled without any news: the landing has come up, or notes grew old."""
@@ -105,6 +119,7 @@ class _Cursor:
             "ends": self.ends,
             "all_landed": self.all_landed,
             "unsettled": sorted(int(minute.timestamp()) // 60 for minute in self.unsettled),
+            "topic": self.topic,
         }
 
 
@@ -125,13 +140,15 @@ class LedgerDerivation:
         self._own.refresh()
         cursor = _Cursor.of(self._own.cursor)
         ends = end_offsets(self._writer.kafka, self._writer.topics.outcomes)
-        starts = self._starts(cursor, ends)
+        differs = cursor.differs(ends)
+        topic = self._topic() if differs else cursor.topic
+        starts = self._starts(cursor, ends, topic)
         counts_more = starts != ends
         landed_ends = self._landed_ends() if counts_more or not cursor.ends else cursor.ends
         self._arrivals.look()
         readings = self._arrivals.readings.news(cursor.readings)
         letters = self._arrivals.dead_letters.news(cursor.dead_letters)
-        has_news = counts_more or not (readings.is_empty and letters.is_empty)
+        has_news = differs or not (readings.is_empty and letters.is_empty)
         if not has_news:
             self._own.idle()
         if not (has_news or cursor.unsettled):
@@ -142,6 +159,7 @@ class LedgerDerivation:
         counted = self._count(starts, ends) if counts_more else None
         try:
             following = _Cursor(readings.upto, letters.upto, ends, _later(cursor.upto, counted), landed_ends)
+            following.topic = topic or cursor.topic
             following.all_landed = _reaches(landed, landed_ends)
             settling = Settling(
                 following.upto,
@@ -159,11 +177,13 @@ class LedgerDerivation:
         self._checked = True
         return True
 
-    def _starts(self, cursor: _Cursor, ends: dict[int, int]) -> dict[int, int]:
+    def _topic(self) -> str | None:
+        name = self._writer.topics.outcomes
+        return topic_ids(self._writer.kafka, [name]).get(name)
+
+    def _starts(self, cursor: _Cursor, ends: dict[int, int], topic: str | None) -> dict[int, int]:
         """Where to read on; what Kafka's retention deleted unread is told, and its messages are counted from their records."""
-        starts = {part: min(cursor.outcomes.get(part, 0), end) for part, end in ends.items()}
-        if any(cursor.outcomes.get(part, 0) > end for part, end in ends.items()):
-            starts = dict.fromkeys(ends, 0)  # the topic was made anew
+        starts = cursor.starts(ends, topic)
         if self._checked or starts == ends:
             return starts
         begin = begin_offsets(self._writer.kafka, self._writer.topics.outcomes)

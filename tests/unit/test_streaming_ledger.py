@@ -14,15 +14,25 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from ingest.contract.outcome import Count, OutcomeRecord
 from lakehouse.changes import Change, DataFile
 from lakehouse.create import create_table
-from lakehouse.derived import LATEST
-from lakehouse.tables import READINGS
-from streaming.derive import devices
+from lakehouse.derived import LATEST, LEDGER
+from lakehouse.tables import DEAD_LETTERS, READINGS
+from streaming.derive import devices, ledger
 from streaming.derive.arrivals import Arrivals, Log, News, erased_by, hash_of, news_of
 from streaming.derive.devices import DevicesDerivation
-from streaming.derive.ledger import HOT_ROWS, _cuts, _later, _minutes, _newest_epochs, _reaches
+from streaming.derive.ledger import (
+    HOT_ROWS,
+    LedgerDerivation,
+    _Cursor,
+    _cuts,
+    _later,
+    _minutes,
+    _newest_epochs,
+    _reaches,
+)
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
 from streaming.derive.own import OwnTable
 from streaming.offsets import Mark
+from streaming.source import LandedTopics
 
 
 def asked(kind: str, **arguments: Any) -> str:
@@ -150,6 +160,55 @@ def test_a_file_that_grew_is_divided_and_others_stay_apart() -> None:
     assert _cuts([file(0, 9, HOT_ROWS)], {at(9)}) == []
     assert _cuts([file(0, 9, HOT_ROWS + 1)], {at(9), at(10)}) == [at(9)]
     assert _cuts([file(0, 3, HOT_ROWS + 1), file(4, 9)], {at(2), at(9)}) == [at(4)]
+
+
+def cursor(**more: Any) -> _Cursor:
+    seen = {"readings": 0, "dead_letters": 0, "upto": {}, "ends": {"r": {"0": 0}}, "all_landed": True, "unsettled": []}
+    return _Cursor.of({**seen, "outcomes": {"0": 7, "1": 5}, **more})
+
+
+def test_outcomes_are_counted_again_only_in_a_topic_that_was_made_anew() -> None:
+    grown, shortened = {0: 9, 1: 5, 2: 1}, {0: 9, 1: 3}
+    for known, found in (("a", "a"), (None, "a"), ("a", None)):
+        assert cursor(topic=known).starts(grown, found) == {0: 7, 1: 5, 2: 0}
+        assert cursor(topic=known).starts(shortened, found) == {0: 7, 1: 3}
+    assert cursor(topic="a").starts(grown, "b") == {0: 0, 1: 0, 2: 0}
+    assert cursor().topic is None, "as older versions wrote it"
+    assert _Cursor.of(cursor(topic="a").encode()) == cursor(topic="a")
+
+
+@pytest.mark.parametrize(
+    ("ends", "kept"),
+    [({0: 7, 1: 5}, None), ({0: 7, 1: 3}, {"outcomes": {0: 7, 1: 3}, "topic": "a"})],
+    ids=["nothing came", "a power cut took some"],
+)
+def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: dict[int, int], kept: dict[str, Any] | None
+) -> None:
+    for table in (READINGS, DEAD_LETTERS, LEDGER):
+        create_table(str(tmp_path), table, log_retention_hours=24)
+    asked_for: list[list[str]] = []
+
+    def ids(_kafka: object, names: list[str]) -> dict[str, str]:
+        asked_for.append(names)
+        return {"o": "a"}
+
+    monkeypatch.setattr(ledger, "end_offsets", lambda _kafka, _topic: ends)
+    monkeypatch.setattr(ledger, "topic_ids", ids)
+    nothing: Any = None
+    writer: Any = SimpleNamespace(root=str(tmp_path), kafka=None, topics=LandedTopics("r", "d", "o"), beside={})
+    derivation = LedgerDerivation(writer, Arrivals(nothing, writer.root))
+    derivation._own.refresh()
+    derivation._own.cursor = cursor(topic="a").encode()
+    committed: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        derivation._own, "replace", lambda rows, _files, seen: committed.append({"rows": rows, **seen(None)})
+    )
+    assert derivation.run() is (kept is not None)
+    assert [{name: each[name] for name in ("rows", "outcomes", "topic")} for each in committed] == (
+        [{"rows": None, **kept}] if kept else []
+    )
+    assert asked_for == ([["o"]] if kept else []), "only where there is something to read"
 
 
 def test_the_last_numbers_are_kept_by_the_order_in_which_their_epochs_were_heard() -> None:
