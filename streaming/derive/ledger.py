@@ -167,6 +167,7 @@ class LedgerDerivation:
                 now - YOUNG,
                 all_landed=following.all_landed,
                 older_landed=cursor.has_landed(landed),
+                forgotten=_forgotten_before(cursor.upto),
             )
             if following.all_landed:
                 following.upto = _newest_epochs(following.upto)
@@ -364,6 +365,11 @@ def _later(upto: Mapping[str, Mapping[str, int]], counted: Counted | None) -> di
 
 def _newest_epochs(upto: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     return {gateway: dict(list(epochs.items())[-KEPT_EPOCHS:]) for gateway, epochs in upto.items()}
+
+
+def _forgotten_before(upto: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """The oldest epoch of each gateway that may have forgotten some: epochs ascend, so those were before it."""
+    return {gateway: min(map(int, epochs)) for gateway, epochs in upto.items() if len(epochs) >= KEPT_EPOCHS}
 
 
 def _reaches(landed: Offsets, ends: Offsets) -> bool:

@@ -45,6 +45,8 @@ SUMS: Final = (
 FACTS: Final = ("device", "minute", *SUMS, "sequenced", "open", "fresh", "touched", "was_settled", "was_updated_at")
 """`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does."""
 
+_EVERY_NUMBER: Final = 2**63 - 1
+
 Upto = Mapping[str, Mapping[str, int]]
 
 
@@ -57,10 +59,20 @@ class Settling:
         young: only what was received after this may still be counted by an outcome to come.
         all_landed: all records of the messages that any outcome so far counts have landed.
         older_landed: those of the outcomes before this pass have.
+        forgotten: gateway -> the epoch before which all that are not in `upto` were counted once.
     """
 
-    def __init__(self, upto: Upto, now: datetime, young: datetime, *, all_landed: bool, older_landed: bool) -> None:
-        self._upto = json.dumps(upto)
+    def __init__(
+        self,
+        upto: Upto,
+        now: datetime,
+        young: datetime,
+        *,
+        all_landed: bool,
+        older_landed: bool,
+        forgotten: Mapping[str, int],
+    ) -> None:
+        self._upto, self._forgotten = json.dumps(upto), json.dumps(forgotten)
         self._now, self._young = now, young
         self.all_landed, self.older_landed = all_landed, older_landed
 
@@ -82,6 +94,15 @@ class Settling:
         from pyspark.sql import functions as F
 
         return F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")
+
+    def last(self) -> "Column":
+        """The last number counted of a message's epoch; -1 where none is, any where the epoch is forgotten."""
+        from pyspark.sql import functions as F
+
+        gateway, epoch = F.col("gateway"), F.col("gateway_epoch")
+        forgotten = F.from_json(F.lit(self._forgotten), "map<string, bigint>")[gateway]
+        known = self.upto()[gateway][epoch.cast("string")]
+        return F.coalesce(known, F.when(epoch < forgotten, F.lit(_EVERY_NUMBER)), F.lit(-1))
 
 
 def _moving(moment: datetime) -> "Column":
@@ -153,8 +174,7 @@ def _judged(messages: "DataFrame", settling: Settling, kind: "Column") -> "DataF
     """With `minute`, `is_lost` (too old to be counted any more) and `entry` (a note that it is not counted yet)."""
     from pyspark.sql import functions as F
 
-    last = F.coalesce(settling.upto()[F.col("gateway")][F.col("gateway_epoch").cast("string")], F.lit(-1))
-    uncounted = F.col("message_number") > last
+    uncounted = F.col("message_number") > settling.last()
     young = F.col("received_at") >= settling.young()
     note = F.concat_ws(":", kind, F.col("message_number"), F.col("gateway_epoch"), F.col("gateway"))
     return messages.select(

@@ -23,7 +23,9 @@ from lakehouse.create import ensure_tables
 from lakehouse.derived import DEVICES, LATEST, LEDGER
 from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
+from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, arrival_derivations
+from streaming.derive.ledger import KEPT_EPOCHS
 from streaming.history.correct import correct
 from streaming.history.erase import erase
 from streaming.settings import StreamSettings
@@ -374,3 +376,22 @@ def test_later_news_change_only_what_they_touch(lander: Any, gateway: Any) -> No
     assert booked(derived.ledger())["d1", utc(NOW)] == {"received": 1, "stored": 1}
     assert derived.rows("latest", "device", "metric")["d1", "t"]["value"] == 100.0
     assert derived.rows("devices", "device")["d1"]["first_seen"] == utc(NOW + 45_000_000)
+
+
+def test_a_recount_knows_that_epochs_which_it_forgot_were_counted(lander: Any, gateway: Any) -> None:
+    one = gateway()
+    derived = Derived(lander)
+    for epoch in range(100, 106 + KEPT_EPOCHS):
+        one.epoch = epoch
+        one.store("d1", OLD + epoch)
+        derived.count(one.outcome())
+    lander.land(*one.take())
+    derived.settle()
+    assert booked(derived.ledger()) == expected(one)
+    cursor = read_cursor(derived.root, "ledger")
+    assert cursor is not None
+    assert list(cursor["upto"]["g"]) == [str(epoch) for epoch in range(106, 106 + KEPT_EPOCHS)]
+    # As where the table was made anew: its versions do not reach so far.
+    derived.derivations[0]._own.cursor["readings"] = 10**6
+    derived.settle()
+    assert booked(derived.ledger()) == expected(one)

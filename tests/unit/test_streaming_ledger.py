@@ -21,9 +21,11 @@ from streaming.derive.arrivals import Arrivals, Log, News, erased_by, hash_of, n
 from streaming.derive.devices import DevicesDerivation
 from streaming.derive.ledger import (
     HOT_ROWS,
+    KEPT_EPOCHS,
     LedgerDerivation,
     _Cursor,
     _cuts,
+    _forgotten_before,
     _later,
     _minutes,
     _newest_epochs,
@@ -218,6 +220,14 @@ def test_the_last_numbers_are_kept_by_the_order_in_which_their_epochs_were_heard
     many = {"g": {str(n): n for n in range(100)}}
     assert next(iter(_newest_epochs(many)["g"])) == "36"
     assert _later({}, None) == {}
+
+
+def test_only_a_gateway_whose_epochs_were_forgotten_has_forgotten_ones() -> None:
+    upto = {
+        "old": {str(n): 1 for n in range(90, 90 + KEPT_EPOCHS)},
+        "young": {str(n): 1 for n in range(KEPT_EPOCHS - 1)},
+    }
+    assert _forgotten_before(upto) == {"old": 90}
 
 
 def test_the_landing_has_come_to_an_end_only_in_every_partition() -> None:
