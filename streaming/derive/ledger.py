@@ -110,6 +110,10 @@ class _Cursor:
         """Whether all records of the messages that the outcomes up to here count have landed by now."""
         return self.all_landed or _reaches(landed, self.ends)
 
+    def landed_upto(self, before: "_Cursor", settling: Settling) -> Mapping[str, Mapping[str, int]]:
+        """Gateway -> epoch -> the last number counted, of what has landed; `before` is the cursor of the pass before."""
+        return self.upto if settling.all_landed else before.upto if settling.older_landed else {}
+
     def encode(self) -> dict[str, Any]:
         return {
             "readings": self.readings,
@@ -169,8 +173,7 @@ class LedgerDerivation:
                 older_landed=cursor.has_landed(landed),
                 forgotten=_forgotten_before(cursor.upto),
             )
-            if following.all_landed:
-                following.upto = _newest_epochs(following.upto)
+            following.upto = _newest_epochs(following.upto, following.landed_upto(cursor, settling))
             self._commit(cursor, following, settling, readings, letters, counted)
         finally:
             if counted is not None:
@@ -363,8 +366,17 @@ def _later(upto: Mapping[str, Mapping[str, int]], counted: Counted | None) -> di
     return merged
 
 
-def _newest_epochs(upto: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    return {gateway: dict(list(epochs.items())[-KEPT_EPOCHS:]) for gateway, epochs in upto.items()}
+def _newest_epochs(
+    upto: Mapping[str, dict[str, int]], landed: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Without old epochs whose messages have all landed: those that the pass before knew, and no outcome counted in since."""
+    kept = {}
+    for gateway, epochs in upto.items():
+        known, newest = landed.get(gateway, {}), list(epochs)[-KEPT_EPOCHS:]
+        kept[gateway] = {
+            epoch: number for epoch, number in epochs.items() if epoch in newest or known.get(epoch) != number
+        }
+    return kept
 
 
 def _forgotten_before(upto: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

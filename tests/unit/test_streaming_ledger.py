@@ -31,6 +31,7 @@ from streaming.derive.ledger import (
     _newest_epochs,
     _reaches,
 )
+from streaming.derive.ledger_facts import Settling
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
 from streaming.derive.own import OwnTable
 from streaming.offsets import Mark
@@ -218,8 +219,29 @@ def test_the_last_numbers_are_kept_by_the_order_in_which_their_epochs_were_heard
     upto = _later({"g": {"7": 5, "9": 3}}, Counted(nothing, {"g": {"7": 4, "2": 1}, "h": {"1": 1}}))
     assert upto == {"g": {"9": 3, "2": 1, "7": 5}, "h": {"1": 1}}
     many = {"g": {str(n): n for n in range(100)}}
-    assert next(iter(_newest_epochs(many)["g"])) == "36"
+    assert next(iter(_newest_epochs(many, many)["g"])) == "36"
     assert _later({}, None) == {}
+
+
+def test_epochs_are_forgotten_under_continuous_load_too() -> None:
+    upto = {"g": {str(n): 1 for n in range(100)}}
+    assert _newest_epochs(upto, {}) == upto, "the landing is behind"
+    before = {"g": {str(n): 1 for n in range(90)}}
+    assert list(_newest_epochs(upto, before)["g"]) == [str(n) for n in range(36, 100)]
+    before["g"]["7"] = 0  # counted on since
+    del before["g"]["9"]  # heard of since
+    assert list(_newest_epochs(upto, before)["g"]) == ["7", "9", *(str(n) for n in range(36, 100))]
+
+
+@pytest.mark.parametrize(
+    ("all_landed", "older_landed", "told"), [(True, True, "new"), (False, True, "old"), (False, False, None)]
+)
+def test_what_has_landed_is_that_of_the_pass_before_where_records_came_since(
+    *, all_landed: bool, older_landed: bool, told: str | None
+) -> None:
+    upto = {"new": {"g": {"1": 5}}, "old": {"g": {"1": 3}}}
+    settling = Settling({}, at(1), at(0), all_landed=all_landed, older_landed=older_landed, forgotten={})
+    assert cursor(upto=upto["new"]).landed_upto(cursor(upto=upto["old"]), settling) == upto.get(str(told), {})
 
 
 def test_only_a_gateway_whose_epochs_were_forgotten_has_forgotten_ones() -> None:
