@@ -202,6 +202,10 @@ class Arrivals:
             self._is_due, self._due_at = True, now + self._every
         return self._is_due
 
+    def hasten(self) -> None:
+        """The next pass is due at once."""
+        self._due_at = 0.0
+
     def look(self) -> None:
         """Look at all logs, once a pass: until `release` everybody is told of the same versions."""
         if self._looked:

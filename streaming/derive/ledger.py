@@ -134,6 +134,7 @@ class LedgerDerivation:
 
     def __init__(self, writer: Writer, arrivals: Arrivals) -> None:
         self._writer, self._arrivals = writer, arrivals
+        writer.beside["hasten"] = arrivals.hasten
         self._own = OwnTable(writer, LEDGER)
         self._checked = False
 

@@ -114,6 +114,8 @@ def _derive(writer: Writer, receipt: Receipt) -> str:
     run = writer.beside.get("derive") or Deriver(derivations(writer)).run_pass
     try:
         for _ in range(MOST_PASSES):
+            if hasten := writer.beside.get("hasten"):
+                hasten()  # a pass that is merely not due yet says too that there is no news
             if not run() or _have_seen(writer.root, receipt):
                 return "up to date"
     except TidegateError as error:
