@@ -26,6 +26,7 @@ from lakehouse.settings import LakeSettings
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, arrival_derivations
 from streaming.derive.ledger import KEPT_EPOCHS
+from streaming.history import erase as erase_module
 from streaming.history.correct import correct
 from streaming.history.erase import erase
 from streaming.settings import StreamSettings
@@ -395,3 +396,35 @@ def test_a_recount_knows_that_epochs_which_it_forgot_were_counted(lander: Any, g
     derived.derivations[0]._own.cursor["readings"] = 10**6
     derived.settle()
     assert booked(derived.ledger()) == expected(one)
+
+
+def test_an_erasure_that_is_killed_between_two_tables_brings_no_device_back(
+    lander: Any, gateway: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, derived = gateway(), Derived(lander)
+    one.ignore("d9", NOW)
+    one.store("d1", NOW)
+    lander.land(*one.take())
+    derived.count(one.outcome())
+    derived.settle()
+    assert set(derived.rows("devices", "device")) == {"d1", "d9"}
+    erase_from, request = erase_module._erase_from, Request("erase", {"device": "d9"}, author="a", reason="r")
+
+    def killed(*arguments: Any) -> None:
+        if arguments[-1] == "ledger":
+            message = "killed here"
+            raise RuntimeError(message)
+        erase_from(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(erase_module, "_erase_from", killed)
+        erase(derived.writer, request)
+    one.store("d1", NOW + 1)
+    lander.land(*one.take())
+    derived.count(one.outcome())
+    derived.settle()
+    assert ("d9", utc(NOW)) in derived.ledger(), "not erased from it yet"
+    assert set(derived.rows("devices", "device")) == {"d1"}
+    erase(derived.writer, request)
+    derived.settle()
+    assert {row["device"] for table in derived.state().values() for row in table.values()} == {"d1"}
