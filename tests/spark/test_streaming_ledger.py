@@ -393,7 +393,8 @@ def test_a_recount_knows_that_epochs_which_it_forgot_were_counted(lander: Any, g
     assert cursor is not None
     assert list(cursor["upto"]["g"]) == [str(epoch) for epoch in range(106, 106 + KEPT_EPOCHS)]
     # As where the table was made anew: its versions do not reach so far.
-    derived.derivations[0]._own.cursor["readings"] = 10**6
+    derivation: Any = derived.derivations[0]
+    derivation._own.cursor["readings"] = 10**6
     derived.settle()
     assert booked(derived.ledger()) == expected(one)
 
