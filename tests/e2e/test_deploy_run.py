@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from ingest.contract.reasons import IgnoredReason, Reason
+from lakehouse.derived import ALL_TABLES
 from monitoring.scrape import healthz, scrape
 
 PARTS = {"broker", "kafka", "topics", "gateway", "stream", "fleet", "canary"}
@@ -51,7 +52,7 @@ def test_every_label_set_is_there_from_the_start(pipeline: Any) -> None:
     assert canary is not None
     assert set(gateway.by_label("tidegate_gateway_messages_rejected_total", "reason")) == set(map(str, Reason))
     assert set(gateway.by_label("tidegate_gateway_messages_ignored_total", "reason")) == set(map(str, IgnoredReason))
-    assert set(stream.by_label("tidegate_stream_rows_total", "table")) == {"readings", "dead_letters"}
+    assert set(stream.by_label("tidegate_stream_rows_total", "table")) == {*ALL_TABLES}
     assert canary.total("tidegate_canary_seen_total") > 0
     # No device ever becomes a label, so the series count does not grow with the fleet.
     assert not any(

@@ -39,6 +39,14 @@ NOW = int(time.time() * 1_000_000) // MINUTE * MINUTE - MINUTE
 OLD = NOW - 20 * MINUTE
 
 
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger goes by the clock, and this module may have been read long before its tests begin."""
+    now = int(time.time() * 1_000_000) // MINUTE * MINUTE - MINUTE
+    monkeypatch.setitem(globals(), "NOW", now)
+    monkeypatch.setitem(globals(), "OLD", now - 20 * MINUTE)
+
+
 def utc(us: int) -> datetime:
     return datetime.fromtimestamp(us / 1e6, UTC)
 
