@@ -35,7 +35,7 @@ class Watermark:
         reached = [] if current is None else [current]
         if newest is not None:
             # A gateway whose clock is ahead must not make windows final that have not begun.
-            reached.append(min(newest, now) - self.delay)
+            reached.append(min(newest - self.delay, now))
         if reached and now - self.heard_at >= self.idle:
             reached.append(now - self.delay - self.idle)
         return max(reached, default=None)
