@@ -6,7 +6,6 @@ is run at least once; what it did is marked with its id in Delta's userMetadata,
 """
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
+from lakehouse.whole_file import write_json
 
 __all__ = ["Request", "await_answer", "pending", "run_pending", "submit"]
 
@@ -58,7 +58,7 @@ def submit(root: str, request: Request) -> Request:
     """Leave the request for the writer."""
     folder = _folder(root)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / f"{request.id}.json", asdict(request))
+    write_json(folder / f"{request.id}.json", asdict(request))
     return request
 
 
@@ -150,18 +150,9 @@ def _answer(path: Path, answer: dict[str, Any]) -> None:
     """Answer, then take the request away: killed in between, it is run once more and found done."""
     answers = path.parent / DONE
     answers.mkdir(exist_ok=True)
-    _write(answers / path.name, answer)
+    write_json(answers / path.name, answer)
     path.unlink(missing_ok=True)
     old = time.time() - ANSWER_DAYS * 86_400
     for other in answers.glob("*.json"):
         if other.stat().st_mtime < old:
             other.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w", encoding="utf-8") as file:
-        json.dump(content, file, default=str)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -5,7 +5,6 @@ from where records are to be read again because a torn commit was set aside.
 """
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lakehouse.files import is_local
+from lakehouse.whole_file import write_json
 from streaming.offsets import Mark, Offsets, parse_offsets
 
 __all__ = ["REPAIR_FOLDER", "Lost", "StartOrder", "gone", "lost_text", "read_order", "remade_topics", "write_order"]
@@ -129,12 +129,6 @@ def read_order(root: str) -> StartOrder:
 
 def write_order(root: str, order: StartOrder, note: Mapping[str, Any]) -> Path:
     """Leave it for the next start; `note` says who and why."""
-    folder = Path(root.removeprefix("file://")) / REPAIR_FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f".{ORDER_NAME}.{os.getpid()}"
-    content = {"replay": order.replay, "accepted": [list(each) for each in order.accepted], **note}
-    with fresh.open("w", encoding="utf-8") as out:
-        json.dump(content, out, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-    return fresh.replace(folder / ORDER_NAME)
+    path = Path(root.removeprefix("file://")) / REPAIR_FOLDER / ORDER_NAME
+    write_json(path, {"replay": order.replay, "accepted": [list(each) for each in order.accepted], **note})
+    return path

@@ -1,7 +1,6 @@
 """The applied streams: a file each under `<root>/_streams`, so that a restart finds them. Written whole, by one rename."""
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from ingest.contract.errors import FatalError
 from lakehouse.files import is_local
+from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets
 from streaming.sql.header import Definition, parse_definition
 from streaming.sql.plan import Shape
@@ -25,7 +25,6 @@ __all__ = [
     "read_json",
     "remove_file",
     "streams_folder",
-    "write_json",
 ]
 
 FOLDER: Final = "_streams"
@@ -133,17 +132,6 @@ def load_shadow(root: str, name: str) -> Shadow | None:
 def new_incarnation() -> str:
     """A name that no checkpoint has; ascends with time."""
     return f"{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w", encoding="utf-8") as file:
-        json.dump(content, file, default=str)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -12,8 +12,9 @@ from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.topics import stream_group, stream_topic
 from ingest.groups import group_lag
 from ingest.security import jvm_conf
+from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder, write_json
+from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder
 from streaming.sql.frame import from_stream, make_frame, new_session
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path, refuse_lost
 from streaming.sql.sinks import Sink, newest_stream_mark, topic_rows

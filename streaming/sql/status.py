@@ -4,7 +4,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from streaming.sql.applied import read_json, streams_folder, write_json
+from lakehouse.whole_file import write_json
+from streaming.sql.applied import read_json, streams_folder
 
 __all__ = ["StreamStatus", "read_status", "write_status"]
 
