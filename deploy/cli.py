@@ -43,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Sensor readings from MQTT through Kafka into Delta tables, exactly once, with proof.\n\n"
     "First steps: `tidegate up`, then in another terminal `tidegate status` and\n"
-    "`tidegate sql 'select * from readings limit 5'`. Everything takes --json.\n\n"
+    "`tidegate sql 'select * from readings limit 5'`. What answers with data takes --json.\n\n"
     "Exit codes: 0 ok, 1 failed, 2 usage, 69 unavailable, 78 configuration.",
 )
 embedded.register(app)
