@@ -10,7 +10,10 @@ from deploy.process import configure_logging, stop_on_signals
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
 from monitoring.exporter import CollectorRegistry, Exporter
-from monitoring.metrics import CanaryMetrics, GatewayMetrics, StreamMetrics, build_info
+from monitoring.metrics.canary import CanaryMetrics
+from monitoring.metrics.gateway import GatewayMetrics
+from monitoring.metrics.process import build_info
+from monitoring.metrics.stream import StreamMetrics
 
 __all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics"]
 

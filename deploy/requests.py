@@ -94,7 +94,7 @@ def _run_here(
     from lakehouse.derived import ALL_TABLES
     from lakehouse.jvm import JvmOptions
     from monitoring.exporter import CollectorRegistry
-    from monitoring.metrics import StreamMetrics
+    from monitoring.metrics.stream import StreamMetrics
     from streaming.alone import writer_alone
     from streaming.chores import handle
 

@@ -13,7 +13,7 @@ from ingest.consumer import read_range
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import LAND_GROUP, READINGS
 from ingest.groups import group_lag
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["StoredTeller", "tell_stored"]
 

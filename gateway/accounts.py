@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gateway.ack_chain import Batch
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["Accounts"]
 

@@ -10,7 +10,7 @@ from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.settings import KafkaSettings
 from ingest.state import read_state
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["build", "run"]
 

@@ -24,7 +24,7 @@ from gateway.routes import OWN, RouteTable, compile_routes
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from gateway.show import show
 from gateway.topics import compile_filter, topic_device
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["RECEIPTS", "DeviceReceipts", "make_receipts", "receipt_topic"]
 

@@ -34,7 +34,7 @@ from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import OUTCOMES
 from ingest.log import LogWriter
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["GatewayService"]
 

@@ -1,16 +1,55 @@
-"""Settings of the exporters."""
+"""Settings of the exporters, of the monitor with its ops page, and of the objectives that alerts hold the pipeline to."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from monitoring.metrics.buckets import LATENCY_BUCKETS
 
 __all__ = ["MonitoringSettings"]
 
 
 class MonitoringSettings(BaseModel):
-    """Where each process serves `/metrics` and `/healthz`. Port 0 takes a free one."""
+    """Where each process serves `/metrics` and `/healthz`, and what the monitor watches. Port 0 takes a free one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", description="Address to bind; loopback unless the network is trusted.")
+    page_port: int = Field(9470, ge=0, le=65535, description="The ops page, and the monitor's own /metrics.")
     gateway_port: int = Field(9471, ge=0, le=65535)
     stream_port: int = Field(9472, ge=0, le=65535)
     canary_port: int = Field(9473, ge=0, le=65535)
+    kafka_jmx_port: int = Field(9474, ge=0, le=65535, description="Of the JMX agent in the embedded Kafka.")
+    spark_jmx_port: int = Field(9475, ge=0, le=65535, description="Of the JMX agent in Spark's driver; 0 = no agent.")
+    targets: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="`/metrics` addresses per part (gateway, stream, canary, kafka, spark) where they are not the ports above.",
+    )
+    page_hosts: tuple[str, ...] = Field(
+        (), description="Host names under which browsers may open the page, besides loopback and `host`."
+    )
+    page_token_file: str | None = Field(
+        None, description="File whose first line allows redrives from the page; without it the page only shows."
+    )
+    look_seconds: float = Field(2.0, ge=0.5, description="How often the monitor looks at the parts.")
+    jmx_seconds: float = Field(10.0, ge=1, description="How often it looks at the JVMs: their answer costs more.")
+    tables_seconds: float = Field(15.0, ge=1, description="How often it asks the tables for devices and totals.")
+    audit_seconds: float = Field(600.0, ge=0, description="How often it proves the balance of what came in; 0 never.")
+    freshness_seconds: float = Field(
+        2.5, gt=0, description="A canary reading is in time when it is queryable this long after it was published."
+    )
+    freshness_objective: float = Field(0.99, gt=0, lt=1, description="Share of canary readings that are in time.")
+    validity_objective: float = Field(0.98, gt=0, lt=1, description="Share of messages that are not refused.")
+    prometheus_url: str | None = Field(None, description="Prometheus whose alerts the page shows beside its own.")
+    alertmanager_url: str | None = Field(None, description="Where the page links to for silences.")
+    runbook_base_url: str | None = Field(
+        None, description="Where the runbooks are read from alerts; by default the page itself (/runbooks)."
+    )
+
+    @field_validator("freshness_seconds")
+    @classmethod
+    def _is_a_bound(cls, seconds: float) -> float:
+        """Only at a bound of the histogram is "in time" counted and not guessed."""
+        if seconds not in LATENCY_BUCKETS:
+            bounds = ", ".join(f"{bound:g}" for bound in LATENCY_BUCKETS)
+            msg = f"{seconds:g} s is no bound of the latency histogram; use one of {bounds}"
+            raise ValueError(msg)
+        return seconds

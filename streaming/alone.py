@@ -11,7 +11,7 @@ from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import open_session
 from lakehouse.settings import LakeSettings
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.service import absolute, take_locks
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reading import REDRIVE_GATEWAY
 from monitoring.bulk import bucket_bounds, observe_counts
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.offsets import parse_source_offsets, record_count
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lakehouse.jvm import JvmOptions
 from lakehouse.lock import WriterLock
 from lakehouse.session import LakeSession, open_session
 from lakehouse.settings import LakeSettings
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.chores import Chores, make_chores
 from streaming.dedupe import Seen
 from streaming.faults import classify

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ingest.settings import KafkaSettings
 from lakehouse.settings import LakeSettings
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.dedupe import Seen
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics

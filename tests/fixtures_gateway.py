@@ -18,7 +18,7 @@ from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.memory import MemoryLog
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 
 class GatewayRig:

@@ -28,7 +28,7 @@ from lakehouse.derived import ALL_TABLES
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from monitoring.exporter import CollectorRegistry
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.dedupe import Seen
 from streaming.progress import Progress
 from streaming.queries import LAND, start_landing

@@ -13,7 +13,7 @@ from typing import Final
 from gateway.publisher import Publisher
 from ingest.contract.errors import UnavailableError
 from lakehouse.follow import Commit, TableFollower
-from monitoring.metrics import CanaryMetrics
+from monitoring.metrics.canary import CanaryMetrics
 
 __all__ = ["DEVICE", "Canary", "run_canary"]
 

@@ -17,7 +17,7 @@ from gateway.show import show
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["ProfilePolicy", "make_policy"]
 

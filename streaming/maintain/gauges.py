@@ -8,7 +8,7 @@ from typing import Final
 
 from lakehouse.files import is_local
 from lakehouse.maintenance import TableState
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 
 __all__ = ["Gauges", "days_to_full"]
 

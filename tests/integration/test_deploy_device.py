@@ -34,7 +34,7 @@ from ingest.groups import OffsetMirror
 from ingest.memory import MemoryLog
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 ROOT = Path(__file__).parents[2]
 

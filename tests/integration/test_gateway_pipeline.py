@@ -31,7 +31,7 @@ from gateway.build import run
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.settings import KafkaSettings
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 logging.basicConfig(level=logging.INFO)
 given = json.loads(sys.argv[1])

@@ -27,7 +27,7 @@ from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.dedupe import Seen
 from streaming.offsets import Offsets
 from streaming.progress import Progress

@@ -22,7 +22,7 @@ from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS, spark_ddl
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.history import correct as correct_module
 from streaming.history.change import Change
 from streaming.history.correct import correct

@@ -26,7 +26,7 @@ from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_c
 from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.chores import handle
 from streaming.maintain.keeper import Keeper
 from streaming.settings import StreamSettings

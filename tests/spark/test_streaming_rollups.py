@@ -21,7 +21,7 @@ from lakehouse.counters import COUNTER_DELTAS_SQL
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.settings import LakeSettings
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.derive.cursor import read_cursor
 from streaming.derive.rollups import RollupDerivation
 from streaming.derive.source import rows_of

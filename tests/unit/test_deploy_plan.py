@@ -90,7 +90,7 @@ def test_the_canary_is_healthy_while_its_own_readings_come_back() -> None:
     from prometheus_client import CollectorRegistry
 
     from lakehouse.follow import Commit
-    from monitoring.metrics import CanaryMetrics
+    from monitoring.metrics.canary import CanaryMetrics
 
     registry = CollectorRegistry()
     canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)

@@ -26,7 +26,7 @@ from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import READINGS
 from lakehouse.query import run_sql
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 NAUGHTY = Path(__file__).parents[2].parent / "shared" / "data" / "naughty-strings.json"
 OWN = [

@@ -23,7 +23,7 @@ from ingest.contract.dead_letter import DeadLetterRecord, Reject, decode_dead_le
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, READINGS
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 TELEMETRY = b"v1/gateway/telemetry"
 NATIVE = b"tidegate/v1/dev-1/readings"

@@ -24,7 +24,7 @@ from ingest.contract.errors import ConfigError
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, READINGS
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 T0 = 1_790_000_000_000_000
 PUMP = """

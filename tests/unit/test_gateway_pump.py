@@ -20,7 +20,7 @@ from ingest.contract.reading import decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS
 from ingest.memory import MemoryLog
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 T = 1_750_000_000_000
 

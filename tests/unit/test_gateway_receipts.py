@@ -14,7 +14,7 @@ from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
-from monitoring.metrics import GatewayMetrics
+from monitoring.metrics.gateway import GatewayMetrics
 
 AT_US = 1_795_830_000_123_000
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from ingest.contract.errors import ConfigError, TidegateError
 from lakehouse.requests import Request
-from monitoring.metrics import StreamMetrics
+from monitoring.metrics.stream import StreamMetrics
 from streaming.sql import handlers, rewind, supervisor
 from streaming.sql.applied import Applied
 from streaming.sql.header import parse_definition

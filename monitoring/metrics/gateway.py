@@ -1,0 +1,117 @@
+"""Metrics of hop 1: the gateway."""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from monitoring.metrics.buckets import PRODUCE_BUCKETS
+
+__all__ = ["GatewayMetrics"]
+
+
+class GatewayMetrics:
+    """Hop 1: what came in over MQTT and what became of it. Call sites add per batch, never per reading."""
+
+    def __init__(self, registry: CollectorRegistry, *, reasons: Iterable[str], ignored_reasons: Iterable[str]) -> None:
+        self.received = Counter(
+            "tidegate_gateway_messages_received_total", "MQTT messages received.", ["qos"], registry=registry
+        )
+        self.accepted = Counter(
+            "tidegate_gateway_messages_accepted_total",
+            "Messages of which at least one reading is in Kafka.",
+            registry=registry,
+        )
+        self.partial = Counter(
+            "tidegate_gateway_messages_partial_total",
+            "Accepted messages of which a part was refused.",
+            registry=registry,
+        )
+        self.readings = Counter("tidegate_gateway_readings_total", "Readings produced to Kafka.", registry=registry)
+        self.rejected = Counter(
+            "tidegate_gateway_messages_rejected_total", "Messages dead-lettered.", ["reason"], registry=registry
+        )
+        self.rejected_parts = Counter(
+            "tidegate_gateway_parts_rejected_total",
+            "Parts of accepted messages dead-lettered.",
+            ["reason"],
+            registry=registry,
+        )
+        self.ignored = Counter(
+            "tidegate_gateway_messages_ignored_total",
+            "Messages that hold no reading by rule.",
+            ["reason"],
+            registry=registry,
+        )
+        self.dropped = Counter(
+            "tidegate_gateway_messages_dropped_total",
+            "QoS 0 messages dropped while Kafka did not answer (QoS 1 is never dropped).",
+            registry=registry,
+        )
+        self.acknowledged = Counter(
+            "tidegate_gateway_messages_acknowledged_total", "PUBACKs sent to the broker.", registry=registry
+        )
+        self.replies = Counter(
+            "tidegate_gateway_replies_total",
+            "Messages published to the device side (receipts, rebirth requests), and those the connection did not take.",
+            ["result"],
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "tidegate_gateway_inflight_messages", "Messages received and not yet acknowledged.", registry=registry
+        )
+        self.produce = Histogram(
+            "tidegate_gateway_produce_duration_seconds",
+            "From receipt to Kafka's report of the outcome record, oldest message of each acknowledged batch.",
+            buckets=PRODUCE_BUCKETS,
+            registry=registry,
+        )
+        self.connected = Gauge("tidegate_gateway_connected", "1 while the MQTT session is up.", registry=registry)
+        self.connections = Counter("tidegate_gateway_connections_total", "MQTT connections made.", registry=registry)
+        self.sessions_lost = Counter(
+            "tidegate_gateway_sessions_lost_total",
+            "Reconnects at which the broker had forgotten the session.",
+            registry=registry,
+        )
+        self.stale_acks = Counter(
+            "tidegate_gateway_stale_acks_total", "Delivery reports of an older connection, dropped.", registry=registry
+        )
+        self.errors = Counter(
+            "tidegate_gateway_errors_total", "Faults survived, by stage.", ["stage"], registry=registry
+        )
+        self.profile_reloads = Counter(
+            "tidegate_gateway_profile_reloads_total",
+            "Changes of profiles or registered devices that were taken in.",
+            registry=registry,
+        )
+        self.profiles_refused = Gauge(
+            "tidegate_gateway_profile_files_refused",
+            "Files of profiles or devices that are wrong now; what they said before stays.",
+            registry=registry,
+        )
+        self.receipts_sent = Counter(
+            "tidegate_gateway_receipts_sent_total",
+            "Receipts of refusals handed to the MQTT session.",
+            registry=registry,
+        )
+        self.stored_receipts_sent = Counter(
+            "tidegate_gateway_stored_receipts_sent_total", "Positive receipts published.", registry=registry
+        )
+        self.receipts_held_back = Counter(
+            "tidegate_gateway_receipts_held_back_total",
+            "Receipts not sent: over the device's or the total rate, or to an address that devices may not name.",
+            ["why"],
+            registry=registry,
+        )
+        for qos in ("0", "1"):
+            self.received.labels(qos)
+        for why in ("device", "total", "address"):
+            self.receipts_held_back.labels(why)
+        for reason in reasons:
+            self.rejected.labels(reason)
+            self.rejected_parts.labels(reason)
+        for reason in ignored_reasons:
+            self.ignored.labels(reason)
+        for result in ("sent", "dropped"):
+            self.replies.labels(result)
+        for stage in ("receive", "decode", "produce", "acknowledge", "receipts", "tick"):
+            self.errors.labels(stage)

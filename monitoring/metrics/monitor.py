@@ -1,0 +1,137 @@
+"""Metrics of the monitor: what it learns of Kafka, the broker, the host and the tables, and what it finds by itself.
+
+Names of kafka_exporter, node_exporter and mosquitto's exporter are kept, so that dashboards made for those work.
+"""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from monitoring.metrics.buckets import CHORE_BUCKETS
+from monitoring.metrics.families import Family, ProbeCollector
+
+__all__ = ["AUDIT", "BROKER", "CERTIFICATES", "DEVICES", "HOST", "KAFKA", "PROBES", "MonitorMetrics"]
+
+_PARTITION: Final = ("topic", "partition")
+_GROUP: Final = ("consumergroup", "topic", "partition")
+
+KAFKA: Final = (
+    Family("kafka_brokers", "Brokers that the cluster names."),
+    Family("kafka_topic_partitions", "Partitions of the topic.", ("topic",)),
+    Family("kafka_topic_partition_current_offset", "Next offset to be written.", _PARTITION),
+    Family("kafka_topic_partition_oldest_offset", "Oldest offset that is still there.", _PARTITION),
+    Family("kafka_topic_partition_in_sync_replica", "Replicas that are in sync.", _PARTITION),
+    Family("kafka_topic_partition_leader", "Id of the leading broker; -1 where there is none.", _PARTITION),
+    Family("kafka_topic_partition_under_replicated_partition", "1 while a replica is out of sync.", _PARTITION),
+    Family("kafka_consumergroup_current_offset", "Next offset that the group reads.", _GROUP),
+    Family("kafka_consumergroup_lag", "Records that the group has not read; grows while the stream is down.", _GROUP),
+    Family("tidegate_kafka_reachable", "1 while Kafka answers the monitor."),
+    Family(
+        "tidegate_kafka_lag_seconds",
+        "Age of the oldest record that the group has not read, by Kafka's clock; 0 where it has read all.",
+        ("consumergroup", "topic"),
+    ),
+    Family(
+        "tidegate_kafka_time_to_data_loss_seconds",
+        "How long until retention deletes a record that the group has not read, at the present pace; infinite without lag.",
+        ("consumergroup", "topic"),
+    ),
+)
+"""Filled by the probe `kafka`; only Tidegate's own topics and groups."""
+
+BROKER: Final = (
+    Family("tidegate_broker_reachable", "1 while the MQTT broker lets the monitor in."),
+    Family("tidegate_broker_sys_available", "1 where the broker tells its own figures under $SYS."),
+    Family("broker_clients_connected", "Clients that are connected."),
+    Family("broker_clients_disconnected", "Clients whose sessions the broker keeps while they are away."),
+    Family("broker_messages_received", "MQTT packets received since the broker's start."),
+    Family("broker_messages_sent", "MQTT packets sent since the broker's start."),
+    Family("broker_messages_stored", "Messages that the broker holds, retained ones included."),
+    Family("broker_publish_messages_received", "PUBLISH packets received since the broker's start."),
+    Family("broker_publish_messages_sent", "PUBLISH packets sent since the broker's start."),
+    Family("broker_publish_messages_dropped", "PUBLISH packets that the broker dropped since its start."),
+    Family("broker_bytes_received", "Bytes received since the broker's start."),
+    Family("broker_bytes_sent", "Bytes sent since the broker's start."),
+    Family("broker_uptime", "Seconds since the broker's start."),
+)
+"""Filled by the probe `broker` from `$SYS`; mosquitto-exporter's names, which carry no `_total`."""
+
+HOST: Final = (
+    Family("node_cpu_seconds_total", "CPU time by mode, all CPUs together.", ("mode",), "counter"),
+    Family("node_memory_MemAvailable_bytes", "Memory that programs can have without swapping."),
+    Family("node_memory_MemTotal_bytes", "Memory of the machine."),
+    Family("node_filesystem_avail_bytes", "Free space of the disks that hold data.", ("mountpoint",)),
+    Family("node_filesystem_size_bytes", "Size of those disks.", ("mountpoint",)),
+    Family("node_disk_io_time_seconds_total", "Time that disks were busy, all together.", (), "counter"),
+)
+"""Filled by the probe `host`; `rate(node_cpu_seconds_total{mode="iowait"})` over all modes is the IO wait ratio."""
+
+DEVICES: Final = (
+    Family("tidegate_devices_known", "Devices that were ever heard."),
+    Family("tidegate_devices_active", "Devices heard within the last hour."),
+    Family("tidegate_devices_silent", "Devices silent for much longer than their learned interval, heard this day."),
+    Family("tidegate_devices_skewed", "Devices whose clock is more than a minute off, heard this day."),
+    Family("tidegate_ledger_messages", "Messages of the last settled hour, by outcome.", ("outcome",)),
+    Family("tidegate_ledger_gap_messages", "Messages missing between sequence numbers in the last hour."),
+    Family("tidegate_ledger_late_messages", "Stored messages of the last hour that were late."),
+)
+"""Filled by the probe `tables` from `devices` and `ledger`."""
+
+AUDIT: Final = (
+    Family("tidegate_audit_unaccounted_messages", "Acknowledged messages of which nothing is left: loss."),
+    Family("tidegate_audit_duplicate_rows", "Rows that are stored twice."),
+    Family("tidegate_audit_order_violations", "Readings of a device that are out of order in their topic."),
+    Family("tidegate_audit_messages", "Messages that the last audit looked at."),
+    Family("tidegate_audit_timestamp_seconds", "When the last audit ended."),
+    Family("tidegate_audit_duration_seconds", "How long it took."),
+)
+"""Filled by the probe `audit`."""
+
+CERTIFICATES: Final = (
+    Family(
+        "tidegate_certificate_expiry_timestamp_seconds",
+        "When the certificate that this server shows ends.",
+        ("server",),
+    ),
+)
+"""Filled by the probe `certificates`; `server` is `mqtt` or `kafka`."""
+
+PROBES: Final = {
+    "kafka": KAFKA,
+    "broker": BROKER,
+    "host": HOST,
+    "tables": DEVICES,
+    "audit": AUDIT,
+    "certificates": CERTIFICATES,
+}
+
+
+class MonitorMetrics:
+    """The monitor's own: its probes, its targets, the pages it serves. `families` is what the probes fill."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.families = ProbeCollector(registry, (family for probe in PROBES.values() for family in probe))
+        self.probe_duration = Histogram(
+            "tidegate_monitor_probe_duration_seconds",
+            "One look of one probe.",
+            ["probe"],
+            buckets=CHORE_BUCKETS,
+            registry=registry,
+        )
+        self.probe_failures = Counter(
+            "tidegate_monitor_probe_failures_total", "Looks that found no answer.", ["probe"], registry=registry
+        )
+        self.alerts = Gauge(
+            "tidegate_monitor_alerts", "Alerts that the monitor's own checks see.", ["state"], registry=registry
+        )
+        self.viewers = Gauge("tidegate_monitor_page_viewers", "Browsers that follow the page.", registry=registry)
+        self.requests = Counter(
+            "tidegate_monitor_page_requests_total", "Answers of the page.", ["code"], registry=registry
+        )
+        for probe in PROBES:
+            self.probe_duration.labels(probe)
+            self.probe_failures.labels(probe)
+        for state in ("pending", "firing"):
+            self.alerts.labels(state)
+        for code in ("2xx", "3xx", "4xx", "5xx"):
+            self.requests.labels(code)

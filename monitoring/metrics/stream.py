@@ -1,0 +1,164 @@
+"""Metrics of hop 3: the stream."""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from monitoring.metrics.buckets import CHORE_BUCKETS, LATENCY_BUCKETS
+from monitoring.metrics.sql_streams import SqlStreamMetrics
+
+__all__ = ["StreamMetrics"]
+
+
+class StreamMetrics:
+    """Hop 3: batches from Kafka to Delta."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        query: str,
+        tables: Iterable[str],
+        topics: Iterable[str],
+        chores: Iterable[str] = (),
+    ) -> None:
+        self.batch_duration = Histogram(
+            "tidegate_stream_batch_duration_seconds",
+            "One micro-batch, trigger to done.",
+            ["query"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        ).labels(query)
+        self.commit_duration = Histogram(
+            "tidegate_stream_commit_duration_seconds",
+            "One table's write and commit.",
+            ["table"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self.rows = Counter("tidegate_stream_rows_total", "Rows committed.", ["table"], registry=registry)
+        self.duplicates = Counter(
+            "tidegate_stream_duplicate_rows_total",
+            "Rows dropped: identity already stored.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.conflicts = Counter(
+            "tidegate_stream_conflicting_duplicates_total",
+            "Records refused: an identity of theirs is stored with other content.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.unchecked = Counter(
+            "tidegate_stream_duplicate_rows_unchecked_total",
+            "Dropped rows whose content was not compared: the stored row is gone, or look-ups took their share of time.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.receive_to_commit = Histogram(
+            "tidegate_stage_latency_seconds",
+            "Age of readings at their commit, counted from the stage's clock: every reading of every batch.",
+            ["stage"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self.lag = Gauge(
+            "tidegate_stream_offsets_behind",
+            "Records in Kafka not yet committed.",
+            ["query", "topic"],
+            registry=registry,
+        )
+        self.last_commit = Gauge(
+            "tidegate_table_last_commit_timestamp_seconds",
+            "When the table was last written.",
+            ["table"],
+            registry=registry,
+        )
+        self.table_files = Gauge(
+            "tidegate_table_files", "Data files of the table's newest version.", ["table"], registry=registry
+        )
+        self.table_small_files = Gauge(
+            "tidegate_table_small_files", "Files of those that wait to be joined.", ["table"], registry=registry
+        )
+        self.table_bytes = Gauge(
+            "tidegate_table_size_bytes", "Size of the data files of the newest version.", ["table"], registry=registry
+        )
+        self.table_snapshot_load = Gauge(
+            "tidegate_table_snapshot_load_seconds",
+            "What opening the table takes: the log is read up to its newest version.",
+            ["table"],
+            registry=registry,
+        )
+        self.table_maintained = Gauge(
+            "tidegate_table_maintained_timestamp_seconds",
+            "When all that was due to the table had last been done; overdue where that is some minutes ago.",
+            ["table"],
+            registry=registry,
+        )
+        self.disk_full_days = Gauge(
+            "tidegate_table_disk_full_days",
+            "Days until the disk under the tables is full, at the pace of the last hours; infinite where it does not grow.",
+            registry=registry,
+        )
+        self.disk_full_days.set(float("inf"))
+        self.restarts = Counter(
+            "tidegate_stream_query_restarts_total",
+            "Query restarts after a passing fault.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.chore_duration = Histogram(
+            "tidegate_stream_chore_duration_seconds",
+            "What the writing process does beside landing: one run of it.",
+            ["chore"],
+            buckets=CHORE_BUCKETS,
+            registry=registry,
+        )
+        self.chore_failures = Counter(
+            "tidegate_stream_chore_failures_total",
+            "Runs that failed and are tried again.",
+            ["chore"],
+            registry=registry,
+        )
+        self.rollup_watermark = Gauge(
+            "tidegate_rollup_watermark_timestamp_seconds",
+            "Event time up to which every rollup is final.",
+            registry=registry,
+        )
+        self.rollup_newest = Gauge(
+            "tidegate_rollup_newest_reading_timestamp_seconds",
+            "When the newest reading that the rollups hold was received; its age is their freshness.",
+            registry=registry,
+        )
+        self.rollup_windows = Counter(
+            "tidegate_rollup_windows_written_total",
+            "Windows that were new, changed or became final.",
+            ["table"],
+            registry=registry,
+        )
+        self.rollup_corrections = Counter(
+            "tidegate_rollup_corrections_total",
+            "Windows that were corrected after they were final.",
+            ["table"],
+            registry=registry,
+        )
+        self.sql = SqlStreamMetrics(registry)
+        self.poison_outcomes = Counter(
+            "tidegate_stream_poison_outcomes_total",
+            "Records in the outcomes topic that are no outcomes: the ledger passes them over.",
+            registry=registry,
+        )
+        for chore in chores:
+            self.chore_duration.labels(chore)
+            self.chore_failures.labels(chore)
+        for table in tables:
+            self.commit_duration.labels(table)
+            self.rows.labels(table)
+            self.last_commit.labels(table)
+            if table.startswith("roll"):
+                self.rollup_windows.labels(table)
+                self.rollup_corrections.labels(table)
+        for topic in topics:
+            self.lag.labels(query, topic)
+        for stage in ("receive_to_commit", "kafka_to_commit"):
+            self.receive_to_commit.labels(stage)
