@@ -12,7 +12,7 @@ from ingest.contract.errors import UnavailableError
 from monitoring.exporter import CollectorRegistry, Exporter
 from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.gateway import GatewayMetrics
-from monitoring.metrics.process import build_info
+from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
 __all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics"]
@@ -28,6 +28,7 @@ def serve_metrics(
         UnavailableError: the port is taken.
     """
     build_info(registry, version(), part)
+    process_metrics(registry)
     try:
         exporter = Exporter(registry, host=host, port=port, healthy=healthy)
     except OSError as error:

@@ -1,0 +1,71 @@
+"""The name and labels of every sample that Tidegate serves: what rules and dashboards may name, and nothing else."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
+
+from monitoring.metrics.canary import CanaryMetrics
+from monitoring.metrics.families import Family
+from monitoring.metrics.gateway import GatewayMetrics
+from monitoring.metrics.monitor import PROBES, MonitorMetrics
+from monitoring.metrics.process import build_info, process_metrics
+from monitoring.metrics.stream import StreamMetrics
+
+__all__ = ["declared"]
+
+_ENDINGS: Final = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+_OF_PROMETHEUS: Final = {"up": ()}
+
+
+@lru_cache(maxsize=1)
+def declared() -> MappingProxyType[str, tuple[str, ...]]:
+    """Sample name -> its label names, without those that Prometheus adds (`job`, `instance`); a `_bucket` has `le` too."""
+    found: dict[str, tuple[str, ...]] = dict(_OF_PROMETHEUS)
+    for collector in _collectors():
+        found.update(_samples(collector))
+    for families in PROBES.values():
+        found.update(_of_families(families))
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def _collectors() -> list[Collector]:
+    """What every process registers."""
+    registry = _Recorder()
+    GatewayMetrics(registry, reasons=(), ignored_reasons=())
+    StreamMetrics(registry, query="", tables=(), topics=())
+    CanaryMetrics(registry)
+    MonitorMetrics(registry)
+    build_info(registry, "", "")
+    process_metrics(registry)
+    return registry.collectors
+
+
+class _Recorder(CollectorRegistry):
+    """Remembers what was registered: a registry tells only the series that exist, and labels without a value have none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collectors: list[Collector] = []
+
+    def register(self, collector: Collector) -> None:
+        super().register(collector)
+        self.collectors.append(collector)
+
+
+def _samples(collector: Collector) -> Iterator[tuple[str, tuple[str, ...]]]:
+    own: Any = collector
+    if not hasattr(own, "_labelnames"):
+        for family in collector.collect():
+            yield from ((sample.name, tuple(sample.labels)) for sample in family.samples)
+        return
+    for ending in _ENDINGS[own._type]:
+        labels = (*own._labelnames, "le") if ending == "_bucket" else tuple(own._labelnames)
+        yield f"{own._name}{ending}", labels
+
+
+def _of_families(families: tuple[Family, ...]) -> dict[str, tuple[str, ...]]:
+    return {family.name: family.labels for family in families}
