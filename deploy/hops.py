@@ -113,7 +113,7 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
 
 def run_canary_process(settings: Settings) -> None:
     """Run the canary until a signal asks to stop."""
-    from deploy.local.canary import DEVICE, Canary, run_canary
+    from deploy.local.canary import COLUMNS, DEVICE, Canary, run_canary
     from gateway.publisher import Publisher
     from lakehouse.follow import TableFollower
 
@@ -122,7 +122,7 @@ def run_canary_process(settings: Settings) -> None:
     registry = CollectorRegistry()
     every = settings.embedded.canary_seconds
     canary = Canary(CanaryMetrics(registry), boot=int(time.time() * 1000), late_seconds=max(15.0, 5 * every))
-    follower = TableFollower(settings.lake.root, "readings", columns=("boot", "seq"), device=DEVICE)
+    follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS, device=DEVICE)
     publisher = Publisher(settings.mqtt, client_id=DEVICE, stop=stop)
     monitoring = settings.monitoring
     with serve_metrics(

@@ -9,7 +9,8 @@ from gateway.decoders.shape import Decoded
 __all__ = ["Message", "Record", "identity_of", "property_id", "short_id", "traceparent"]
 
 _MAX_ID_CHARACTERS: Final = 256
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+# The W3C's words: no version ff, and an id of zeros only names nothing.
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Message(NamedTuple):

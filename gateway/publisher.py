@@ -89,17 +89,32 @@ class Publisher:
             )
             raise UnavailableError(msg)
 
+    @property
+    def waiting_count(self) -> int:
+        """Messages published and not yet acknowledged."""
+        return len(self._pending)
+
     def publish(
-        self, topic: str, payload: bytes, *, tag: object = None, qos: int = 1, message_id: str | None = None
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        tag: object = None,
+        qos: int = 1,
+        message_id: str | None = None,
+        traceparent: str | None = None,
     ) -> bool:
-        """Hand one message over; blocks while the window is full. `message_id` becomes a user property (MQTT 5).
+        """Hand one message over; blocks while the window is full.
+
+        `message_id` and `traceparent` (W3C) become user properties, where the protocol is MQTT 5.
 
         Returns False where `stop` was set while it waited: the message was not sent.
         """
         properties = None
-        if message_id is not None and self._settings.protocol == "5":
+        named = [(key, text) for key, text in (("message-id", message_id), ("traceparent", traceparent)) if text]
+        if named and self._settings.protocol == "5":
             properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-            properties.UserProperty = [("message-id", message_id)]
+            properties.UserProperty = named
         while not self._slots.acquire(timeout=_LOOK_SECONDS):
             if self._stop.is_set():
                 return False

@@ -1,26 +1,33 @@
 """The canary: a reading published over MQTT every few seconds and read back from Delta, beside the writer.
 
-It is the only part that sees the whole way, so `up` says "ready" when the canary has seen its first reading.
+It is the only part that sees the whole way, so `up` says "ready" when the canary has seen its first reading. A reading is
+counted as published when it is due, whatever keeps it from leaving: what never comes back is then missing from `seen`.
 """
 
 import json
 import logging
+import secrets
 import threading
 import time
 from collections import OrderedDict
 from typing import Final
 
+from deploy.local.canary_hops import Clocks, HopTimes
 from gateway.publisher import Publisher
 from ingest.contract.errors import UnavailableError
 from lakehouse.follow import Commit, TableFollower
 from monitoring.metrics.canary import CanaryMetrics
 
-__all__ = ["DEVICE", "Canary", "run_canary"]
+__all__ = ["COLUMNS", "DEVICE", "Canary", "run_canary"]
 
 DEVICE: Final = "tidegate-canary"
 TOPIC: Final = f"tidegate/v1/{DEVICE}/readings"
+COLUMNS: Final = ("boot", "seq", "received_at", "kafka_time", "landed_at")
+"""What the canary reads back."""
 POLL_SECONDS: Final = 0.05
 KEPT: Final = 1000
+MOST_WAITING: Final = 100
+"""While the broker is away no more than these wait for it; what is due meanwhile counts as published and stays away."""
 
 logger = logging.getLogger("tidegate.deploy.canary")
 
@@ -30,6 +37,7 @@ class Canary:
 
     def __init__(self, metrics: CanaryMetrics, *, boot: int, late_seconds: float) -> None:
         self._metrics = metrics
+        self._hops = HopTimes(metrics)
         self._boot = boot
         self._late_seconds = late_seconds
         self._sent: OrderedDict[int, float] = OrderedDict()
@@ -51,13 +59,15 @@ class Canary:
         reading = {"ts": round(now * 1000), "boot": self._boot, "seq": self._seq, "values": {"heartbeat": self._seq}}
         return json.dumps(reading).encode()
 
+    def missed(self, count: int) -> None:
+        """Readings that were due while the last one could not be handed over."""
+        self._metrics.published.inc(count)
+
     def observe(self, commit: Commit) -> None:
         """Match the rows of a commit with what was sent."""
-        if commit.rows.num_rows == 0:
-            return
-        for boot, seq in zip(*(commit.rows.column(name).to_pylist() for name in ("boot", "seq")), strict=True):
+        for row in commit.rows.to_pylist():
             with self._lock:
-                sent_at = self._sent.pop(seq, None) if boot == self._boot else None
+                sent_at = self._sent.pop(row["seq"], None) if row["boot"] == self._boot else None
             if sent_at is None:
                 continue
             if self._seen_at is None:
@@ -67,6 +77,8 @@ class Canary:
             self._metrics.seen.inc()
             self._metrics.last_seen.set(commit.seen_at)
             self._metrics.end_to_end.observe(self._latency_seconds)
+            times = {"published_at": sent_at, "committed_at": commit.committed_at, "seen_at": commit.seen_at}
+            self._hops.observe(Clocks.of_row(row, **times))
 
     def healthy(self) -> tuple[bool, str]:
         """Whether a reading came back lately, in words."""
@@ -98,13 +110,24 @@ def run_canary(
 
 
 def _publish(publisher: Publisher, canary: Canary, every_seconds: float, stop: threading.Event) -> None:
-    connected = False
+    connected, due_at = False, time.monotonic()
     while not stop.is_set():
+        payload = canary.next_payload()
         try:
             if not connected:
                 publisher.connect(timeout_seconds=5.0)
                 connected = True
-            publisher.publish(TOPIC, canary.next_payload())
+            if publisher.waiting_count < MOST_WAITING:
+                publisher.publish(TOPIC, payload, traceparent=new_traceparent())
         except UnavailableError as error:
             logger.warning("%s", error)
-        stop.wait(every_seconds)
+        late_seconds = time.monotonic() - due_at
+        missed = int(late_seconds // every_seconds)
+        canary.missed(missed)
+        due_at += (missed + 1) * every_seconds
+        stop.wait(max(0.0, due_at - time.monotonic()))
+
+
+def new_traceparent() -> str:
+    """A W3C trace context of its own for each reading, so that `tidegate trace` can show one all along its way."""
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"

@@ -2,9 +2,11 @@
 
 from typing import Final
 
-__all__ = ["CHORE_BUCKETS", "LATENCY_BUCKETS", "PRODUCE_BUCKETS"]
+__all__ = ["CHORE_BUCKETS", "HOP_BUCKETS", "LATENCY_BUCKETS", "PRODUCE_BUCKETS"]
 
 LATENCY_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 """They hold the latency goals (0.35, 0.8, 1.5) and the objective of freshness (2.5)."""
+HOP_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, *LATENCY_BUCKETS)
+"""A single hop takes milliseconds."""
 CHORE_BUCKETS: Final = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 600.0)
 PRODUCE_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)

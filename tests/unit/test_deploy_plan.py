@@ -7,7 +7,6 @@ import pytest
 
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.budget import memory_budget_mb, memory_line
-from deploy.local.canary import DEVICE, Canary
 from deploy.local.locate import locate_settings
 from deploy.local.plan import embedded_settings
 from deploy.settings import Settings, load_settings
@@ -83,27 +82,6 @@ def test_readers_find_a_stopped_run_by_its_folder(tmp_path: Path) -> None:
     assert locate_settings(None, tmp_path, needs_run=False).lake.root == str(tmp_path / "tables")
     with pytest.raises(UnavailableError, match="Nothing runs"):
         locate_settings(None, tmp_path, needs_run=True)
-
-
-def test_the_canary_is_healthy_while_its_own_readings_come_back() -> None:
-    import pyarrow as pa
-    from prometheus_client import CollectorRegistry
-
-    from lakehouse.follow import Commit
-    from monitoring.metrics.canary import CanaryMetrics
-
-    registry = CollectorRegistry()
-    canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)
-    assert canary.healthy()[0] is False
-    payload = json.loads(canary.next_payload())
-    assert (payload["boot"], payload["seq"]) == (5, 1)
-    other = pa.table({"boot": [4], "seq": [1]})
-    canary.observe(Commit(0, 0.0, payload["ts"] / 1000 + 0.5, other))
-    assert canary.healthy()[0] is False
-    canary.observe(Commit(1, 0.0, payload["ts"] / 1000 + 0.5, pa.table({"boot": [5, 5], "seq": [1, 1]})))
-    assert canary.healthy() == (True, "a reading was read back after 0.50 s")
-    assert registry.get_sample_value("tidegate_canary_seen_total") == 1
-    assert DEVICE == "tidegate-canary"
 
 
 def test_iotcore_gets_a_listener_per_version_and_the_gateway_that_of_its_own(tmp_path: Path) -> None:
