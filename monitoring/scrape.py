@@ -10,7 +10,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["SILENT", "Scrape", "healthz", "histogram_quantiles", "scrape"]
+__all__ = ["SILENT", "Scrape", "healthz", "histogram_quantiles", "quantile_of_buckets", "scrape"]
 
 SILENT: Final = "does not answer yet"
 """The words of `healthz` for an address where nobody answers, or not in HTTP."""
@@ -95,7 +95,7 @@ def histogram_quantiles(
         buckets = [(bound, count - earlier.get(bound, 0.0)) for bound, count in buckets]
     if not buckets or buckets[-1][1] <= 0:
         return None
-    return [_quantile(buckets, quantile) for quantile in quantiles]
+    return [quantile_of_buckets(buckets, quantile) for quantile in quantiles]
 
 
 def _buckets(samples: Scrape, name: str, labels: dict[str, str]) -> list[tuple[float, float]]:
@@ -108,7 +108,8 @@ def _buckets(samples: Scrape, name: str, labels: dict[str, str]) -> list[tuple[f
     return sorted(found.items())
 
 
-def _quantile(buckets: Sequence[tuple[float, float]], quantile: float) -> float:
+def quantile_of_buckets(buckets: Sequence[tuple[float, float]], quantile: float) -> float:
+    """One quantile of cumulative (bound, count) pairs in order; the caller saw that something was counted."""
     rank = quantile * buckets[-1][1]
     lower_bound, lower_count = 0.0, 0.0
     for bound, count in buckets:

@@ -1,0 +1,179 @@
+"""What the parts told in the last minutes: enough for the built-in checks and for the page's rates, and no more.
+
+It reads as Prometheus does: counter resets, stale series, a look-back of five minutes. Two differences: an increase is not
+extrapolated past its first and last sample, and a series ends 10 s after its part stopped telling it rather than at once, so that
+one answer that came late ends nothing.
+"""
+
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from math import isnan, nan
+from typing import Final
+
+from monitoring.scrape import Scrape, quantile_of_buckets
+
+__all__ = ["History", "Labels", "Values"]
+
+Labels = tuple[tuple[str, str], ...]
+"""(name, value) pairs, sorted; `job` is among them."""
+Values = dict[Labels, float]
+
+LOOKBACK_SECONDS: Final = 300.0
+"""A sample speaks for so long where nothing newer came."""
+GRACE_SECONDS: Final = 10.0
+"""A series that its part does not tell any more lives on for so long."""
+SPACING_SECONDS: Final = 1.5
+"""Samples that come closer replace each other: memory is bounded by time, however often somebody looks."""
+MOST_SERIES: Final = 4000
+"""A target with more than any of ours is none of ours: what is past it is not kept."""
+
+
+class Series:
+    """The samples of one series in order of time; NaN marks where it ended."""
+
+    __slots__ = ("at", "values")
+
+    def __init__(self) -> None:
+        self.at = array("d")
+        self.values = array("d")
+
+    def put(self, at: float, value: float) -> None:
+        """Add a sample, or replace the newest where the two before are close."""
+        if self.at and at < self.at[-1]:
+            return
+        if len(self.at) > 1 and at - self.at[-2] < SPACING_SECONDS:
+            self.at[-1], self.values[-1] = at, value
+            return
+        self.at.append(at)
+        self.values.append(value)
+
+    def ended(self) -> bool:
+        """Whether its newest sample says that it ended."""
+        return isnan(self.values[-1])
+
+    def cut(self, before: float) -> None:
+        """Forget what is older; in steps of a minute, since it moves the rest."""
+        if self.at and self.at[0] < before - 60:
+            count = bisect_left(self.at, before)
+            del self.at[:count], self.values[:count]
+
+    def value_at(self, now: float) -> float | None:
+        """The sample that speaks for an instant."""
+        index = bisect_right(self.at, now) - 1
+        if index < 0 or self.at[index] < now - LOOKBACK_SECONDS or isnan(self.values[index]):
+            return None
+        return self.values[index]
+
+    def growth(self, since: float, until: float) -> tuple[float, float] | None:
+        """What a counter gained, resets added, and in how many seconds; None with fewer than two samples."""
+        window = slice(bisect_left(self.at, since), bisect_right(self.at, until))
+        samples = [(at, v) for at, v in zip(self.at[window], self.values[window], strict=True) if not isnan(v)]
+        if len(samples) < 2:
+            return None
+        lost = sum(before for (_, before), (_, after) in pairwise(samples) if after < before)
+        return samples[-1][1] - samples[0][1] + lost, samples[-1][0] - samples[0][0]
+
+
+class History:
+    """Samples of the named metrics, and `up` of every job; safe from any thread."""
+
+    def __init__(self, metrics: Collection[str], *, seconds: float = 1200.0) -> None:
+        self.seconds = seconds
+        self._metrics = frozenset(metrics)
+        self._series: dict[str, dict[Labels, Series]] = {}
+        self._of_source: dict[Labels, set[tuple[str, Labels]]] = {}
+        self._now = 0.0
+        self._lock = threading.RLock()
+
+    def add(self, at: float, job: str, scrape: Scrape | None, *, instance: str | None = None) -> None:
+        """What a part told at a time (epoch seconds); None where it did not answer.
+
+        `instance` tells addresses apart where a job has several.
+        """
+        source: Labels = (("job", job),) if instance is None else (("instance", instance), ("job", job))
+        with self._lock:
+            self._now = max(self._now, at)
+            self._put("up", source, at, 0.0 if scrape is None else 1.0)
+            told = self._take(at, source, {} if scrape is None else scrape.values)
+            known = self._of_source.setdefault(source, set())
+            self._end(at, known - told)
+            known |= told
+            self._forget(at)
+
+    def _take(self, at: float, source: Labels, values: Mapping[tuple[str, Labels], float]) -> set[tuple[str, Labels]]:
+        told: set[tuple[str, Labels]] = set()
+        for (metric, labels), value in values.items():
+            if metric in self._metrics:
+                key = tuple(sorted((*labels, *source)))
+                if self._put(metric, key, at, value):
+                    told.add((metric, key))
+        return told
+
+    def _put(self, metric: str, labels: Labels, at: float, value: float) -> bool:
+        known = self._series.setdefault(metric, {})
+        if labels not in known:
+            if sum(map(len, self._series.values())) >= MOST_SERIES:
+                return False
+            known[labels] = Series()
+        known[labels].put(at, value)
+        return True
+
+    def _end(self, at: float, missing: set[tuple[str, Labels]]) -> None:
+        for metric, labels in missing:
+            series = self._series[metric][labels]
+            if not series.ended() and at - series.at[-1] >= GRACE_SECONDS:
+                series.put(at, nan)
+
+    def _forget(self, at: float) -> None:
+        oldest = at - self.seconds
+        for metric, known in self._series.items():
+            for labels, series in list(known.items()):
+                series.cut(oldest)
+                if not series.at or series.at[-1] < oldest:
+                    del known[labels]
+                    for keys in self._of_source.values():
+                        keys.discard((metric, labels))
+
+    def latest(self, metric: str, /, now: float | None = None, **labels: str) -> Values:
+        """The value of each series whose labels include the given ones; none of those that ended or are 5 min old."""
+        moment = self._now if now is None else now
+        with self._lock:
+            found = {key: series.value_at(moment) for key, series in self._matching(metric, labels)}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def increase(self, metric: str, seconds: float, /, now: float | None = None, **labels: str) -> Values:
+        """What each counter gained in the last seconds; a fall to a lower value is a restart and loses nothing."""
+        return {key: gained for key, (gained, _) in self._growth(metric, seconds, now, labels).items()}
+
+    def rate(self, metric: str, seconds: float, /, now: float | None = None, **labels: str) -> Values:
+        """What each counter gained per second, over the time between its first and last sample of the window."""
+        found = self._growth(metric, seconds, now, labels)
+        return {key: gained / took for key, (gained, took) in found.items() if took > 0}
+
+    def quantiles(
+        self, metric: str, seconds: float, quantiles: Sequence[float], /, now: float | None = None, **labels: str
+    ) -> list[float] | None:
+        """Quantiles, in the histogram's unit, of what was observed in the last seconds; None where nothing was."""
+        counts: dict[float, float] = {}
+        for key, count in self.increase(f"{metric}_bucket", seconds, now, **labels).items():
+            bound = float(dict(key)["le"])
+            counts[bound] = counts.get(bound, 0.0) + count
+        buckets = sorted(counts.items())
+        if not buckets or buckets[-1][1] <= 0:
+            return None
+        return [quantile_of_buckets(buckets, quantile) for quantile in quantiles]
+
+    def _growth(
+        self, metric: str, seconds: float, now: float | None, labels: Mapping[str, str]
+    ) -> dict[Labels, tuple[float, float]]:
+        until = self._now if now is None else now
+        with self._lock:
+            found = {key: series.growth(until - seconds, until) for key, series in self._matching(metric, labels)}
+        return {key: growth for key, growth in found.items() if growth is not None}
+
+    def _matching(self, metric: str, labels: Mapping[str, str]) -> list[tuple[Labels, Series]]:
+        wanted = set(labels.items())
+        return [(key, series) for key, series in self._series.get(metric, {}).items() if wanted <= set(key)]
