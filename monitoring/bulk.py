@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prometheus_client import Histogram
 
-__all__ = ["bucket_bounds", "observe_counts"]
+__all__ = ["bucket_bounds", "observe_counts", "observe_same"]
 
 
 def bucket_bounds(histogram: Histogram) -> list[float]:
@@ -18,3 +18,10 @@ def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) ->
         if count:
             bucket.inc(count)
     histogram._sum.inc(total)
+
+
+def observe_same(histogram: Histogram, value: float, count: int) -> None:
+    """Add `count` observations of one value."""
+    within = next(index for index, bound in enumerate(histogram._upper_bounds) if value <= bound)
+    histogram._buckets[within].inc(count)
+    histogram._sum.inc(value * count)

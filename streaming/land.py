@@ -183,11 +183,11 @@ class Landing:
             paths = append.paths
             self._commit(append, batch, "readings", written.num_rows, began)
         self._landed_at = batch.began_at
-        self._learning = self._worker.submit(self._learn, written, paths, batch.began_at)
+        self._learning = self._worker.submit(self._learn, written, paths, batch.began_at, time.time())
         return held, refused
 
-    def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime) -> None:
-        self._progress.latency(written)
+    def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime, committed_at: float) -> None:
+        self._progress.latency(written, began_at=began_at.timestamp(), committed_at=committed_at)
         self._seen.add(written.select(KEY_COLUMNS), began_at)
         self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
 

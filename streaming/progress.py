@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reading import REDRIVE_GATEWAY
-from monitoring.bulk import bucket_bounds, observe_counts
+from monitoring.bulk import bucket_bounds, observe_counts, observe_same
 from monitoring.metrics.stream import StreamMetrics
 from streaming.offsets import parse_source_offsets, record_count
 
@@ -18,7 +18,8 @@ __all__ = ["Progress", "StreamState"]
 
 logger = logging.getLogger("tidegate.streaming.progress")
 
-_CLOCKS: Final = (("receive_to_commit", "received_at"), ("kafka_to_commit", "kafka_time"))
+_KAFKA_HALF_US: Final = 500
+"""Kafka's clock has whole milliseconds and is rounded down: its middle is right to half of one, on both sides."""
 
 
 class StreamState:
@@ -74,14 +75,27 @@ class Progress:
         self.batches += 1
         logger.debug("batch %d: %.3f s %s", number, seconds, self.laps)
 
-    def latency(self, rows: "pa.Table") -> None:
-        """Age of every row now, just after its commit; what was redriven waited for a person, not for the pipeline."""
-        import pyarrow.compute as pc
+    def latency(self, rows: "pa.Table", *, began_at: float, committed_at: float) -> None:
+        """How long every row took from stage to stage; what was redriven waited for a person, not for the pipeline.
 
-        rows = rows.filter(pc.not_equal(rows.column("gateway"), REDRIVE_GATEWAY))
-        for stage, column in _CLOCKS:
-            histogram = self._metrics.receive_to_commit.labels(stage)
-            observe_counts(histogram, *_ages(rows.column(column), time.time(), bucket_bounds(histogram)))
+        Args:
+            rows: `received_at`, `kafka_time` and `gateway` of what was committed.
+            began_at: of the batch, in epoch seconds: what lies before it is backlog, what lies after it is processing.
+            committed_at: in epoch seconds.
+        """
+        received, in_kafka = _instants(rows)
+        began_us, committed_us = int(began_at * 1_000_000), int(committed_at * 1_000_000)
+        spans = {
+            "receive_to_kafka": (received, in_kafka),
+            "kafka_to_batch": (in_kafka, began_us),
+            "receive_to_commit": (received, committed_us),
+            "kafka_to_commit": (in_kafka, committed_us),
+        }
+        for stage, (begin, end) in spans.items():
+            histogram = self._metrics.stages[stage]
+            observe_counts(histogram, *_spread(begin, end, bucket_bounds(histogram)))
+        processing = self._metrics.stages["batch_to_commit"]
+        observe_same(processing, max(0.0, committed_at - began_at), len(received))
 
     def spark(self, reports: list[Mapping[str, Any]]) -> None:
         """Spark's own reports of finished batches: whole duration and lag. Those seen before are passed over."""
@@ -108,14 +122,25 @@ def _as_json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _ages(column: "pa.ChunkedArray", now: float, bounds: list[float]) -> tuple[list[int], float]:
-    """How many ages fall into each bucket, and their sum in seconds."""
+def _instants(rows: "pa.Table") -> tuple["pa.ChunkedArray", "pa.ChunkedArray"]:
+    """Receive time and Kafka's time in microseconds, without the rows that were redriven."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    born = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    ages = pc.max_element_wise(pc.subtract(pa.scalar(int(now * 1_000_000)), born), 0)
-    below = [pc.sum(pc.less_equal(ages, bound * 1_000_000)).as_py() or 0 for bound in bounds[:-1]]
-    below.append(len(ages))
+    times = rows.select(["received_at", "kafka_time"])
+    fresh = pc.not_equal(rows.column("gateway"), REDRIVE_GATEWAY)
+    if not pc.all(fresh).as_py():
+        times = times.filter(fresh)
+    received, in_kafka = (column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()) for column in times.columns)
+    return received, pc.add(in_kafka, _KAFKA_HALF_US)
+
+
+def _spread(begin: "pa.ChunkedArray", end: "pa.ChunkedArray | int", bounds: list[float]) -> tuple[list[int], float]:
+    """How many spans fall into each bucket, and their sum in seconds. A negative one, by differing clocks, is 0."""
+    import pyarrow.compute as pc
+
+    spans = pc.max_element_wise(pc.subtract(end, begin), 0)
+    below = [pc.sum(pc.less_equal(spans, round(bound * 1_000_000))).as_py() or 0 for bound in bounds[:-1]]
+    below.append(len(spans))
     counts = [upto - before for upto, before in zip(below, [0, *below[:-1]], strict=True)]
-    return counts, (pc.sum(ages).as_py() or 0) / 1_000_000
+    return counts, (pc.sum(spans).as_py() or 0) / 1_000_000

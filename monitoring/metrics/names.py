@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from monitoring.metrics.canary import CanaryMetrics
-from monitoring.metrics.families import Family
 from monitoring.metrics.gateway import GatewayMetrics
+from monitoring.metrics.jvm import JVM
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
@@ -27,8 +27,8 @@ def declared() -> MappingProxyType[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = dict(_OF_PROMETHEUS)
     for collector in _collectors():
         found.update(_samples(collector))
-    for families in PROBES.values():
-        found.update(_of_families(families))
+    for families in (*PROBES.values(), JVM):
+        found.update((family.name, family.labels) for family in families)
     return MappingProxyType(dict(sorted(found.items())))
 
 
@@ -65,7 +65,3 @@ def _samples(collector: Collector) -> Iterator[tuple[str, tuple[str, ...]]]:
     for ending in _ENDINGS[own._type]:
         labels = (*own._labelnames, "le") if ending == "_bucket" else tuple(own._labelnames)
         yield f"{own._name}{ending}", labels
-
-
-def _of_families(families: tuple[Family, ...]) -> dict[str, tuple[str, ...]]:
-    return {family.name: family.labels for family in families}

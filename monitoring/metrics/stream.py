@@ -1,13 +1,17 @@
 """Metrics of hop 3: the stream."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from monitoring.metrics.buckets import CHORE_BUCKETS, LATENCY_BUCKETS
 from monitoring.metrics.sql_streams import SqlStreamMetrics
 
-__all__ = ["StreamMetrics"]
+__all__ = ["STAGES", "StreamMetrics"]
+
+STAGES: Final = ("receive_to_kafka", "kafka_to_batch", "batch_to_commit", "receive_to_commit", "kafka_to_commit")
+"""Parts of a reading's way, and its whole from the gateway and from Kafka on."""
 
 
 class StreamMetrics:
@@ -55,13 +59,14 @@ class StreamMetrics:
             ["query"],
             registry=registry,
         ).labels(query)
-        self.receive_to_commit = Histogram(
+        stage_latency = Histogram(
             "tidegate_stage_latency_seconds",
-            "Age of readings at their commit, counted from the stage's clock: every reading of every batch.",
+            "From stage to stage, every reading of every batch: kafka_to_batch is backlog, batch_to_commit processing.",
             ["stage"],
             buckets=LATENCY_BUCKETS,
             registry=registry,
         )
+        self.stages = {stage: stage_latency.labels(stage) for stage in STAGES}
         self.lag = Gauge(
             "tidegate_stream_offsets_behind",
             "Records in Kafka not yet committed.",
@@ -160,5 +165,3 @@ class StreamMetrics:
                 self.rollup_corrections.labels(table)
         for topic in topics:
             self.lag.labels(query, topic)
-        for stage in ("receive_to_commit", "kafka_to_commit"):
-            self.receive_to_commit.labels(stage)
