@@ -75,7 +75,7 @@ KAFKA_JVM: Final = (
     Family(f"{_REPLICAS}_leadercount", "Partitions that this broker leads."),
     Family("kafka_controller_kafkacontroller_activecontrollercount", "1 on the controller that leads."),
     Family("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader."),
-    Family("kafka_server_raft_metrics_current_state_info", "1 for the state of this node's controller.", ("state",)),
+    Family("kafka_server_raft_metrics_current_state", "1 for the state of this node's controller.", ("state",)),
     Family("kafka_log_log_size", "Bytes on disk; Tidegate's own topics.", ("topic", "partition")),
     Family("kafka_log_logmanager_offlinelogdirectorycount", "Data folders that Kafka gave up after a disk error."),
 )
