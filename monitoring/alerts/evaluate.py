@@ -1,0 +1,91 @@
+"""The states of the alerts, as Prometheus keeps them: pending, firing, resolved. Pure in time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from monitoring.alerts.model import Alert
+from monitoring.history import History, Labels
+
+__all__ = ["AlertState", "Evaluator", "used_metrics"]
+
+RESOLVED_SECONDS: Final = 900.0
+"""How long one that ended is still told."""
+_ORDER: Final = {"firing": 0, "pending": 1, "resolved": 2}
+_SEVERITIES: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+@dataclass
+class AlertState:
+    """One alert for one label set. `since` is when it came into its state."""
+
+    alert: Alert
+    labels: Labels
+    state: Literal["pending", "firing", "resolved"]
+    since: float
+    value: float
+    active_since: float
+    last_active: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the page and `status` tell it."""
+        alert, labels = self.alert, {**dict(self.labels), **dict(self.alert.labels)}
+        return {
+            "name": alert.name,
+            "severity": alert.severity,
+            "state": self.state,
+            "since": self.since,
+            "value": self.value,
+            "labels": labels,
+            "summary": alert.summary,
+            "impact": alert.impact,
+            "causes": list(alert.causes),
+            "actions": list(alert.actions),
+            "runbook": alert.runbook,
+            "source": "builtin",
+            "part": alert.part,
+            "text": alert.sentence(self.value, labels),
+        }
+
+
+class Evaluator:
+    """Remembers what was pending and firing from step to step."""
+
+    def __init__(self, alerts: Iterable[Alert]) -> None:
+        self._alerts = tuple(alert for alert in alerts if alert.builtin)
+        self._states: dict[tuple[int, Labels], AlertState] = {}
+
+    def step(self, history: History, now: float) -> list[AlertState]:
+        """Look once; the alerts that are pending, firing, or ended lately: the worst first."""
+        for number, alert in enumerate(self._alerts):
+            values = alert.signal.value(history, now)
+            for labels, value in values.items():
+                self._active(number, alert, labels, value, now)
+            for key in [key for key in self._states if key[0] == number and key[1] not in values]:
+                self._quiet(key, now)
+        return sorted(self._states.values(), key=_rank)
+
+    def _active(self, number: int, alert: Alert, labels: Labels, value: float, now: float) -> None:
+        state = self._states.get((number, labels))
+        if state is None or state.state == "resolved":
+            state = AlertState(alert, labels, "pending", now, value, now, now)
+            self._states[number, labels] = state
+        state.value, state.last_active = value, now
+        if state.state == "pending" and now - state.active_since >= alert.for_seconds:
+            state.state, state.since = "firing", now
+
+    def _quiet(self, key: tuple[int, Labels], now: float) -> None:
+        state = self._states[key]
+        if state.state == "pending" or (state.state == "resolved" and now - state.since >= RESOLVED_SECONDS):
+            del self._states[key]
+        elif state.state == "firing" and now - state.last_active >= state.alert.keep_firing_seconds:
+            state.state, state.since = "resolved", now
+
+
+def _rank(state: AlertState) -> tuple[int, int, str, Labels]:
+    return _ORDER[state.state], _SEVERITIES[state.alert.severity], state.alert.name, state.labels
+
+
+def used_metrics(alerts: Iterable[Alert]) -> frozenset[str]:
+    """Which samples a `History` must hold for these alerts."""
+    return frozenset[str]().union(*(alert.signal.metrics() for alert in alerts if alert.builtin))

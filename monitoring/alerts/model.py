@@ -1,0 +1,92 @@
+"""What an alert is: a condition, how long it must hold, and what it means to the person who is woken by it."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from monitoring.alerts.signals import Query, Signal
+
+__all__ = ["Alert", "Severity", "Unit"]
+
+Severity = Literal["critical", "warning", "info"]
+Unit = Literal["count", "seconds", "ratio", "bytes", "days"]
+
+_HUMANIZED: Final[dict[Unit, str]] = {
+    "count": "humanize",
+    "seconds": "humanizeDuration",
+    "ratio": "humanizePercentage",
+    "bytes": "humanize1024",
+    "days": "humanize",
+}
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert. `text` is a sentence with `{value}` and `{label}` in it; all else is the same at every firing.
+
+    Attributes:
+        part: whom it is about; the label `service` of the rule.
+        for_seconds: how long the condition must hold before the alert fires.
+        keep_firing_seconds: how long it goes on after the condition ended, where that comes and goes.
+        labels: further labels of the rule.
+    """
+
+    name: str
+    part: str
+    severity: Severity
+    signal: Signal
+    summary: str
+    text: str
+    impact: str
+    causes: tuple[str, ...]
+    actions: tuple[str, ...]
+    for_seconds: int = 0
+    keep_firing_seconds: int = 0
+    unit: Unit = "count"
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def builtin(self) -> bool:
+        """Whether the monitor checks it by itself."""
+        return not isinstance(self.signal, Query)
+
+    @property
+    def runbook(self) -> str:
+        """Its page, below the ops page."""
+        return f"/runbooks/{self.name}"
+
+    def sentence(self, value: float, labels: dict[str, str]) -> str:
+        """`text` for one label set."""
+        return self.text.format_map(_Known({"value": shown(value, self.unit), **labels}))
+
+    def template(self) -> str:
+        """`text` as Prometheus fills it in."""
+        known = _AsTemplate({"value": f"{{{{ $value | {_HUMANIZED[self.unit]} }}}}"})
+        return self.text.format_map(known)
+
+
+class _Known(dict[str, str]):
+    def __missing__(self, label: str) -> str:
+        return "?"
+
+
+class _AsTemplate(dict[str, str]):
+    def __missing__(self, label: str) -> str:
+        return f"{{{{ $labels.{label} }}}}"
+
+
+def shown(value: float, unit: Unit) -> str:
+    """A figure for people."""
+    if unit == "ratio":
+        return f"{100 * value:.3g}%"
+    if unit == "seconds":
+        return _span(value)
+    if unit == "bytes":
+        return f"{value / 1024**3:.3g} GiB" if abs(value) >= 1024**3 else f"{value / 1024**2:.3g} MiB"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _span(seconds: float) -> str:
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,195 @@
+"""What a condition compares: a metric as it is, its age, what it gained, sums and quotients of those.
+
+Each is data that reads in two ways: `promql()` for Prometheus, `values()` from the monitor's own memory.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from monitoring.history import History, Labels, Values
+
+__all__ = ["Age", "Gain", "Left", "Operand", "Quotient", "Select", "Sum", "select"]
+
+EVERYTHING: Final = ("*",)
+"""As `over` of a sum: one figure of all series, without labels."""
+
+
+class Operand(Protocol):
+    """Something that has a value per label set."""
+
+    def promql(self) -> str:
+        """The expression for Prometheus."""
+
+    def values(self, history: History, now: float) -> Values:
+        """The same from memory."""
+
+    def metrics(self) -> frozenset[str]:
+        """Which samples memory must hold."""
+
+
+@dataclass(frozen=True)
+class Select:
+    """Series of a metric; a wanted value that starts with `~` is a pattern, with `!` a value that is not wanted."""
+
+    metric: str
+    where: tuple[tuple[str, str], ...] = ()
+    seconds_ago: int = 0
+
+    def promql(self, window: str = "") -> str:
+        """The selector, with a range where one is given."""
+        matchers = ", ".join(f'{name}{_operator(value)}"{value.lstrip("~!")}"' for name, value in self.where)
+        ago = f" offset {self.seconds_ago}s" if self.seconds_ago else ""
+        return self.metric + (f"{{{matchers}}}" if matchers else "") + window + ago
+
+    def values(self, history: History, now: float) -> Values:
+        """The value of each series then."""
+        return self.chosen(history.latest(self.metric, now - self.seconds_ago))
+
+    def chosen(self, values: Values) -> Values:
+        """Those of the wanted series."""
+        return {labels: value for labels, value in values.items() if self._takes(dict(labels))}
+
+    def _takes(self, labels: dict[str, str]) -> bool:
+        return all(_fits(value, labels.get(name, "")) for name, value in self.where)
+
+    def metrics(self) -> frozenset[str]:
+        """The one."""
+        return frozenset((self.metric,))
+
+
+def select(metric: str, **where: str) -> Select:
+    """Series of a metric by their labels."""
+    return Select(metric, tuple(where.items()))
+
+
+def _operator(wanted: str) -> str:
+    return "=~" if wanted.startswith("~") else "!=" if wanted.startswith("!") else "="
+
+
+def _fits(wanted: str, found: str) -> bool:
+    if wanted.startswith("~"):
+        return re.fullmatch(wanted[1:], found) is not None
+    return found != wanted[1:] if wanted.startswith("!") else found == wanted
+
+
+@dataclass(frozen=True)
+class Age:
+    """Seconds since the instant that a gauge holds. An instant of 0 has not come yet and has no age."""
+
+    select: Select
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"time() - ({self.select.promql()} > 0)"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        return {labels: now - at for labels, at in self.select.values(history, now).items() if at > 0}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics()
+
+
+@dataclass(frozen=True)
+class Left:
+    """Seconds until the instant that a gauge holds; negative once it has passed."""
+
+    select: Select
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"({self.select.promql()} > 0) - time()"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        return {labels: at - now for labels, at in self.select.values(history, now).items() if at > 0}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics()
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a counter gained in the last seconds; restarts of its process lose nothing."""
+
+    select: Select
+    seconds: int
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"increase({self.select.promql(f'[{self.seconds}s]')})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        return self.select.chosen(history.increase(self.select.metric, self.seconds, now))
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics()
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum over the labels named in `over` and over all addresses of a part."""
+
+    of: Select | Gain
+    over: tuple[str, ...] = field(default=())
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        if self.over == EVERYTHING:
+            return f"sum({self.of.promql()})"
+        return f"sum without({', '.join((*self.over, 'instance'))}) ({self.of.promql()})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        found: Values = {}
+        for labels, value in self.of.values(history, now).items():
+            key = self._key(labels)
+            found[key] = found.get(key, 0.0) + value
+        return found
+
+    def _key(self, labels: Labels) -> Labels:
+        if self.over == EVERYTHING:
+            return ()
+        return tuple(pair for pair in labels if pair[0] not in self.over and pair[0] != "instance")
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.of.metrics()
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """One figure divided by another of the same labels; none where the divisor is below the minimum.
+
+    The minimum keeps one bad message of three from being a third of all.
+    """
+
+    dividend: Sum
+    divisor: Sum
+    minimum: float
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        divisor = self.divisor.promql()
+        return f"{self.dividend.promql()} / ({divisor} >= {self.minimum:g})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        parts = self.dividend.values(history, now)
+        whole = self.divisor.values(history, now)
+        return {key: part / whole[key] for key, part in parts.items() if whole.get(key, -1.0) >= self.minimum}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return metrics_of((self.dividend, self.divisor))
+
+
+def metrics_of(parts: Iterable[Operand]) -> frozenset[str]:
+    """All that the parts need."""
+    return frozenset[str]().union(*(part.metrics() for part in parts))

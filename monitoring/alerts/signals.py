@@ -1,0 +1,219 @@
+"""Conditions: which label sets are in alarm now, for Prometheus and from the monitor's own memory alike."""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
+
+from monitoring.alerts.operands import Age, Gain, Operand, Select, Sum, select
+from monitoring.history import History, Labels, Values
+
+__all__ = ["Both", "Compare", "Either", "Grows", "Happened", "Query", "Signal", "Unless", "young"]
+
+COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+STARTED: Final = "process_start_time_seconds"
+TARGET: Final = ("job", "instance")
+
+
+class Signal(Protocol):
+    """A condition."""
+
+    def promql(self) -> str:
+        """The expression that has a series per label set in alarm."""
+
+    def value(self, history: History, now: float) -> Values:
+        """The label sets in alarm, each with the figure that says so."""
+
+    def metrics(self) -> frozenset[str]:
+        """Which samples memory must hold."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """A figure past its bound."""
+
+    operand: Operand
+    comparison: Literal[">", ">=", "<", "<=", "==", "!="]
+    bound: float
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"{self.operand.promql()} {self.comparison} {_number(self.bound)}"
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        holds = COMPARISONS[self.comparison]
+        return {key: found for key, found in self.operand.values(history, now).items() if holds(found, self.bound)}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.operand.metrics()
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A counter counted more than so often in the last seconds.
+
+    What a process counted before anybody asked it for the first time has no earlier sample to compare with; so where a process
+    is younger than the window, all that its counter shows has happened within it.
+    """
+
+    select: Select
+    seconds: int
+    more_than: float = 0.0
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        bound = _number(self.more_than)
+        newborn = f"on({', '.join(TARGET)}) (time() - {STARTED} < {self.seconds})"
+        gained = Gain(self.select, self.seconds).promql()
+        return f"{gained} > {bound} or ({self.select.promql()} > {bound} and {newborn})"
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        gained = _above(Gain(self.select, self.seconds).values(history, now), self.more_than)
+        newborn = {_only(key, TARGET) for key, at in history.latest(STARTED, now).items() if now - at < self.seconds}
+        shown = _above(self.select.values(history, now), self.more_than)
+        return {key: count for key, count in shown.items() if _only(key, TARGET) in newborn} | gained
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics() | {STARTED}
+
+
+@dataclass(frozen=True)
+class Grows:
+    """A gauge above its floor that is larger than a step ago, and was larger then than two steps ago."""
+
+    gauge: Select
+    over: tuple[str, ...]
+    step_seconds: int
+    floor: float
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        now, before, earlier = (then.promql() for then in self._steps())
+        return f"({now} > {_number(self.floor)}) > ({before} > {earlier})"
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        latest, before, earlier = (then.values(history, now) for then in self._steps())
+        return {
+            key: value
+            for key, value in latest.items()
+            if key in before and key in earlier and value > self.floor and value > before[key] > earlier[key]
+        }
+
+    def _steps(self) -> tuple[Sum, ...]:
+        return tuple(Sum(replace(self.gauge, seconds_ago=n * self.step_seconds), self.over) for n in range(3))
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.gauge.metrics()
+
+
+@dataclass(frozen=True)
+class Both:
+    """The label sets of the first condition while the second holds for the same values of the labels in `on`."""
+
+    one: Signal
+    other: Signal
+    on: tuple[str, ...]
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"({self.one.promql()}) and on({', '.join(self.on)}) ({self.other.promql()})"
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        there = {_only(key, self.on) for key in self.other.value(history, now)}
+        return {key: value for key, value in self.one.value(history, now).items() if _only(key, self.on) in there}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.one.metrics() | self.other.metrics()
+
+
+@dataclass(frozen=True)
+class Unless:
+    """The label sets of the first condition while the second does not hold for the same values of the labels in `on`."""
+
+    one: Signal
+    other: Signal
+    on: tuple[str, ...]
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"({self.one.promql()}) unless on({', '.join(self.on)}) ({self.other.promql()})"
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        there = {_only(key, self.on) for key in self.other.value(history, now)}
+        return {key: value for key, value in self.one.value(history, now).items() if _only(key, self.on) not in there}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.one.metrics() | self.other.metrics()
+
+
+@dataclass(frozen=True)
+class Either:
+    """The label sets of both conditions."""
+
+    one: Signal
+    other: Signal
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"({self.one.promql()}) or ({self.other.promql()})"
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        return self.other.value(history, now) | self.one.value(history, now)
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.one.metrics() | self.other.metrics()
+
+
+@dataclass(frozen=True)
+class Query:
+    """What only Prometheus can answer: hours back, or about itself."""
+
+    text: str
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return self.text
+
+    def value(self, history: History, now: float) -> Values:
+        """From memory."""
+        return {}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return frozenset()
+
+
+def young(job: str, seconds: int) -> Compare:
+    """Holds while a part was started less than so long ago: what it waits for may not be there yet."""
+    return Compare(Age(select(STARTED, job=job)), "<", seconds)
+
+
+def _above(values: Values, bound: float) -> Values:
+    return {key: value for key, value in values.items() if value > bound}
+
+
+def _only(labels: Labels, names: tuple[str, ...]) -> Labels:
+    return tuple(pair for pair in labels if pair[0] in names)
+
+
+def _number(value: float) -> str:
+    return f"{value:.15g}"
