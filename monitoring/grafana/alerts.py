@@ -1,0 +1,68 @@
+"""Panels of what is wrong now, by rules and by the audit."""
+
+from typing import Final
+
+from monitoring.grafana.panel import Panel, Query, stat
+from monitoring.grafana.promql import age, select, total
+from monitoring.grafana.table import table
+
+__all__ = ["alert_panels"]
+
+_NONE_GOOD: Final = [(None, "green"), (1, "red")]
+
+
+def alert_panels() -> list[Panel]:
+    """Alerts of Prometheus and of the monitor, and the findings of the last audit."""
+    found = "Found by the last audit, which compares what was acknowledged with what is stored. "
+    return [
+        table(
+            "Alerts",
+            "What Prometheus finds wrong now. TidegateWatchdog always fires: it shows that alerts work.",
+            "short",
+            Query('ALERTS{alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}', "active"),
+            by=("severity", "alertname", "alertstate"),
+            hide=("__name__", "job", "instance"),
+            width=12,
+        ),
+        stat(
+            "Lost messages",
+            f"{found}Anything above 0 is a loss: `tidegate audit` names the messages.",
+            "short",
+            Query(total("tidegate_audit_unaccounted_messages", how="max")),
+            steps=_NONE_GOOD,
+        ),
+        stat(
+            "Duplicate rows",
+            f"{found}Rows that are stored twice.",
+            "short",
+            Query(total("tidegate_audit_duplicate_rows", how="max")),
+            steps=_NONE_GOOD,
+        ),
+        stat(
+            "Out of order",
+            f"{found}Readings of a device that are out of order in their topic.",
+            "short",
+            Query(total("tidegate_audit_order_violations", how="max")),
+            steps=_NONE_GOOD,
+        ),
+        stat(
+            "Silent devices",
+            "Devices silent for much longer than the interval they taught us; `devices` names them.",
+            "short",
+            Query(total("tidegate_devices_silent", how="max")),
+            steps=[(None, "green"), (1, "orange")],
+        ),
+        stat(
+            "Last audit",
+            "How long ago the last audit ended.",
+            "s",
+            Query(age("tidegate_audit_timestamp_seconds")),
+        ),
+        stat(
+            "Alerts without Prometheus",
+            "What the monitor's own checks see, which work where no Prometheus is.",
+            "short",
+            Query(select("tidegate_monitor_alerts"), "{{state}}"),
+            steps=_NONE_GOOD,
+        ),
+    ]

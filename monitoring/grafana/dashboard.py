@@ -1,0 +1,87 @@
+"""A dashboard of the classic kind (schema 39): rows of panels placed from left to right, top to bottom."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from monitoring.grafana.panel import Panel
+
+__all__ = ["COLUMNS", "TAG", "Row", "dashboard"]
+
+COLUMNS: Final = 24
+TAG: Final = "tidegate"
+SCHEMA: Final = 39
+"""The newest classic schema; Grafana 13 reads it and keeps what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A heading and its panels; they wrap where the columns are used up."""
+
+    title: str
+    panels: Sequence[Panel] = field(default_factory=tuple)
+
+
+def dashboard(
+    uid: str, title: str, description: str, variables: Sequence[Mapping[str, Any]], rows: Sequence[Row], *, span: str
+) -> dict[str, Any]:
+    """All of a dashboard; the same input gives the same text, so that a change shows as what it is."""
+    return {
+        "uid": uid,
+        "title": title,
+        "description": description,
+        "tags": [TAG],
+        "schemaVersion": SCHEMA,
+        "version": 1,
+        "editable": False,
+        "timezone": "browser",
+        "graphTooltip": 2,
+        "refresh": "10s",
+        "time": {"from": f"now-{span}", "to": "now"},
+        "timepicker": {"refresh_intervals": ["5s", "10s", "30s", "1m", "5m"]},
+        "fiscalYearStartMonth": 0,
+        "weekStart": "",
+        "links": [_links()],
+        "annotations": {"list": []},
+        "templating": {"list": [dict(variable) for variable in variables]},
+        "panels": list(_placed(rows)),
+    }
+
+
+def _links() -> dict[str, Any]:
+    """The other dashboards of the tag, with the choices and the time that the viewer made here."""
+    return {
+        "type": "dashboards",
+        "title": "Tidegate dashboards",
+        "tags": [TAG],
+        "asDropdown": True,
+        "includeVars": True,
+        "keepTime": True,
+        "targetBlank": False,
+        "icon": "external link",
+        "tooltip": "",
+        "url": "",
+    }
+
+
+def _placed(rows: Sequence[Row]) -> Iterator[Panel]:
+    number = 1
+    y = 0
+    for row in rows:
+        yield _heading(number, row.title, y)
+        number += 1
+        y += 1
+        x = line = 0
+        for panel in row.panels:
+            size = panel["gridPos"]
+            if x + size["w"] > COLUMNS:
+                x, y, line = 0, y + line, 0
+            yield {"id": number, **panel, "gridPos": {**size, "x": x, "y": y}}
+            number += 1
+            x, line = x + size["w"], max(line, size["h"])
+        y += line
+
+
+def _heading(number: int, title: str, y: int) -> Panel:
+    place = {"h": 1, "w": COLUMNS, "x": 0, "y": y}
+    return {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}

@@ -1,0 +1,93 @@
+"""What `tidegate export grafana` writes: dashboards, provisioning, and how to use them."""
+
+import json
+from typing import Any, Final
+
+import yaml
+
+from monitoring.grafana.kafka import kafka
+from monitoring.grafana.overview import overview
+from monitoring.grafana.pipeline import pipeline
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["dashboards", "grafana_files"]
+
+PROMETHEUS_URL: Final = "TIDEGATE_PROMETHEUS_URL"
+FOLDER: Final = "TIDEGATE_GRAFANA"
+SCRAPE_SECONDS: Final = 5
+"""How often `tidegate export prometheus` lets Prometheus look; Grafana makes the windows of rates from it."""
+
+README: Final = f"""# Tidegate's dashboards for Grafana
+
+| file | what it shows |
+|---|---|
+| dashboards/tidegate-overview.json | objectives and their budgets, alerts, latency, errors, throughput, the canary |
+| dashboards/tidegate-pipeline.json | each hop from MQTT to tables, devices, SQL streams, Spark |
+| dashboards/tidegate-kafka.json | brokers, requests, lag and time to data loss, JVMs, the machine, the MQTT broker |
+
+They need a Prometheus that scrapes Tidegate: `tidegate export prometheus DIR` writes its configuration and rules.
+
+## A Grafana of its own
+
+    export {FOLDER}="$PWD" {PROMETHEUS_URL}=http://127.0.0.1:9090
+    GF_PATHS_PROVISIONING="$PWD/provisioning" grafana server --homepath /usr/share/grafana
+
+Both variables are read by the files under `provisioning/` when Grafana starts.
+
+## A Grafana that is there
+
+Copy the files of `provisioning/dashboards` and `provisioning/datasources` into its provisioning folder and set both variables
+for its service; or import each dashboard by hand (Dashboards, New, Import) and choose the data source at the top of it.
+
+The dashboards can't be edited in place: save a copy under another name, or change `monitoring/grafana/` and export again.
+"""
+
+
+def dashboards(settings: MonitoringSettings) -> tuple[dict[str, Any], ...]:
+    """All dashboards, in the order of their use."""
+    return overview(settings), pipeline(), kafka()
+
+
+def grafana_files(settings: MonitoringSettings) -> dict[str, str]:
+    """Path below the folder -> content; the same settings give the same bytes."""
+    made = {f"dashboards/{each['uid']}.json": _as_json(each) for each in dashboards(settings)}
+    return made | {
+        "provisioning/dashboards/tidegate.yaml": _as_yaml(_provider()),
+        "provisioning/datasources/tidegate.yaml": _as_yaml(_datasource()),
+        "README.md": README,
+    }
+
+
+def _provider() -> dict[str, Any]:
+    provider = {
+        "name": "tidegate",
+        "folder": "Tidegate",
+        "type": "file",
+        "disableDeletion": True,
+        "allowUiUpdates": False,
+        "updateIntervalSeconds": 30,
+        "options": {"path": f"${{{FOLDER}}}/dashboards"},
+    }
+    return {"apiVersion": 1, "providers": [provider]}
+
+
+def _datasource() -> dict[str, Any]:
+    source = {
+        "name": "Tidegate Prometheus",
+        "type": "prometheus",
+        "uid": "tidegate-prometheus",
+        "access": "proxy",
+        "url": f"${{{PROMETHEUS_URL}}}",
+        "isDefault": False,
+        "editable": False,
+        "jsonData": {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"},
+    }
+    return {"apiVersion": 1, "datasources": [source]}
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _as_yaml(content: dict[str, Any]) -> str:
+    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,22 @@
+"""A panel that shows how the buckets of a histogram fill over time."""
+
+from monitoring.grafana.panel import Panel, Query, field, panel
+
+__all__ = ["heatmap"]
+
+
+def heatmap(title: str, description: str, unit: str, query: Query, *, width: int = 12, height: int = 8) -> Panel:
+    """How a histogram's buckets fill over time; the query asks for growth by `le`."""
+    options = {
+        "calculate": False,
+        "cellGap": 1,
+        "color": {"mode": "scheme", "scheme": "Viridis", "steps": 64, "exponent": 0.5, "fill": "dark-orange"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "tooltip": {"mode": "single", "showColorScale": False, "yHistogram": True},
+        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
+    }
+    made = panel("heatmap", title, description, (query,), field(unit, ()), options, width, height)
+    made["targets"][0]["format"] = "heatmap"
+    return made

@@ -1,0 +1,175 @@
+"""Kafka: what its brokers do (JMX), what consumers have not read, the machine under it, and the MQTT broker beside it."""
+
+from typing import Any, Final
+
+from monitoring.grafana.dashboard import Row, dashboard
+from monitoring.grafana.kafka_requests import request_panels
+from monitoring.grafana.machine import broker_panels, host_panels, jvm_panels
+from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.promql import rate, select, total
+from monitoring.grafana.variables import label_variable, selection
+
+__all__ = ["kafka"]
+
+_TOPIC: Final = 'topic=~"$topic"'
+_GROUP: Final = 'topic=~"$topic", consumergroup=~"$consumergroup"'
+_REPLICAS: Final = "kafka_server_replicamanager"
+_GOOD: Final = [(None, "green"), (1, "red")]
+
+
+def kafka() -> dict[str, Any]:
+    """The dashboard for whoever runs the brokers."""
+    topic = label_variable("topic", 'kafka_topic_partitions{job=~"$job", instance=~"$instance"}')
+    group = label_variable(
+        "consumergroup", 'kafka_consumergroup_lag{job=~"$job", instance=~"$instance", topic=~"$topic"}', title="Group"
+    )
+    rows = [
+        Row("State", _state()),
+        Row("What is unread", _unread()),
+        Row("Traffic and requests", [*_traffic(), *request_panels()]),
+        Row("JVM", jvm_panels()),
+        Row("Machine", host_panels()),
+        Row("MQTT broker", broker_panels()),
+    ]
+    return dashboard(
+        "tidegate-kafka",
+        "Tidegate / Kafka",
+        "Brokers, consumers, the machine: bytes, request times, errors, purgatory, lag and time to data loss.",
+        [*selection("up"), topic, group],
+        rows,
+        span="1h",
+    )
+
+
+def _state() -> list[Panel]:
+    return [
+        stat("Brokers", "Brokers that the cluster names.", "short", Query(total("kafka_brokers", how="max")), width=3),
+        stat(
+            "Active controllers",
+            "Controllers that lead; exactly one is right.",
+            "short",
+            Query(total("kafka_controller_kafkacontroller_activecontrollercount")),
+            width=3,
+            steps=[(None, "red"), (1, "green"), (2, "red")],
+        ),
+        stat(
+            "Offline partitions",
+            "Partitions without a leader: nobody can write to them or read them.",
+            "short",
+            Query(total("kafka_controller_kafkacontroller_offlinepartitionscount")),
+            width=3,
+            steps=_GOOD,
+        ),
+        stat(
+            "Under-replicated",
+            "Partitions with a replica out of sync.",
+            "short",
+            Query(total(f"{_REPLICAS}_underreplicatedpartitions")),
+            width=3,
+            steps=_GOOD,
+        ),
+        stat(
+            "Under minimum",
+            "Partitions with fewer replicas in sync than they must have: the gateway cannot produce to them.",
+            "short",
+            Query(total(f"{_REPLICAS}_underminisrpartitioncount")),
+            width=3,
+            steps=_GOOD,
+        ),
+        stat(
+            "Partitions",
+            "Partitions that brokers hold, and those they lead.",
+            "short",
+            Query(total(f"{_REPLICAS}_partitioncount"), "held"),
+            Query(total(f"{_REPLICAS}_leadercount"), "led"),
+            width=5,
+        ),
+        stat(
+            "Broken folders",
+            "Data folders that Kafka gave up after a disk error.",
+            "short",
+            Query(total("kafka_log_logmanager_offlinelogdirectorycount")),
+            steps=_GOOD,
+        ),
+    ]
+
+
+def _unread() -> list[Panel]:
+    name = "{{consumergroup}} {{topic}}"
+    return [
+        timeseries(
+            "Lag",
+            "Records that the group has not read. The stream tells its offsets as a group, so other tools see it too.",
+            "short",
+            Query(total("kafka_consumergroup_lag", "consumergroup, topic", _GROUP), name),
+        ),
+        timeseries(
+            "Lag in time",
+            "Age of the oldest record that the group has not read, by Kafka's clock.",
+            "s",
+            Query(total("tidegate_kafka_lag_seconds", "consumergroup, topic", _GROUP, how="max"), name),
+        ),
+        timeseries(
+            "Time to data loss",
+            "How long until retention deletes a record that the group has not read, at the present pace; none without lag.",
+            "s",
+            Query(total("tidegate_kafka_time_to_data_loss_seconds", "consumergroup, topic", _GROUP, how="min"), name),
+            logarithmic=True,
+        ),
+        timeseries(
+            "Written by topic",
+            "Records per second, by the growth of the end offsets.",
+            "cps",
+            Query(
+                f"sum by (topic) (rate({select('kafka_topic_partition_current_offset', _TOPIC)}[$__rate_interval]))",
+                "{{topic}}",
+            ),
+        ),
+        timeseries(
+            "Read by group",
+            "Records per second, by the growth of the committed offsets.",
+            "cps",
+            Query(
+                "sum by (consumergroup, topic) "
+                f"(rate({select('kafka_consumergroup_current_offset', _GROUP)}[$__rate_interval]))",
+                name,
+            ),
+        ),
+        timeseries(
+            "Kept in Kafka",
+            "Records between the oldest and the newest offset.",
+            "short",
+            Query(
+                f"{total('kafka_topic_partition_current_offset', 'topic', _TOPIC)} - "
+                f"{total('kafka_topic_partition_oldest_offset', 'topic', _TOPIC)}",
+                "{{topic}}",
+            ),
+        ),
+    ]
+
+
+def _traffic() -> list[Panel]:
+    topics = "kafka_server_brokertopicmetrics"
+    return [
+        timeseries(
+            "Bytes in and out",
+            "BytesInPerSec and BytesOutPerSec of all brokers; what replicas fetch is not in it.",
+            "Bps",
+            Query(rate(f"{topics}_bytesin_total"), "in"),
+            Query(rate(f"{topics}_bytesout_total"), "out"),
+            Query(rate(f"{topics}_bytesrejected_total"), "refused for size"),
+        ),
+        timeseries(
+            "Size on disk",
+            "Bytes of the topics' logs; retention bounds them.",
+            "bytes",
+            Query(total("kafka_log_log_size", "topic", _TOPIC), "{{topic}}"),
+        ),
+        timeseries(
+            "Replicas leaving and joining",
+            "ISR shrinks and expands per second; at rest both are 0.",
+            "ops",
+            Query(rate(f"{_REPLICAS}_isrshrinks_total"), "shrinks"),
+            Query(rate(f"{_REPLICAS}_isrexpands_total"), "expands"),
+        ),
+    ]

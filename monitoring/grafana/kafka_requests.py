@@ -1,0 +1,81 @@
+"""Kafka's requests: how many, how long, how many wrong, and where they wait."""
+
+from monitoring.grafana.panel import Panel, Query, timeseries
+from monitoring.grafana.promql import rate, select, total
+
+__all__ = ["request_panels"]
+
+_TOPICS = "kafka_server_brokertopicmetrics"
+_REQUESTS = "kafka_network_requestmetrics"
+
+
+def request_panels() -> list[Panel]:
+    """Produce is what the gateway waits for, FetchConsumer what the stream waits for."""
+    return [
+        timeseries(
+            "Request rate",
+            "Produce and FetchConsumer requests answered per second.",
+            "reqps",
+            Query(rate(f"{_REQUESTS}_totaltimems_count", "request"), "{{request}}"),
+        ),
+        _times("Produce", "the gateway acknowledges no message before its answer"),
+        _times("FetchConsumer", "it includes waiting for new data, so half a second at rest is normal"),
+        timeseries(
+            "Error rate",
+            "Answers with an error, by request and error; NONE, the good one, is left out.",
+            "reqps",
+            Query(f"({rate(f'{_REQUESTS}_errors_total', 'request, error', _wrong())}) > 0", "{{request}} {{error}}"),
+            Query(rate(f"{_TOPICS}_failedproducerequests_total"), "Produce, fault of the broker"),
+            Query(rate(f"{_TOPICS}_failedfetchrequests_total"), "Fetch, fault of the broker"),
+        ),
+        timeseries(
+            "Purgatory size",
+            "Requests that wait for something: Produce for replicas, Fetch for data. Growth of Produce means slow replicas.",
+            "short",
+            Query(
+                total("kafka_server_delayedoperationpurgatory_purgatorysize", "delayedOperation"),
+                "{{delayedOperation}}",
+            ),
+        ),
+        timeseries(
+            "Idle handlers",
+            "Idle share of request handlers and network threads; below 0.3 the broker is short of processors.",
+            "percentunit",
+            Query(_worst("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"), "handlers"),
+            Query(_worst("kafka_network_socketserver_networkprocessoravgidlepercent"), "network"),
+            maximum=1,
+        ),
+        timeseries(
+            "Requests waiting",
+            "Requests in the queue for a handler.",
+            "short",
+            Query(total("kafka_network_requestchannel_requestqueuesize"), "waiting"),
+        ),
+        timeseries(
+            "Records and requests in",
+            "Records that producers sent, and produce and fetch requests by topic.",
+            "cps",
+            Query(rate(f"{_TOPICS}_messagesin_total"), "records"),
+            Query(rate(f"{_TOPICS}_totalproducerequests_total"), "produce requests"),
+            Query(rate(f"{_TOPICS}_totalfetchrequests_total"), "fetch requests"),
+        ),
+    ]
+
+
+def _times(request: str, why: str) -> Panel:
+    where = f'request="{request}"'
+    metric = f"{_REQUESTS}_totaltimems"
+    return timeseries(
+        f"Total time of {request}",
+        f"TotalTimeMs by quantile, slowest broker; {why}.",
+        "ms",
+        Query(f"max by (quantile) ({select(metric, where)})", "p{{quantile}}"),
+    )
+
+
+def _wrong() -> str:
+    return 'error!="NONE"'
+
+
+def _worst(metric: str) -> str:
+    return total(metric, how="min")

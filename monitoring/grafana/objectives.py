@@ -1,0 +1,93 @@
+"""Freshness and validity: what the objectives count, and how fast their budgets burn."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.utils import floatToGoString
+
+from monitoring.grafana.panel import Panel, Query, gauge, timeseries
+from monitoring.grafana.promql import growth
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["BUDGET_WINDOW", "BURN_WINDOWS", "Objective", "objective_panels", "objectives"]
+
+BUDGET_WINDOW: Final = "30d"
+BURN_WINDOWS: Final = (("1h", 14.4), ("6h", 6.0), ("3d", 1.0))
+"""The long windows of the alerts and the pace at which each fires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One promise: this share of all is good."""
+
+    name: str
+    share: float
+    promise: str
+    bad: str
+    """Counts what broke the promise within `WINDOW`."""
+    all: str
+
+    def bad_ratio(self, window: str) -> str:
+        """The share that broke the promise within the window."""
+        return f"({self.bad} / ({self.all} > 0))".replace("WINDOW", window)
+
+
+def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
+    """Freshness by the canary, so that an outage counts although no row is committed; validity by the gateway."""
+    seconds = settings.freshness_seconds
+    bound = floatToGoString(seconds)  # type: ignore[no-untyped-call]
+    published = growth("tidegate_canary_published_total", window="WINDOW")
+    in_time = growth(
+        "tidegate_end_to_end_latency_seconds_bucket", where=f'le="{bound}"', window="WINDOW"
+    )
+    return (
+        Objective(
+            "Freshness",
+            settings.freshness_objective,
+            f"{settings.freshness_objective:.4g} of the canary's readings are queryable {seconds:g} s after they were sent",
+            f"clamp_min({published} - {in_time}, 0)",
+            published,
+        ),
+        Objective(
+            "Validity",
+            settings.validity_objective,
+            f"{settings.validity_objective:.4g} of the messages received are not refused",
+            growth("tidegate_gateway_messages_rejected_total", window="WINDOW"),
+            growth("tidegate_gateway_messages_received_total", window="WINDOW"),
+        ),
+    )
+
+
+def objective_panels(objective: Objective) -> list[Panel]:
+    """Share kept, budget left, and the pace at which it burns."""
+    allowed = f"{1 - objective.share:.6g}"
+    bad = objective.bad_ratio(BUDGET_WINDOW)
+    return [
+        gauge(
+            f"{objective.name} kept",
+            f"Within the time shown. The promise: {objective.promise}.",
+            "percentunit",
+            Query(f"1 - {objective.bad_ratio('$__range')}"),
+            steps=[(None, "red"), (objective.share, "orange"), ((1 + objective.share) / 2, "green")],
+            height=6,
+        ),
+        gauge(
+            f"{objective.name} budget left",
+            f"What may still go wrong of {BUDGET_WINDOW}, as a share of all that may; below 0 the promise is broken.",
+            "percentunit",
+            Query(f"1 - {bad} / {allowed}"),
+            steps=[(None, "red"), (0.1, "orange"), (0.25, "green")],
+            height=6,
+        ),
+        timeseries(
+            f"{objective.name} burn rate",
+            "How many times faster than allowed the budget burns: at 1 it lasts exactly its window. "
+            + "; ".join(f"over {window} the alert fires at {pace:g}" for window, pace in BURN_WINDOWS)
+            + ", where the short window agrees.",
+            "short",
+            *(Query(f"{objective.bad_ratio(window)} / {allowed}", f"over {window}") for window, _ in BURN_WINDOWS),
+            width=16,
+            height=6,
+            steps=[(None, "green"), (1, "yellow"), (6, "orange"), (14.4, "red")],
+        ),
+    ]

@@ -1,0 +1,146 @@
+"""The overview: do we keep what we promised, what is wrong now, and the three signals latency, errors and throughput."""
+
+from typing import Any, Final
+
+from monitoring.grafana.alerts import alert_panels
+from monitoring.grafana.dashboard import Row, dashboard
+from monitoring.grafana.fleet import fleet_rate
+from monitoring.grafana.objectives import objective_panels, objectives
+from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.promql import age, quantile, rate, total
+from monitoring.grafana.variables import selection
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["overview"]
+
+_UP_DOWN: Final = {"0": ("down", "red"), "1": ("up", "green")}
+_NO_YES: Final = {"0": ("no", "red"), "1": ("yes", "green")}
+_LATE: Final = [(None, "green"), (0.8, "yellow"), (2.5, "red")]
+
+
+def overview(settings: MonitoringSettings) -> dict[str, Any]:
+    """The dashboard to keep open."""
+    freshness, validity = objectives(settings)
+    rows = [
+        Row("Now", _now()),
+        Row("Promises kept", [*objective_panels(freshness), *objective_panels(validity)]),
+        Row("Latency, errors, throughput", [*_signals(), *_canary(settings)]),
+        Row("Alerts and loss", alert_panels()),
+    ]
+    return dashboard(
+        "tidegate-overview",
+        "Tidegate / Overview",
+        "Whether readings arrive in time and whole: objectives, alerts, latency, errors, throughput.",
+        selection("up"),
+        rows,
+        span="1h",
+    )
+
+
+def _now() -> list[Panel]:
+    return [
+        stat(
+            "Parts",
+            "Whether each part answers Prometheus; the worst instance counts.",
+            "none",
+            Query(total("up", "job", how="min"), "{{job}}"),
+            width=12,
+            words=_UP_DOWN,
+        ),
+        stat(
+            "Gateway connected",
+            "Whether every gateway has its MQTT session. While it has none, the broker keeps QoS 1 messages.",
+            "none",
+            Query(total("tidegate_gateway_connected", how="min")),
+            width=3,
+            words=_NO_YES,
+        ),
+        stat(
+            "Broker answers",
+            "Whether the MQTT broker lets the monitor in.",
+            "none",
+            Query(total("tidegate_broker_reachable", how="min")),
+            width=3,
+            words=_NO_YES,
+        ),
+        stat(
+            "Kafka answers",
+            "Whether Kafka answers the monitor. While it does not, the gateway holds back its acknowledgements.",
+            "none",
+            Query(total("tidegate_kafka_reachable", how="min")),
+            width=3,
+            words=_NO_YES,
+        ),
+        stat(
+            "Last canary",
+            "How long ago a canary reading was read back from the table: the whole way works if this is seconds.",
+            "s",
+            Query(age("tidegate_canary_last_seen_timestamp_seconds")),
+            width=3,
+            steps=[(None, "green"), (15, "yellow"), (60, "red")],
+        ),
+    ]
+
+
+def _signals() -> list[Panel]:
+    whole = "tidegate_end_to_end_latency_seconds"
+    return [
+        timeseries(
+            "End-to-end latency",
+            "Publish over MQTT to row that a query returns, by the canary, which reads with another library than the writer.",
+            "s",
+            *(Query(quantile(share, whole), f"p{share * 100:g}") for share in (0.5, 0.95, 0.99)),
+            steps=_LATE,
+        ),
+        timeseries(
+            "Refused messages",
+            "Messages that became dead letters, by reason. `tidegate dlq ls` shows them.",
+            "reqps",
+            Query(f"{rate('tidegate_gateway_messages_rejected_total', 'reason')} > 0", "{{reason}}"),
+            stacked=True,
+        ),
+        timeseries(
+            "Throughput of the fleet",
+            "Messages received and accepted, rows committed; the canary's are taken off.",
+            "cps",
+            Query(fleet_rate("tidegate_gateway_messages_received_total"), "messages received"),
+            Query(fleet_rate("tidegate_gateway_messages_accepted_total"), "messages accepted"),
+            Query(
+                fleet_rate("tidegate_stream_rows_total", 'table="readings"', canary="tidegate_canary_seen_total"),
+                "rows committed",
+            ),
+        ),
+    ]
+
+
+def _canary(settings: MonitoringSettings) -> list[Panel]:
+    late = f"{settings.freshness_seconds:g} s"
+    return [
+        timeseries(
+            "Canary",
+            f"Readings that were due and that came back; a gap between the two is an outage or more than {late} of delay.",
+            "cps",
+            Query(rate("tidegate_canary_published_total"), "due"),
+            Query(rate("tidegate_canary_seen_total"), "read back"),
+        ),
+        timeseries(
+            "Share refused",
+            "Refused messages over received ones, and parts of accepted messages that were refused over readings.",
+            "percentunit",
+            Query(
+                f"{rate('tidegate_gateway_messages_rejected_total')} / "
+                f"({rate('tidegate_gateway_messages_received_total')} > 0)",
+                "messages",
+            ),
+            Query(
+                f"{rate('tidegate_gateway_parts_rejected_total')} / ({rate('tidegate_gateway_readings_total')} > 0)",
+                "parts",
+            ),
+        ),
+        timeseries(
+            "Unread in Kafka",
+            "Records that the stream has not committed yet, by topic; grows while the stream is down.",
+            "short",
+            Query(total("kafka_consumergroup_lag", "consumergroup, topic"), "{{consumergroup}} {{topic}}"),
+        ),
+    ]

@@ -1,0 +1,48 @@
+"""Words of PromQL as the dashboards use them: every selector follows the variables job and instance."""
+
+from typing import Final
+
+__all__ = ["age", "growth", "mean", "quantile", "rate", "select", "total"]
+
+_CHOSEN: Final = 'job=~"$job", instance=~"$instance"'
+_WINDOW: Final = "$__rate_interval"
+
+
+def select(metric: str, where: str = "") -> str:
+    """The series of a metric that the viewer chose."""
+    return f"{metric}{{{_CHOSEN}{', ' if where else ''}{where}}}"
+
+
+def total(metric: str, by: str = "", where: str = "", *, how: str = "sum") -> str:
+    """What the instances say together; `how` is another aggregation, such as max."""
+    return f"{how}{_by(by)}({select(metric, where)})"
+
+
+def rate(metric: str, by: str = "", where: str = "", *, window: str = _WINDOW) -> str:
+    """A counter's events per second, all instances together."""
+    return f"sum{_by(by)}(rate({select(metric, where)}[{window}]))"
+
+
+def growth(metric: str, by: str = "", where: str = "", *, window: str = _WINDOW) -> str:
+    """A counter's events within the window."""
+    return f"sum{_by(by)}(increase({select(metric, where)}[{window}]))"
+
+
+def quantile(share: float, histogram: str, by: str = "", where: str = "") -> str:
+    """A quantile of a histogram, named without `_bucket`."""
+    labels = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share:g}, {rate(f'{histogram}_bucket', labels, where)})"
+
+
+def mean(histogram: str, by: str = "", where: str = "") -> str:
+    """The mean of a histogram."""
+    return f"{rate(f'{histogram}_sum', by, where)} / {rate(f'{histogram}_count', by, where)}"
+
+
+def age(timestamp: str, by: str = "", where: str = "") -> str:
+    """Seconds since an instant that a gauge tells; one that never came (0) has no age."""
+    return f"time() - max{_by(by)}({select(timestamp, where)} > 0)"
+
+
+def _by(labels: str) -> str:
+    return f" by ({labels}) " if labels else ""

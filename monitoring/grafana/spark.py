@@ -1,0 +1,83 @@
+"""Panels of Spark's driver and executors, by the JMX agent."""
+
+from monitoring.grafana.panel import Panel, Query, timeseries
+from monitoring.grafana.promql import rate, total
+
+__all__ = ["spark_panels"]
+
+
+def spark_panels() -> list[Panel]:
+    """Spark's own view of the stream, for whoever knows Spark."""
+    streaming = "spark_driver_structured_streaming"
+    return [
+        timeseries(
+            "Rows in and worked off",
+            "Input rate and processing rate by query, as Spark's progress reports say: below the first the second falls behind.",
+            "cps",
+            Query(total(f"{streaming}_inputrate", "query_name"), "{{query_name}} in"),
+            Query(total(f"{streaming}_processingrate", "query_name"), "{{query_name}} worked off"),
+        ),
+        timeseries(
+            "Spark's batch latency",
+            "Milliseconds of the last batch by query.",
+            "ms",
+            Query(total(f"{streaming}_latency", "query_name", how="max"), "{{query_name}}"),
+        ),
+        timeseries(
+            "State",
+            "Rows of state that each query remembers.",
+            "short",
+            Query(total(f"{streaming}_states_rowstotal", "query_name"), "{{query_name}}"),
+        ),
+        timeseries(
+            "Memory of state",
+            "Memory of that state, and of cached and broadcast data.",
+            "bytes",
+            Query(total(f"{streaming}_states_usedbytes", "query_name"), "{{query_name}}"),
+            Query(f"{total('spark_driver_blockmanager_memory_memused_mb')} * 1048576", "cached and broadcast"),
+        ),
+        timeseries(
+            "Tasks",
+            "Tasks that run, jobs that run, stages that wait, stages that failed since the start.",
+            "short",
+            Query(total("spark_executor_threadpool_activetasks"), "tasks running"),
+            Query(total("spark_driver_dagscheduler_job_activejobs"), "jobs running"),
+            Query(total("spark_driver_dagscheduler_stage_waitingstages"), "stages waiting"),
+            Query(total("spark_driver_dagscheduler_stage_failedstages"), "stages failed"),
+        ),
+        timeseries(
+            "Processors used by tasks",
+            "CPU time and run time of tasks, and collections among it: run time without CPU time is waiting.",
+            "short",
+            Query(f"{rate('spark_executor_cputime_total')} / 1e9", "CPU"),
+            Query(f"{rate('spark_executor_runtime_total')} / 1e3", "run time"),
+            Query(f"{rate('spark_executor_jvmgctime_total')} / 1e3", "collecting"),
+        ),
+        timeseries(
+            "Task rate",
+            "Tasks done per second.",
+            "ops",
+            Query(rate("spark_executor_succeededtasks_total"), "tasks"),
+        ),
+        timeseries(
+            "Rows read and written",
+            "By Spark's tasks.",
+            "cps",
+            Query(rate("spark_executor_recordsread_total"), "read"),
+            Query(rate("spark_executor_recordswritten_total"), "written"),
+        ),
+        timeseries(
+            "Shuffle and spill",
+            "Bytes that tasks shuffled, and bytes that did not fit into memory.",
+            "Bps",
+            Query(rate("spark_executor_shufflebyteswritten_total"), "shuffled"),
+            Query(rate("spark_executor_diskbytesspilled_total"), "spilled"),
+        ),
+        timeseries(
+            "Listener events",
+            "Events that wait for their listeners; events lost per second make Spark's own figures wrong.",
+            "short",
+            Query(total("spark_driver_livelistenerbus_queue_size", "queue"), "{{queue}} waiting"),
+            Query(rate("spark_driver_livelistenerbus_numdroppedevents_total", "queue"), "{{queue}} lost per second"),
+        ),
+    ]

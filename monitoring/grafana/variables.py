@@ -1,0 +1,60 @@
+"""The choices at the top of a dashboard: data source, job, instance, and what a dashboard narrows further."""
+
+from typing import Any, Final
+
+from monitoring.grafana.panel import DATASOURCE
+
+__all__ = ["EVERYTHING", "datasource", "label_variable", "selection"]
+
+EVERYTHING: Final = ".+"
+"""What "All" stands for in a query: the label is there, whatever it says."""
+
+
+def selection(metric: str) -> list[dict[str, Any]]:
+    """Data source, job and instance, found where `metric` is served."""
+    return [
+        datasource(),
+        label_variable("job", metric),
+        label_variable("instance", f'{metric}{{job=~"$job"}}'),
+    ]
+
+
+def datasource() -> dict[str, Any]:
+    """Which Prometheus to ask: a choice of the viewer, so that no import asks for one."""
+    return {
+        "type": "datasource",
+        "name": "datasource",
+        "label": "Data source",
+        "query": "prometheus",
+        "hide": 0,
+        "includeAll": False,
+        "multi": False,
+        "refresh": 1,
+        "regex": "",
+        "skipUrlSync": False,
+        "options": [],
+        "current": {},
+    }
+
+
+def label_variable(label: str, series: str, *, title: str | None = None) -> dict[str, Any]:
+    """Several or all values of a label among the series; asked for again as the time range changes."""
+    query = f"label_values({series}, {label})"
+    return {
+        "type": "query",
+        "name": label,
+        "label": title or label.capitalize(),
+        "datasource": dict(DATASOURCE),
+        "definition": query,
+        "query": query,
+        "hide": 0,
+        "includeAll": True,
+        "allValue": EVERYTHING,
+        "multi": True,
+        "refresh": 2,
+        "regex": "",
+        "sort": 1,
+        "skipUrlSync": False,
+        "options": [],
+        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+    }
