@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reading import REDRIVE_GATEWAY
 from monitoring.bulk import bucket_bounds, observe_counts, observe_same
-from monitoring.metrics.stream import StreamMetrics
+from monitoring.metrics.stream import PHASES, StreamMetrics
 from streaming.offsets import parse_source_offsets, record_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Progress", "StreamState"]
+__all__ = ["Progress", "StreamState", "unseen_reports"]
 
 logger = logging.getLogger("tidegate.streaming.progress")
 
 _KAFKA_HALF_US: Final = 500
 """Kafka's clock has whole milliseconds and is rounded down: its middle is right to half of one, on both sides."""
+
+
+IDLE_SECONDS: Final = 10.0
+"""So long after the newest batch its rates say nothing any more."""
 
 
 class StreamState:
@@ -47,7 +51,8 @@ class Progress:
 
     def __init__(self, metrics: StreamMetrics, query: str) -> None:
         self._metrics, self._query = metrics, query
-        self._newest = -1
+        self.reported = self._landed = -1
+        self._landed_at = time.monotonic()
         self._lap_began = 0.0
         self.laps: dict[str, float] = {}
         self.batches = 0
@@ -73,6 +78,8 @@ class Progress:
     def batch(self, number: int, seconds: float) -> None:
         """The landing of one batch took this long."""
         self.batches += 1
+        self._landed, self._landed_at = number, time.monotonic()
+        self._metrics.last_batch.set_to_current_time()
         logger.debug("batch %d: %.3f s %s", number, seconds, self.laps)
 
     def latency(self, rows: "pa.Table", *, began_at: float, committed_at: float) -> None:
@@ -97,14 +104,36 @@ class Progress:
         processing = self._metrics.stages["batch_to_commit"]
         observe_same(processing, max(0.0, committed_at - began_at), len(received))
 
+    @property
+    def awaits_report(self) -> bool:
+        """Whether Spark has a report that was not taken in: it comes a moment after the batch has landed."""
+        return self.reported < self._landed
+
     def spark(self, reports: list[Mapping[str, Any]]) -> None:
-        """Spark's own reports of finished batches: whole duration and lag. Those seen before are passed over."""
+        """Spark's own reports of finished batches: phases, rates and lag. Those seen before are passed over."""
         for report in reports:
-            if report["batchId"] > self._newest and report["numInputRows"] > 0:
-                self._newest = report["batchId"]
-                self._metrics.batch_duration.observe(report["durationMs"].get("triggerExecution", 0) / 1000)
+            number, rows = report["batchId"], report["numInputRows"]
+            # Of a batch that is yet to come it reports too, while it waits for one.
+            if number > self.reported and (rows > 0 or number <= self._landed):
+                self.reported = number
+                self._batch(report)
         if reports:
             self._lag(reports[-1]["sources"][0])
+
+    def idle(self) -> None:
+        """No report is awaited: a while after the newest batch nothing flows."""
+        if time.monotonic() - self._landed_at > IDLE_SECONDS:
+            self._metrics.input_rate.set(0)
+            self._metrics.processed_rate.set(0)
+
+    def _batch(self, report: Mapping[str, Any]) -> None:
+        durations = report["durationMs"]
+        self._metrics.batch_duration.observe(durations.get("triggerExecution", 0) / 1000)
+        for phase in PHASES:
+            self._metrics.phases.labels(self._query, phase).inc(durations.get(phase, 0) / 1000)
+        # Spark leaves out a rate that is no number, as that of the first batch.
+        self._metrics.input_rate.set(report.get("inputRowsPerSecond", 0))
+        self._metrics.processed_rate.set(report.get("processedRowsPerSecond", 0))
 
     def _lag(self, source: Mapping[str, Any]) -> None:
         try:
@@ -114,6 +143,22 @@ class Progress:
             return
         for topic in newest:
             self._metrics.lag.labels(self._query, topic).set(max(0, record_count(landed, newest, topic)))
+
+
+def unseen_reports(query: Any, after: int) -> list[Mapping[str, Any]]:
+    """Spark's reports of batches past this one, oldest first.
+
+    Read from the newest on, as JSON: each report, and each field of one, is a call into the JVM.
+    """
+    import json
+
+    reports = query._jsq.recentProgress()
+    found: list[Mapping[str, Any]] = []
+    for at in range(len(reports) - 1, -1, -1):
+        if reports[at].batchId() <= after:
+            break
+        found.insert(0, json.loads(reports[at].json()))
+    return found
 
 
 def _as_json(value: Any) -> str:

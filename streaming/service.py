@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ingest.admin import end_offsets, wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
@@ -26,7 +26,7 @@ from streaming.chores import Chores, make_chores
 from streaming.dedupe import Seen
 from streaming.faults import classify
 from streaming.offsets import Offsets, newest_mark, record_count
-from streaming.progress import Progress, StreamState
+from streaming.progress import Progress, StreamState, unseen_reports
 from streaming.queries import LAND, LandQuery, start_landing
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
@@ -163,7 +163,6 @@ class Stream:
 
     def _await(self, land: LandQuery, progress: Progress, stop: threading.Event) -> None:
         self.state.set(ready=True, detail="landing")
-        reported = 0
         while not stop.wait(POLL_SECONDS):
             self._check_jvm()
             if not land.query.isActive:
@@ -172,9 +171,10 @@ class Stream:
                 )
                 raise self._fault(error) from error
             # Asking costs the JVM some milliseconds: an idle stream is not asked.
-            if progress.batches != reported:
-                reported = progress.batches
-                progress.spark([_plain(report) for report in land.query.recentProgress])
+            if progress.awaits_report:
+                progress.spark(unseen_reports(land.query, progress.reported))
+            else:
+                progress.idle()
 
     def _drain(self, land: LandQuery) -> None:
         """Let the batch in hand finish, then stop: an interrupt in the middle of one would only have it replayed."""
@@ -213,9 +213,3 @@ def take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -
 def absolute(uri: str) -> str:
     """A path that Spark's JVM and this process mean the same by."""
     return str(Path(uri.removeprefix("file://")).absolute()) if is_local(uri) else uri
-
-
-def _plain(report: Any) -> Any:
-    import json
-
-    return report if isinstance(report, dict) else json.loads(report.json)

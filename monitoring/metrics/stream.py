@@ -8,10 +8,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from monitoring.metrics.buckets import CHORE_BUCKETS, LATENCY_BUCKETS
 from monitoring.metrics.sql_streams import SqlStreamMetrics
 
-__all__ = ["STAGES", "StreamMetrics"]
+__all__ = ["PHASES", "STAGES", "StreamMetrics"]
 
 STAGES: Final = ("receive_to_kafka", "kafka_to_batch", "batch_to_commit", "receive_to_commit", "kafka_to_commit")
 """Parts of a reading's way, and its whole from the gateway and from Kafka on."""
+PHASES: Final = (
+    "latestOffset", "queryPlanning", "walCommit", "getBatch", "addBatch", "commitOffsets", "triggerExecution",
+)  # fmt: skip
+"""What Spark says a batch consists of, in its own words; `triggerExecution` is the whole."""
 
 
 class StreamMetrics:
@@ -31,6 +35,30 @@ class StreamMetrics:
             "One micro-batch, trigger to done.",
             ["query"],
             buckets=LATENCY_BUCKETS,
+            registry=registry,
+        ).labels(query)
+        self.phases = Counter(
+            "tidegate_stream_phase_seconds_total",
+            "Seconds that batches spent in each phase, as Spark reports them.",
+            ["query", "phase"],
+            registry=registry,
+        )
+        self.input_rate = Gauge(
+            "tidegate_stream_input_rows_per_second",
+            "Records that arrived per second before the newest batch, as Spark reports it; 0 while idle.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.processed_rate = Gauge(
+            "tidegate_stream_processed_rows_per_second",
+            "Records that the newest batch worked off per second, as Spark reports it; 0 while idle.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
+        self.last_batch = Gauge(
+            "tidegate_stream_last_batch_timestamp_seconds",
+            "When a batch last ended; 0 before the first one.",
+            ["query"],
             registry=registry,
         ).labels(query)
         self.commit_duration = Histogram(
@@ -153,6 +181,8 @@ class StreamMetrics:
             "Records in the outcomes topic that are no outcomes: the ledger passes them over.",
             registry=registry,
         )
+        for phase in PHASES:
+            self.phases.labels(query, phase)
         for chore in chores:
             self.chore_duration.labels(chore)
             self.chore_failures.labels(chore)

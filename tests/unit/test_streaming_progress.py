@@ -1,13 +1,17 @@
 """What the landing tells: every row in the latency histograms, lag, and a state to read from any thread."""
 
+import json
+import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
 from monitoring.metrics.stream import STAGES, StreamMetrics
-from streaming.progress import Progress, StreamState
+from streaming.progress import Progress, StreamState, unseen_reports
 
 
 def progress(registry: CollectorRegistry) -> Progress:
@@ -79,14 +83,83 @@ def test_a_batch_of_nothing_but_redriven_rows_adds_nothing(registry: CollectorRe
     assert [stage(registry, name, "count") for name in STAGES] == [0] * len(STAGES)
 
 
-def test_lag_is_what_kafka_has_and_the_tables_have_not(registry: CollectorRegistry) -> None:
+def report(number: int, *, rows: int = 10, **more: Any) -> dict[str, Any]:
+    durations = {"triggerExecution": 300, "addBatch": 250, "queryPlanning": 30, "somethingNew": 5}
     source = {"endOffset": {"a": {"0": 5, "1": 5}}, "latestOffset": {"a": {"0": 9, "1": 6}}}
+    return {"batchId": number, "numInputRows": rows, "durationMs": durations, "sources": [source], **more}
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"tidegate_stream_{name}", {"query": "land", **labels})
+
+
+def test_lag_is_what_kafka_has_and_the_tables_have_not(registry: CollectorRegistry) -> None:
     told = progress(registry)
-    report = {"batchId": 3, "numInputRows": 10, "durationMs": {"triggerExecution": 300}, "sources": [source]}
-    told.spark([report])
-    told.spark([report])
-    assert registry.get_sample_value("tidegate_stream_offsets_behind", {"query": "land", "topic": "a"}) == 5
-    assert registry.get_sample_value("tidegate_stream_batch_duration_seconds_count", {"query": "land"}) == 1
+    told.spark([report(3)])
+    told.spark([report(3)])
+    assert value(registry, "offsets_behind", topic="a") == 5
+    assert value(registry, "batch_duration_seconds_count") == 1
+
+
+def test_what_spark_reports_of_a_batch_is_counted_once_by_phase(registry: CollectorRegistry) -> None:
+    told = progress(registry)
+    told.spark([report(1, inputRowsPerSecond=50.0, processedRowsPerSecond=70.0), report(2, inputRowsPerSecond=9.5)])
+    told.spark([report(2), report(3, inputRowsPerSecond=8.0)])
+    assert value(registry, "phase_seconds_total", phase="addBatch") == pytest.approx(0.75)
+    assert value(registry, "phase_seconds_total", phase="walCommit") == 0
+    assert value(registry, "phase_seconds_total", phase="somethingNew") is None, "phases are a closed list"
+    assert value(registry, "input_rows_per_second") == 8
+    assert value(registry, "processed_rows_per_second") == 0
+
+
+def test_a_report_is_awaited_until_it_is_there_and_an_idle_one_is_none(registry: CollectorRegistry) -> None:
+    told = progress(registry)
+    assert not told.awaits_report
+    told.batch(7, 0.3)
+    assert told.awaits_report, "Spark reports a moment after the landing"
+    told.spark([])
+    assert told.awaits_report
+    told.spark([report(7), report(8, rows=0)])
+    assert not told.awaits_report
+    told.batch(8, 0.3)
+    told.spark([report(8)])
+    assert value(registry, "batch_duration_seconds_count") == 2
+    assert value(registry, "last_batch_timestamp_seconds") == pytest.approx(time.time(), abs=60)
+
+
+def test_the_rates_of_a_stream_that_idles_go_to_nothing(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = progress(registry)
+    told.batch(1, 0.3)
+    told.spark([report(1, inputRowsPerSecond=8.0, processedRowsPerSecond=9.0)])
+    told.idle()
+    assert value(registry, "input_rows_per_second") == 8, "the next batch may be on its way"
+    monkeypatch.setattr("streaming.progress.IDLE_SECONDS", -1)
+    told.idle()
+    assert (value(registry, "input_rows_per_second"), value(registry, "processed_rows_per_second")) == (0, 0)
+
+
+class JvmReport:
+    """One report in the JVM; `asked` counts what each question would cost."""
+
+    asked = 0
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def batchId(self) -> int:
+        return self._number
+
+    def json(self) -> str:
+        JvmReport.asked += 1
+        return json.dumps(report(self._number))
+
+
+def test_only_the_reports_that_are_new_are_fetched_oldest_first() -> None:
+    query = SimpleNamespace(_jsq=SimpleNamespace(recentProgress=lambda: [JvmReport(number) for number in range(20)]))
+    assert [each["batchId"] for each in unseen_reports(query, 16)] == [17, 18, 19]
+    assert JvmReport.asked == 3
 
 
 def test_the_state_keeps_its_time_while_nothing_changes() -> None:
