@@ -24,19 +24,23 @@ from deploy.local.environment import Progress
 from deploy.local.java import find_java
 from ingest.contract.errors import TidegateError, UnavailableError
 
-__all__ = ["Group", "Jar", "cache_dir", "ensure", "kafka_classpath", "main", "read_lock", "spark_jars"]
+__all__ = ["Group", "Jar", "cache_dir", "ensure", "jmx_agent", "kafka_classpath", "main", "read_lock", "spark_jars"]
 
 Group = Literal["spark", "kafka", "all", "jmx"]
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 POLL_SECONDS = 0.1
 TOLD_EVERY_SECONDS = 1.5
 STALLED_SECONDS = 120.0
+STALLED_OPTIONAL_SECONDS = 10.0
 _MEMBERS = {
     "spark": ("both", "spark"),
     "kafka": ("both", "kafka"),
-    "all": ("both", "spark", "kafka"),
+    "all": ("both", "spark", "kafka", "jmx"),
     "jmx": ("jmx",),
 }
+# Kafka and Spark run without the agent that shows their JVMs: a network that is away must not keep them from starting.
+_OPTIONAL = ("jmx",)
+WITHOUT_AGENT = "Kafka and Spark run without metrics of their JVMs"
 # Kafka's libraries that pyspark brings too, in versions that Kafka was proved to run with: 14 downloads fewer.
 _SHARED_WITH_PYSPARK = (
     *("jackson-annotations", "jackson-core", "jackson-databind", "jackson-dataformat-yaml"),
@@ -55,6 +59,11 @@ class Jar:
     version: str
     size: int
     sha256: str
+
+    @property
+    def optional(self) -> bool:
+        """Whether the pipeline runs without it."""
+        return self.part in _OPTIONAL
 
     @property
     def coordinate(self) -> str:
@@ -87,6 +96,8 @@ def cache_dir() -> Path:
 def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False) -> None:
     """Have all jars of `group` in the cache. Two runs at once are safe: the second waits for the first.
 
+    Of `all`, the JMX agent is there if it can be had: where it is the only one that cannot, `progress` is told so.
+
     Args:
         group: what is needed.
         progress: told at least every 2 s while something is fetched.
@@ -105,7 +116,12 @@ def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None 
         if verify:
             _drop_wrong(wanted, folder, progress)
         if missing := _missing(wanted, folder):
-            _fetch(missing, folder, progress)
+            try:
+                _fetch(missing, folder, progress)
+            except UnavailableError as error:
+                if group != "all" or not all(jar.optional for jar in _missing(wanted, folder)):
+                    raise
+                progress(f"{WITHOUT_AGENT}: {error}")
 
 
 def spark_jars(cache: Path | None = None) -> list[Path]:
@@ -117,6 +133,11 @@ def kafka_classpath(cache: Path | None = None) -> list[Path]:
     """All that the embedded Kafka and its tools run on: own jars, then those shared with pyspark."""
     own = [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["kafka"]]
     return own + [_pyspark_jar(name) for name in _SHARED_WITH_PYSPARK]
+
+
+def jmx_agent(cache: Path | None = None) -> Path:
+    """Where the JMX agent is, or would be: whether it is there, the caller looks."""
+    return next((cache or cache_dir()) / jar.file_name for jar in read_lock() if jar.part == "jmx")
 
 
 def _located(jar: Jar, cache: Path | None) -> Path:
@@ -186,6 +207,7 @@ def _alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
 def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
     """Let Ivy fetch into a work folder, which a cut-off run leaves for the next to go on from, then prove and move."""
     work = folder / ".ivy"
+    jars = sorted(jars, key=lambda jar: jar.optional)
     java, mirror = find_java(), maven.find_mirror(Path.home())
     coordinates = [(jar.group, jar.name, jar.version) for jar in jars]
     progress(f"JVM parts: fetching {len(jars)}, {_megabytes(jars):.1f} MB")
@@ -205,16 +227,15 @@ def _watch(
 ) -> None:
     told = moved = time.monotonic()
     before = -1
+    patience = STALLED_OPTIONAL_SECONDS if all(jar.optional for jar in jars) else STALLED_SECONDS
     while process.poll() is None:
         now = time.monotonic()
         if now - told >= TOLD_EVERY_SECONDS:
             count, size = maven.arrived(work)
             progress(f"JVM parts: {count} of {len(jars)}, {size / 1e6:.1f} of {_megabytes(jars):.1f} MB")
             told, moved, before = now, (moved if size == before else now), size
-        if now - moved > STALLED_SECONDS:
-            message = (
-                f"Maven sent nothing for {STALLED_SECONDS:.0f} s; check the network, then run the same command again."
-            )
+        if now - moved > patience:
+            message = f"Maven sent nothing for {patience:.0f} s; check the network, then run the same command again."
             raise UnavailableError(message)
         time.sleep(POLL_SECONDS)
 
@@ -246,8 +267,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     shown = Progress()
     try:
-        before = len(_missing([jar for jar in read_lock() if jar.part != "jmx"], cache_dir()))
-        ensure("all", shown.show, verify="--verify" in given)
+        before = len(_missing(read_lock(), cache_dir()))
+        ensure("all", lambda text: shown.show(text, last=text.startswith(WITHOUT_AGENT)), verify="--verify" in given)
     except TidegateError as error:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code

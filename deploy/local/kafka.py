@@ -5,6 +5,7 @@ started again with other ports and after `kill -9`.
 """
 
 import base64
+import logging
 import os
 import shutil
 import socket
@@ -15,11 +16,14 @@ from pathlib import Path
 
 from deploy.local import artifacts
 from deploy.local.java import Java
+from deploy.local.jmx import KAFKA_RULES, agent_flag, agent_obstacle
 from deploy.local.kafka_wire import cluster_id
 from deploy.settings import java_locale
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["EmbeddedKafka"]
+
+logger = logging.getLogger("tidegate.deploy.local.kafka")
 
 MEGABYTE = 1024 * 1024
 FORMAT_SECONDS = 120.0
@@ -76,7 +80,7 @@ _LOG4J = """Configuration:
 
 
 class EmbeddedKafka:
-    """One node; `data_dir` is its own and keeps its records."""
+    """One node; `data_dir` is its own and keeps its records; `jmx` is where it shows its JVM's metrics."""
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class EmbeddedKafka:
         host: str = "127.0.0.1",
         cache: Path | None = None,
         temporary: Path | None = None,
+        jmx: tuple[str, int] | None = None,
     ) -> None:
         self.data_dir = data_dir.resolve()
         self.java = java
@@ -98,6 +103,7 @@ class EmbeddedKafka:
         self._heap = heap
         self._cache = cache
         self._temporary = temporary
+        self._jmx = jmx
 
     @property
     def bootstrap_servers(self) -> str:
@@ -124,7 +130,7 @@ class EmbeddedKafka:
 
     def command(self) -> list[str]:
         """What to start, after `prepare`."""
-        return [*self._java_command(), *self._limits(), "kafka.Kafka", str(self._properties_file)]
+        return [*self._java_command(), *self._agent(), *self._limits(), "kafka.Kafka", str(self._properties_file)]
 
     def env(self) -> dict[str, str]:
         """What the process needs in its environment beyond the caller's: a locale in which it can open any path."""
@@ -199,6 +205,15 @@ class EmbeddedKafka:
     def _limits(self) -> list[str]:
         # Out of memory ends the process: a supervisor can restart it, nobody can use a half-dead one.
         return [f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError"]
+
+    def _agent(self) -> list[str]:
+        if self._jmx is None:
+            return []
+        host, port = self._jmx
+        if obstacle := agent_obstacle(host, port, cache=self._cache):
+            logger.warning("Kafka starts without metrics of its JVM: %s.", obstacle)
+            return []
+        return [agent_flag(host=host, port=port, rules=KAFKA_RULES, cache=self._cache)]
 
     def _format(self) -> None:
         """Format beside the final place, then rename: a cut-off run leaves nothing half made."""

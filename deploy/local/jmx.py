@@ -1,0 +1,40 @@
+"""The agent that shows a JVM's own metrics to Prometheus: how a JVM is told to load it, and when it had better not.
+
+A JVM whose agent cannot start ends. So it is named only where it will start: Kafka and Spark come first, what is known of their
+JVMs second.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import monitoring
+from deploy.local import artifacts
+from deploy.local.ports import is_free, owner_of
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["KAFKA_RULES", "SPARK_RULES", "agent_flag", "agent_obstacle"]
+
+_RULES: Final = Path(monitoring.__file__).parent.absolute() / "jmx"
+KAFKA_RULES: Final = _RULES / "kafka.yml"
+SPARK_RULES: Final = _RULES / "spark.yml"
+
+
+def agent_flag(*, host: str, port: int, rules: Path, cache: Path | None = None) -> str:
+    """What a JVM is started with so that it serves `/metrics` at `host:port`, by these rules. One argument, never a shell's."""
+    at = f"[{host}]" if ":" in host else host
+    return f"-javaagent:{artifacts.jmx_agent(cache)}={at}:{port}:{rules}"
+
+
+def agent_obstacle(host: str, port: int, *, cache: Path | None = None) -> str | None:
+    """Why a JVM that starts now would not get the agent up, for people; None where it will."""
+    jar = artifacts.jmx_agent(cache)
+    if not jar.is_file():
+        return f"{jar.name} is not in {jar.parent}; run `make setup` to fetch it"
+    if "=" in str(jar):
+        return f"Java takes no agent from a folder with `=` in its name ({jar.parent}); set XDG_CACHE_HOME to another"
+    try:
+        if not is_free(port, host):
+            return f"port {port} on {host} is taken ({owner_of(port) or 'another process'})"
+    except UnavailableError as error:
+        return str(error)
+    return None
