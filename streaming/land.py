@@ -52,7 +52,7 @@ __all__ = ["Landing"]
 
 SMALL_BATCH_RECORDS: Final = 50_000
 """Up to this many records one task writes one file: a second task costs a small batch more than it saves."""
-_READ_BACK: Final = (*KEY_COLUMNS, "received_at", "kafka_time", "gateway")
+_READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,14 @@ class StreamState:
 
 
 class Progress:
-    """Turns what the landing and Spark report into metrics. `laps` holds the seconds of the newest batch's steps."""
+    """Turns what the landing and Spark report into metrics. `laps` holds the seconds of the newest batch's steps.
 
-    def __init__(self, metrics: StreamMetrics, query: str) -> None:
+    `late_seconds`: a reading is late that was this old, or older, when it was received, as in `ledger`.
+    """
+
+    def __init__(self, metrics: StreamMetrics, query: str, *, late_seconds: float = 120.0) -> None:
         self._metrics, self._query = metrics, query
+        self._late_us = int(late_seconds * 1_000_000)
         self.reported = self._landed = -1
         self._landed_at = time.monotonic()
         self._lap_began = 0.0
@@ -86,11 +90,11 @@ class Progress:
         """How long every row took from stage to stage; what was redriven waited for a person, not for the pipeline.
 
         Args:
-            rows: `received_at`, `kafka_time` and `gateway` of what was committed.
+            rows: `event_time`, `received_at`, `kafka_time` and `gateway` of what was committed.
             began_at: of the batch, in epoch seconds: what lies before it is backlog, what lies after it is processing.
             committed_at: in epoch seconds.
         """
-        received, in_kafka = _instants(rows)
+        measured, received, in_kafka = _instants(rows)
         began_us, committed_us = int(began_at * 1_000_000), int(committed_at * 1_000_000)
         spans = {
             "receive_to_kafka": (received, in_kafka),
@@ -101,6 +105,7 @@ class Progress:
         for stage, (begin, end) in spans.items():
             histogram = self._metrics.stages[stage]
             observe_counts(histogram, *_spread(begin, end, bucket_bounds(histogram)))
+        self._metrics.late.inc(_count_late(measured, received, self._late_us))
         processing = self._metrics.stages["batch_to_commit"]
         observe_same(processing, max(0.0, committed_at - began_at), len(received))
 
@@ -167,17 +172,25 @@ def _as_json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _instants(rows: "pa.Table") -> tuple["pa.ChunkedArray", "pa.ChunkedArray"]:
-    """Receive time and Kafka's time in microseconds, without the rows that were redriven."""
+def _instants(rows: "pa.Table") -> list["pa.ChunkedArray"]:
+    """Event time, receive time and Kafka's time in microseconds, without the rows that were redriven."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    times = rows.select(["received_at", "kafka_time"])
+    times = rows.select(["event_time", "received_at", "kafka_time"])
     fresh = pc.not_equal(rows.column("gateway"), REDRIVE_GATEWAY)
     if not pc.all(fresh).as_py():
         times = times.filter(fresh)
-    received, in_kafka = (column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()) for column in times.columns)
-    return received, pc.add(in_kafka, _KAFKA_HALF_US)
+    measured, received, in_kafka = (
+        column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()) for column in times.columns
+    )
+    return [measured, received, pc.add(in_kafka, _KAFKA_HALF_US)]
+
+
+def _count_late(measured: "pa.ChunkedArray", received: "pa.ChunkedArray", late_us: int) -> int:
+    import pyarrow.compute as pc
+
+    return pc.sum(pc.greater_equal(pc.subtract(received, measured), late_us)).as_py() or 0
 
 
 def _spread(begin: "pa.ChunkedArray", end: "pa.ChunkedArray | int", bounds: list[float]) -> tuple[list[int], float]:

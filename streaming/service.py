@@ -137,7 +137,7 @@ class Stream:
         return False
 
     def _land_until(self, stop: threading.Event) -> None:
-        progress = Progress(self.metrics, LAND)
+        progress = Progress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
         seen = Seen(Path(self.lake.root) / SNAPSHOT_NAME if is_local(self.lake.root) else None)
         seen.load(self.lake.root, horizon_days=self.settings.horizon_days)
         try:

@@ -69,6 +69,12 @@ class StreamMetrics:
             registry=registry,
         )
         self.rows = Counter("tidegate_stream_rows_total", "Rows committed.", ["table"], registry=registry)
+        self.late = Counter(
+            "tidegate_stream_late_rows_total",
+            "Rows of readings that were older than the watermark's delay when the gateway received them; all are stored.",
+            ["query"],
+            registry=registry,
+        ).labels(query)
         self.duplicates = Counter(
             "tidegate_stream_duplicate_rows_total",
             "Rows dropped: identity already stored.",

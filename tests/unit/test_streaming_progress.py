@@ -23,13 +23,15 @@ BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COMMITTED_AFTER = 0.3
 
 
-def batch(received_before: list[float], kafka_after: float = 0.004, *, redriven: int = 0) -> pa.Table:
-    """Rows received so many seconds before the batch began; the last ones are of a redrive."""
+def batch(received_before: list[float], kafka_after: float = 0.004, *, redriven: int = 0, old: float = 0.0) -> pa.Table:
+    """Rows received so many seconds before the batch began, `old` seconds after they were measured; the last ones are
+    of a redrive."""
     received = [BEGAN - timedelta(seconds=before) for before in received_before]
     in_kafka = [at + timedelta(seconds=kafka_after) for at in received]
     fresh = len(received) - redriven
     stamp = pa.timestamp("us", tz="UTC")
     times = {"received_at": pa.array(received, stamp), "kafka_time": pa.array(in_kafka, stamp)}
+    times["event_time"] = pa.array([at - timedelta(seconds=old) for at in received], stamp)
     return pa.table({**times, "gateway": ["gw-1"] * fresh + ["redrive"] * redriven})
 
 
@@ -42,6 +44,10 @@ def stage(registry: CollectorRegistry, name: str, part: str) -> float:
     value = registry.get_sample_value(f"tidegate_stage_latency_seconds_{part}", {"stage": name})
     assert value is not None
     return value
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"tidegate_stream_{name}", {"query": "land", **labels})
 
 
 def upto(registry: CollectorRegistry, name: str, *bounds: str) -> list[float | None]:
@@ -83,14 +89,17 @@ def test_a_batch_of_nothing_but_redriven_rows_adds_nothing(registry: CollectorRe
     assert [stage(registry, name, "count") for name in STAGES] == [0] * len(STAGES)
 
 
+def test_a_row_is_late_that_was_old_when_it_was_received(registry: CollectorRegistry) -> None:
+    told = progress(registry)
+    for old in (-9_000.0, 0.0, 119.9, 120.0, 86_400.0):
+        told.latency(batch([500.0, 0.5, 0.5], old=old, redriven=1), began_at=BEGAN.timestamp(), committed_at=0)
+    assert value(registry, "late_rows_total") == 4
+
+
 def report(number: int, *, rows: int = 10, **more: Any) -> dict[str, Any]:
     durations = {"triggerExecution": 300, "addBatch": 250, "queryPlanning": 30, "somethingNew": 5}
     source = {"endOffset": {"a": {"0": 5, "1": 5}}, "latestOffset": {"a": {"0": 9, "1": 6}}}
     return {"batchId": number, "numInputRows": rows, "durationMs": durations, "sources": [source], **more}
-
-
-def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
-    return registry.get_sample_value(f"tidegate_stream_{name}", {"query": "land", **labels})
 
 
 def test_lag_is_what_kafka_has_and_the_tables_have_not(registry: CollectorRegistry) -> None:
