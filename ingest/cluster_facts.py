@@ -1,0 +1,75 @@
+"""What the monitor keeps of Kafka from look to look: retention, the clocks' difference, how fast logs grow."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from ingest.cluster_reader import ClusterReader
+from ingest.cluster_state import Partition, Retention
+from ingest.contract.errors import RetryableError
+from ingest.data_loss import DataLoss
+from ingest.kafka_clock import KafkaClock
+
+__all__ = ["ClusterFacts"]
+
+ASK_AGAIN_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 1.0
+
+Where = tuple[str, int]
+"""Topic and partition."""
+
+
+class ClusterFacts:
+    """Filled by each look; asks for itself what changes seldom.
+
+    Attributes:
+        clock: Kafka's.
+        loss: how long until retention takes a record.
+        retention: per topic, where this user may see it.
+    """
+
+    def __init__(self) -> None:
+        self.clock = KafkaClock()
+        self.loss = DataLoss()
+        self.retention: dict[str, Retention] = {}
+        self._retention_due = self._clock_due = 0.0
+        self._topics: frozenset[str] = frozenset()
+        self._ends: dict[Where, int] = {}
+        self._asked_at = 0.0
+
+    def learn(self, reader: ClusterReader, partitions: Sequence[Partition], *, asked_at: float) -> None:
+        """Take in a look whose offsets were asked for at `asked_at` (epoch seconds of ours) or later."""
+        now = time.monotonic()
+        known = [one for one in partitions if one.oldest is not None and one.end is not None]
+        for one in known:
+            self.loss.observe((one.topic, one.partition), oldest=one.oldest or 0, end=one.end or 0, now=now)
+        ends = {(one.topic, one.partition): one.end or 0 for one in known}
+        self.loss.keep(ends.keys())
+        self._ask_retention(reader, frozenset(one.topic for one in partitions), now)
+        self._ask_clock(reader, ends, now)
+        self._ends, self._asked_at = ends, asked_at
+
+    def _ask_retention(self, reader: ClusterReader, topics: frozenset[str], now: float) -> None:
+        if now < self._retention_due and topics == self._topics:
+            return
+        self._topics, self._retention_due = topics, now + RETRY_SECONDS
+        try:
+            self.retention = reader.retention(sorted(topics), PATIENCE_SECONDS)
+        except RetryableError:
+            return
+        self._retention_due = now + ASK_AGAIN_SECONDS
+
+    def _ask_clock(self, reader: ClusterReader, ends: dict[Where, int], now: float) -> None:
+        """The newest record of a partition that has grown since the last look came in after that look, and before now."""
+        if now < self._clock_due:
+            return
+        for where, end in ends.items():
+            retention = self.retention.get(where[0])
+            if retention is None or not retention.by_append_time or end <= self._ends.get(where, end):
+                continue
+            self._clock_due = now + ASK_AGAIN_SECONDS
+            newest = reader.newest(*where, PATIENCE_SECONDS)
+            if newest is not None and newest[0] >= self._ends[where]:
+                self.clock.observe(newest[1], after=self._asked_at, before=time.time())
+            return

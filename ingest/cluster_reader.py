@@ -1,0 +1,175 @@
+"""Asks Kafka for topics, offsets and retention, with one client that lives as long as its owner, each time within a limit."""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from ingest.clients import make_client
+from ingest.cluster_state import Partition, Retention
+from ingest.contract.errors import RetryableError
+from ingest.security import client_conf, consumer_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["ClusterReader", "monitor_conf"]
+
+logger = logging.getLogger("tidegate.ingest.cluster")
+
+CLIENT_ID: Final = "tidegate-monitor"
+_LEADER_SECONDS: Final = 1.2
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+"""Kafka's own special times; librdkafka hands them through, and so all partitions of a broker are asked in one request."""
+
+Where = tuple[str, int]
+"""Topic and partition."""
+
+
+def monitor_conf(settings: KafkaSettings, group: str, on_error: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """Options of a consumer that joins no group, fetches single records, and gives up on a broker that hangs."""
+    return consumer_conf(settings, client_id=CLIENT_ID, group=group) | {
+        "error_cb": on_error,
+        "log_level": 0,
+        "isolation.level": "read_uncommitted",
+        "enable.partition.eof": True,
+        # One record is wanted: no more than one batch is fetched for it, and the next partition does not wait for it.
+        "queued.min.messages": 1,
+        "fetch.message.max.bytes": 64 * 1024,
+        "fetch.queue.backoff.ms": 10,
+        "fetch.wait.max.ms": 100,
+        # A request without an answer ends its connection after this, so that another broker is asked.
+        "socket.timeout.ms": 5000,
+        "socket.connection.setup.timeout.ms": 3000,
+        "reconnect.backoff.max.ms": 1000,
+    }
+
+
+class ClusterReader:
+    """Not thread-safe: one thread asks.
+
+    Attributes:
+        reason: why Kafka last did not answer, for people.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.reason = ""
+        self._consumer = make_client(Consumer, monitor_conf(settings, CLIENT_ID, self._note), settings)
+        quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0, "socket.timeout.ms": 5000}
+        self._admin = make_client(AdminClient, client_conf(settings, client_id=CLIENT_ID) | quiet, settings)
+
+    def topics(self, wanted: Callable[[str], bool], timeout_seconds: float) -> tuple[int, list[Partition]]:
+        """How many brokers there are, and the partitions of the wanted topics, without their offsets.
+
+        Raises:
+            RetryableError: Kafka does not answer.
+        """
+        self._consumer.poll(0)
+        try:
+            found = self._consumer.list_topics(timeout=timeout_seconds)
+        except KafkaException as error:
+            self._consumer.poll(0)
+            message = f"Kafka does not answer the monitor: {self.reason or error.args[0].str()}"
+            raise RetryableError(message) from error
+        self.reason = ""
+        partitions = [
+            Partition(name, number, None, None, one.leader, len(one.replicas), len(one.isrs))
+            for name, topic in sorted(found.topics.items())
+            if wanted(name)
+            for number, one in sorted(topic.partitions.items())
+        ]
+        return len(found.brokers), partitions
+
+    def with_offsets(self, partitions: Sequence[Partition], timeout_seconds: float) -> list[Partition]:
+        """The same with both ends, where their leader answers; one leader that hangs leaves time for the others.
+
+        Raises:
+            RetryableError: none answers.
+        """
+        until = time.monotonic() + timeout_seconds
+        leaders = sorted({one.leader for one in partitions if one.leader >= 0})
+        ends: dict[Where, tuple[int, int]] = {}
+        why = ""
+        for leader in leaders:
+            asked = [one for one in partitions if one.leader == leader]
+            try:
+                oldest, newest = (self._at(asked, when, until) for when in (_EARLIEST, _LATEST))
+            except KafkaException as error:
+                why = error.args[0].str()
+                continue
+            ends |= {where: (oldest[where], newest[where]) for where in oldest.keys() & newest.keys()}
+        if why and not ends:
+            message = f"Kafka does not tell its offsets to the monitor: {why}"
+            raise RetryableError(message)
+        return [_with_ends(one, ends.get((one.topic, one.partition))) for one in partitions]
+
+    def _at(self, partitions: list[Partition], time_ms: int, until: float) -> dict[Where, int]:
+        wait = max(0.05, min(_LEADER_SECONDS, until - time.monotonic()))
+        asked = [TopicPartition(one.topic, one.partition, time_ms) for one in partitions]
+        answers = self._consumer.offsets_for_times(asked, timeout=wait)
+        return {(one.topic, one.partition): one.offset for one in answers if one.error is None and one.offset >= 0}
+
+    def retention(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, Retention]:
+        """How each topic loses records; those that this user may not describe are left out.
+
+        Raises:
+            RetryableError: Kafka does not answer.
+        """
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        found: dict[str, Retention] = {}
+        if not resources:
+            return found
+        for resource, future in self._admin.describe_configs(resources, request_timeout=timeout_seconds).items():
+            try:
+                entries = future.result(timeout_seconds + 0.2)
+            except TimeoutError as error:
+                message = "Kafka does not tell its topics' settings in time"
+                raise RetryableError(message) from error
+            except KafkaException:
+                continue
+            found[resource.name] = _retention({key: entry.value for key, entry in entries.items()})
+        return found
+
+    def newest(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int] | None:
+        """Offset and time in ms of the partition's newest record; None where Kafka does not tell."""
+        asked = {TopicPartition(topic, partition): OffsetSpec.max_timestamp()}
+        for future in self._admin.list_offsets(asked, request_timeout=timeout_seconds).values():
+            try:
+                answer = future.result(timeout_seconds + 0.2)
+            except (KafkaException, TimeoutError):
+                return None
+            return (answer.offset, answer.timestamp) if answer.offset >= 0 and answer.timestamp > 0 else None
+        return None
+
+    def close(self) -> None:
+        """Free the client. Waits where Kafka hangs, so on a thread that nobody waits for."""
+        threading.Thread(target=self._consumer.close, name="close kafka monitor", daemon=True).start()
+
+    def _note(self, error: KafkaError) -> None:
+        # "All brokers are down" follows each reason and says less.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.reason = error.str()
+
+
+def _with_ends(one: Partition, ends: tuple[int, int] | None) -> Partition:
+    oldest, end = ends or (None, None)
+    return Partition(one.topic, one.partition, oldest, end, one.leader, one.replicas, one.in_sync)
+
+
+def _retention(config: Mapping[str, str]) -> Retention:
+    deletes = "delete" in config.get("cleanup.policy", "delete")
+
+    def limit(key: str, unit: float = 1.0) -> float:
+        value = float(config.get(key, -1))
+        return value / unit if deletes and value >= 0 else math.inf
+
+    return Retention(
+        seconds=limit("retention.ms", 1000.0),
+        size_bytes=limit("retention.bytes"),
+        segment_bytes=float(config.get("segment.bytes", math.inf)),
+        by_append_time=config.get("message.timestamp.type") == "LogAppendTime",
+    )

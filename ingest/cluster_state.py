@@ -1,0 +1,79 @@
+"""What the monitor knows of Kafka at one moment: plain values that `ClusterProbe` fills and everybody may read."""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["ClusterState", "GroupPartition", "Partition", "Retention"]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a topic.
+
+    Attributes:
+        topic: its name.
+        partition: its number.
+        oldest: first offset that is still there; None while its leader does not answer.
+        end: next offset to be written; None as above.
+        leader: id of the leading broker, -1 where there is none.
+        replicas: how many there should be.
+        in_sync: how many of them are in sync.
+    """
+
+    topic: str
+    partition: int
+    oldest: int | None
+    end: int | None
+    leader: int
+    replicas: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """One partition as a group sees it.
+
+    Attributes:
+        group: its name.
+        topic: of the partition.
+        partition: its number.
+        committed: next offset that the group reads; None where it never committed one.
+        lag: records that it has not read. Counted from the oldest record where nothing, or an offset that is out of
+            range, is committed.
+        lag_seconds: age of the oldest of them by Kafka's clock; 0 without lag, None where it is not known.
+        seconds_to_loss: until retention deletes it; infinite without lag, None where retention is not known.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    lag: int
+    lag_seconds: float | None
+    seconds_to_loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """One look; only topics and groups that were asked for."""
+
+    brokers: int
+    partitions: tuple[Partition, ...]
+    groups: tuple[GroupPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How a topic's partitions lose their oldest records.
+
+    Attributes:
+        seconds: age at which a record may go; infinite where none is set.
+        size_bytes: size of a partition beyond which its oldest segment goes; infinite where none is set.
+        segment_bytes: what goes at once.
+        by_append_time: whether records carry Kafka's clock, not their producer's.
+    """
+
+    seconds: float = math.inf
+    size_bytes: float = math.inf
+    segment_bytes: float = math.inf
+    by_append_time: bool = True

@@ -1,0 +1,80 @@
+"""How far a group is behind: in records, in seconds, and how long until retention takes what it has not read."""
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from ingest.cluster_facts import ClusterFacts
+from ingest.cluster_state import GroupPartition, Partition
+from ingest.group_reader import GroupReader
+from ingest.unread import UnreadTimes
+
+__all__ = ["LagBook"]
+
+READ_SECONDS: Final = 0.6
+"""For the oldest unread records of all partitions of a group; those that come later are tried again."""
+
+Where = tuple[str, int]
+"""Topic and partition."""
+
+
+class LagBook:
+    """Remembers what was read of unread records; the rest of a look is reckoned."""
+
+    def __init__(self) -> None:
+        self._unread = UnreadTimes()
+
+    def keep(self, groups: Collection[GroupPartition]) -> None:
+        """Forget what is not among these."""
+        self._unread.keep({(one.group, one.topic, one.partition) for one in groups})
+
+    def group(
+        self,
+        name: str,
+        reader: GroupReader,
+        partitions: Sequence[Partition],
+        committed: Mapping[Where, int],
+        facts: ClusterFacts,
+    ) -> list[GroupPartition]:
+        """The group's partitions, which are those given that have both ends."""
+        known = {(one.topic, one.partition): one for one in partitions if one.end is not None}
+        positions = {where: _position(one, committed.get(where)) for where, one in known.items()}
+        self._read(name, reader, positions, known, facts)
+        return [self._one(name, one, committed.get(where), positions[where], facts) for where, one in known.items()]
+
+    def _read(
+        self,
+        group: str,
+        reader: GroupReader,
+        positions: Mapping[Where, int],
+        known: Mapping[Where, Partition],
+        facts: ClusterFacts,
+    ) -> None:
+        now = facts.clock.now()
+        behind = {where: at for where, at in positions.items() if at < (known[where].end or 0)}
+        due = {where: at for where, at in behind.items() if self._unread.is_due((group, *where), at, now)}
+        for where, appended_ms in reader.append_times(due, READ_SECONDS).items():
+            end = known[where].end or 0
+            self._unread.learn((group, *where), due[where], appended_ms / 1000, end=end, now=now)
+
+    def _one(
+        self, group: str, one: Partition, committed: int | None, position: int, facts: ClusterFacts
+    ) -> GroupPartition:
+        where, end = (one.topic, one.partition), one.end or 0
+        lag = max(0, end - position)
+        if lag == 0:
+            return GroupPartition(group, *where, committed, 0, 0.0, math.inf)
+        age = self._unread.age_seconds((group, *where), position, end=end, now=facts.clock.now())
+        left, retention = None, facts.retention.get(one.topic)
+        if age is not None and retention is not None:
+            left = facts.loss.seconds_left(
+                where, position=position, age_seconds=age, end=end, retention=retention, now=time.monotonic()
+            )
+        return GroupPartition(group, *where, committed, lag, age, left)
+
+
+def _position(one: Partition, committed: int | None) -> int:
+    """Where the group goes on; what is out of range counts from the oldest record."""
+    oldest, end = one.oldest or 0, one.end or 0
+    return oldest if committed is None or not oldest <= committed <= end else committed
