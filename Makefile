@@ -22,9 +22,9 @@ up: setup ## start the whole pipeline on this machine (ARGS="--detach" and other
 down: ## stop what `make up` started
 	@./tidegate down $(ARGS)
 
-test: setup ## run every test, with a real broker, Kafka and Spark (ARGS="-k name" goes to pytest)
+test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and browser (ARGS="-k name" goes to pytest)
 	@$(VENV) -m deploy.local.environment --readers
-	@$(VENV) -m deploy.local.broker --provide
+	@$(VENV) -m deploy.local.apt
 	@$(VENV) -m pytest $(ARGS)
 
 check: setup ## lint, formatting, types and import rules
@@ -37,7 +37,7 @@ bench: setup ## measure publish-to-row latency and speed (ARGS="--rate 1000 --se
 	@./tidegate bench e2e $(ARGS)
 
 chaos: setup ## break each part for minutes under load and account for every message, then fuzz (ARGS="--fault F17")
-	@$(VENV) -m deploy.local.broker --provide
+	@$(VENV) -m deploy.local.apt mosquitto
 	@./tidegate chaos run --long $(ARGS)
 	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no such test
 	@$(VENV) -m deploy.chaos.fuzz --provide

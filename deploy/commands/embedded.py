@@ -1,7 +1,8 @@
 """`tidegate up | down | status | logs`: the whole pipeline on this machine."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -23,7 +24,7 @@ def up(
     wait: Annotated[bool, typer.Option("--wait", help="With --detach: return when it is ready.")] = False,
     no_fleet: Annotated[bool, typer.Option("--no-fleet", help="Start no simulated devices.")] = False,
     no_prometheus: Annotated[
-        bool, typer.Option("--no-prometheus", help="Start no Prometheus (today none is started; exporters always are).")
+        bool, typer.Option("--no-prometheus", help="Start no Prometheus and Alertmanager, though they are installed.")
     ] = False,
     data: Data = None,
     port_offset: Annotated[
@@ -35,7 +36,8 @@ def up(
 ) -> None:
     """Start the whole pipeline on this machine.
 
-    Broker, Kafka, gateway, Spark and a small simulated fleet; "ready" means that a reading went all the way.
+    Broker, Kafka, gateway, Spark, the ops page and a small simulated fleet; "ready" means that a reading went all the
+    way. Prometheus and Alertmanager are started where they are installed.
     Ctrl-C stops everything in order; with --detach, `tidegate down` does.
     """
     from deploy.local.detach import run_detached
@@ -44,7 +46,12 @@ def up(
 
     settings = load_settings(config)
     options = UpOptions(
-        data=data_dir(data), config=config, port_offset=port_offset, fleet=not no_fleet, as_json=as_json
+        data=data_dir(data),
+        config=config,
+        port_offset=port_offset,
+        fleet=not no_fleet,
+        prometheus=not no_prometheus,
+        as_json=as_json,
     )
     if detach:
         raise typer.Exit(run_detached(options, settings, wait=wait))
@@ -66,32 +73,67 @@ def down(data: Data = None, as_json: Json = False) -> None:
 
 def status(
     data: Data = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Ask the monitor of these settings instead of an embedded run."),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show again every 2 s until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show parts, rates, latency, lag and alerts.
+    """Show parts, rates, latency, lag, objectives and alerts.
+
+    What the ops page shows, in a terminal.
 
     Exit 1 while the run is not ready, 69 when nothing runs.
     """
-    from deploy.local.status import follow_status, read_status, render_status
-    from deploy.settings import data_dir
+    from deploy.local.status import monitored_status, read_status
+    from deploy.settings import data_dir, load_settings
 
-    folder = data_dir(data)
+    folder, settings = data_dir(data), load_settings(config) if config is not None else None
+
+    def look() -> dict[str, Any]:
+        return read_status(folder) if settings is None else monitored_status(settings)
+
     if watch:
-        follow_status(folder, as_json=as_json)
-        return
-    found = read_status(folder)
+        _follow(look, as_json=as_json)
+    found = look()
     if as_json:
         show_json(found)
     else:
-        typer.echo(render_status(found))
+        _show(found)
     raise typer.Exit(0 if found["ready"] else 1)
+
+
+def _show(found: dict[str, Any], before: str = "") -> None:
+    import os
+    import sys
+
+    from deploy.local.status_text import render_status
+
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    typer.echo(before + render_status(found, colour=colour))
+
+
+def _follow(look: Callable[[], dict[str, Any]], *, as_json: bool) -> NoReturn:
+    """Show the status every 2 s until interrupted; one JSON line each with `as_json`."""
+    import json
+    import sys
+    import time
+
+    while True:
+        found = look()
+        if as_json:
+            typer.echo(json.dumps(found))
+        else:
+            # Home first and clear what is below: a page that is drawn over itself does not flicker.
+            _show(found, "\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+        time.sleep(2.0)
 
 
 def logs(
     part: Annotated[
         str | None,
-        typer.Argument(help="broker, kafka, gateway, stream, spark, fleet, canary, supervisor; default all."),
+        typer.Argument(help="broker, kafka, gateway, stream, spark, canary, monitor, supervisor, …; default all."),
     ] = None,
     data: Data = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written.")] = False,

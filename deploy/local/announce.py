@@ -1,4 +1,4 @@
-"""What `up` prints when it is ready: MQTT address and credentials, tables, metrics, the next three commands."""
+"""What `up` prints when it is ready: the page, MQTT address and credentials, tables, metrics, the next three commands."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.local.page import page_address, page_token
 from deploy.settings import Settings
 
 __all__ = ["announcement", "command_name", "metrics_urls", "render_announcement"]
@@ -27,11 +28,13 @@ def command_name() -> str:
 
 
 def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:
-    """The four things, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
-    mqtt = settings.mqtt
+    """What a person needs, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
+    mqtt, monitoring = settings.mqtt, settings.monitoring
     where = "" if data == Path("tidegate-data").absolute() else f" --data {_quoted(data)}"
     name = command_name()
     return {
+        "page": page_address(monitoring, token=page_token(monitoring)),
+        "prometheus": monitoring.prometheus_url if "prometheus" in ports else None,
         "mqtt": {
             "url": f"mqtt://{mqtt.host}:{ports['mqtt']}",
             "host": mqtt.host,
@@ -58,15 +61,17 @@ def _quoted(path: Path) -> str:
 
 
 def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool = True) -> str:
-    """The four things for people, or as JSON."""
+    """What a person needs in lines, or as JSON; the page comes first: it shows all the rest."""
     if as_json:
         return json.dumps({"ready": ready, **told}, indent=2)
     mqtt = told["mqtt"]
     version_5 = "" if mqtt["port_v5"] == mqtt["port"] else f"  (MQTT 5 on port {mqtt['port_v5']})"
     lines = [
+        f"Page     {told['page']}",
         f"MQTT     {mqtt['url']}{version_5}  user {mqtt['username']}  password {mqtt['password']}",
         f"Tables   {told['tables']}",
         f"Metrics  {'  '.join(told['metrics'].values())}",
+        *([f"Alerts   {told['prometheus']}/alerts"] if told["prometheus"] else []),
         *(f"{'Next' if number == 0 else '':<7}  {command}" for number, command in enumerate(told["next"])),
     ]
     return "\n".join(lines)

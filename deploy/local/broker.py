@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from deploy.local.apt import provide_mosquitto
 from deploy.local.mqtt_files import check_user, connect_accepted, password_line
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -270,7 +269,3 @@ def make_broker(
     """The broker of that kind; `limits` are those of `EmbeddedBroker`."""
     made: type[EmbeddedBroker] = Mosquitto if kind == "mosquitto" else Iotcore
     return made(folder, port, users=users, port_v5=port_v5, host=host, **limits)
-
-
-if __name__ == "__main__":
-    sys.exit(provide_mosquitto(find_mosquitto))

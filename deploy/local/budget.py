@@ -11,12 +11,13 @@ __all__ = ["available_mb", "memory_budget_mb", "memory_line"]
 # Resident memory beyond the heap (metaspace, code, threads, direct buffers) and of the Python processes, as measured.
 KAFKA_BEYOND_HEAP_MB: Final = 250
 SPARK_BEYOND_HEAP_MB: Final = 500
-PYTHON_MB: Final = {"broker": 50, "gateway": 120, "stream": 170, "fleet": 60, "canary": 150, "supervisor": 90}
+SMALL_MB: Final = {"broker": 50, "gateway": 120, "stream": 170, "fleet": 60, "canary": 150, "supervisor": 90}
+WATCHERS_MB: Final = {"monitor": 200, "prometheus": 120, "alertmanager": 50}
 
 
 def memory_budget_mb(settings: Settings) -> dict[str, int]:
     """The most that each part takes, in MB."""
-    budget = dict(PYTHON_MB)
+    budget = {**SMALL_MB, **WATCHERS_MB}
     budget["kafka"] = _megabytes(settings.embedded.kafka_heap) + KAFKA_BEYOND_HEAP_MB
     budget["stream"] += _megabytes(settings.stream.driver_memory) + SPARK_BEYOND_HEAP_MB
     return budget

@@ -62,7 +62,8 @@ def _own_command(options: UpOptions) -> list[str]:
     command += ["--port-offset", str(options.port_offset)]
     if options.config is not None:
         command += ["--config", str(options.config.absolute())]
-    return command if options.fleet else [*command, "--no-fleet"]
+    command += [] if options.fleet else ["--no-fleet"]
+    return command if options.prometheus else [*command, "--no-prometheus"]
 
 
 def _up(data: Path, pid: int, *, wait: bool) -> bool:

@@ -19,7 +19,7 @@ from deploy.local.java import Java
 from deploy.local.jmx import KAFKA_RULES, agent_flag, agent_obstacle
 from deploy.local.kafka_wire import cluster_id
 from deploy.settings import java_locale
-from ingest.contract.errors import UnavailableError
+from ingest.contract.errors import ConfigError, UnavailableError
 
 __all__ = ["EmbeddedKafka"]
 
@@ -80,7 +80,11 @@ _LOG4J = """Configuration:
 
 
 class EmbeddedKafka:
-    """One node; `data_dir` is its own and keeps its records; `jmx` is where it shows its JVM's metrics."""
+    """One node; `data_dir` is its own and keeps its records; `jmx` is where it shows its JVM's metrics.
+
+    Raises:
+        ConfigError: the folder has a name that Kafka cannot be told.
+    """
 
     def __init__(
         self,
@@ -96,6 +100,11 @@ class EmbeddedKafka:
         jmx: tuple[str, int] | None = None,
     ) -> None:
         self.data_dir = data_dir.resolve()
+        if "," in str(self.data_dir):
+            message = (
+                f"Kafka takes a comma for the end of a folder's name: {self.data_dir}. Name another one with --data."
+            )
+            raise ConfigError(message)
         self.java = java
         self.port = port
         self.controller_port = controller_port

@@ -47,6 +47,7 @@ class PartSpec:
         stop_seconds: how long it may drain.
         stalled: whether what a part says that is not ready means that it hangs, rather than waits for another one.
         stalls_with: parts that must be ready meanwhile: without them the hang may be theirs.
+        optional: the run is ready without it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class PartSpec:
     stop_seconds: float = 20.0
     stalled: Callable[[str], bool] = lambda detail: False
     stalls_with: tuple[str, ...] = ()
+    optional: bool = False
 
 
 class Part:

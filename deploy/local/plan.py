@@ -2,28 +2,40 @@
 
 import json
 import secrets
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.announce import metrics_urls
-from deploy.local.broker import EmbeddedBroker, choose_broker, make_broker
+from deploy.local.broker import choose_broker, make_broker
 from deploy.local.claims import PortClaims
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
+from deploy.local.page import PAGE_TOKEN, make_page_token
 from deploy.local.part import PartSpec
 from deploy.local.ports import choose_port
+from deploy.local.prometheus import WATCHERS, find_watcher, make_watchers
 from deploy.local.runfile import RunFile
+from deploy.local.specs import pipeline_specs, watcher_spec
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
-from monitoring.scrape import SILENT, healthz
 
-__all__ = ["Plan", "embedded_settings", "hangs", "make_plan"]
+__all__ = ["Plan", "choose_ports", "embedded_settings", "make_plan"]
 
-STOP_ORDER: Final = ("fleet", "canary", "gateway", "stream", "kafka", "broker")
+STOP_ORDER: Final = (
+    "prometheus",
+    "alertmanager",
+    "monitor",
+    "fleet",
+    "canary",
+    "gateway",
+    "stream",
+    "kafka",
+    "broker",
+)
+"""Those that watch go first: a stop that was asked for is nothing to be alarmed about."""
 HOST: Final = "127.0.0.1"
+EXPORTERS: Final = ("page", "gateway", "stream", "canary", "kafka_jmx", "spark_jmx")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +44,20 @@ class Plan:
 
     settings: Settings
     specs: Sequence[PartSpec]
-    metrics_urls: dict[str, str]
     remarks: Sequence[str]
     notes: Sequence[dict[str, str]]
     stop_order: Sequence[str] = STOP_ORDER
 
 
 def make_plan(
-    settings: Settings, data: Path, run: RunFile, claims: PortClaims, *, port_offset: int, fleet: bool
+    settings: Settings,
+    data: Path,
+    run: RunFile,
+    claims: PortClaims,
+    *,
+    port_offset: int,
+    fleet: bool,
+    prometheus: bool = True,
 ) -> Plan:
     """Choose ports and credentials, write config.toml and run.json, and say how each part is started.
 
@@ -47,7 +65,8 @@ def make_plan(
         TidegateError: no Java, no broker, or no free port.
     """
     remarks: list[str] = []
-    run.ports = _choose_ports(settings, port_offset, claims, remarks)
+    watchers = [name for name in WATCHERS if prometheus and find_watcher(name)]
+    run.ports = choose_ports(settings, port_offset, claims, remarks, watchers)
     username, password = _credentials(data / run.credentials)
     broker = make_broker(
         choose_broker(settings.embedded.broker),
@@ -60,6 +79,7 @@ def make_plan(
     run.ports["mqtt_v5"] = broker.port_v5
     (data / "profiles").mkdir(exist_ok=True)
     (data / "devices.jsonl").touch()
+    make_page_token(data)
     effective = embedded_settings(settings, data, run.ports, username=username, password=password)
     write_private(data / run.config, to_toml(effective))
     run.write(data)
@@ -70,26 +90,35 @@ def make_plan(
         run.ports["kafka_controller"],
         heap=effective.embedded.kafka_heap,
         temporary=data / "tmp",
+        jmx=(HOST, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
     )
     return Plan(
         settings=effective,
-        specs=_specs(effective, data / run.config, broker, kafka, fleet=fleet),
-        metrics_urls=metrics_urls(effective),
+        specs=[
+            *pipeline_specs(effective, data / run.config, broker, kafka, fleet=fleet),
+            *(watcher_spec(watcher) for watcher in make_watchers(effective, data, run.ports)),
+        ],
         remarks=remarks,
         notes=[{"part": "broker", "text": text} for text in broker.warnings],
     )
 
 
-def _choose_ports(settings: Settings, offset: int, claims: PortClaims, remarks: list[str]) -> dict[str, int]:
+def choose_ports(
+    settings: Settings, offset: int, claims: PortClaims, remarks: list[str], watchers: Sequence[str]
+) -> dict[str, int]:
+    """A port for each listener of the run; `remarks` gets a sentence about each wish that did not come true."""
     embedded, monitoring = settings.embedded, settings.monitoring
     wishes = {
         "mqtt": (embedded.mqtt_port, HOST),
         "mqtt_v5": (embedded.mqtt_v5_port, HOST),
         "kafka": (embedded.kafka_port, HOST),
         "kafka_controller": (embedded.kafka_controller_port, HOST),
+        "page": (monitoring.page_port, monitoring.host),
         "gateway": (monitoring.gateway_port, monitoring.host),
         "stream": (monitoring.stream_port, monitoring.host),
         "canary": (monitoring.canary_port, monitoring.host),
+        **{f"{name}_jmx": (port, HOST) for name, port in _agents(settings).items()},
+        **{name: (getattr(embedded, f"{name}_port"), HOST) for name in watchers},
     }
     ports: dict[str, int] = {}
     for name, (wish, host) in wishes.items():
@@ -98,6 +127,13 @@ def _choose_ports(settings: Settings, offset: int, claims: PortClaims, remarks: 
         if remark:
             remarks.append(f"{name + ':':<11} {remark}")
     return ports
+
+
+def _agents(settings: Settings) -> dict[str, int]:
+    """Preferred ports of the agents in the JVMs; 0 means no agent, and stays so."""
+    monitoring = settings.monitoring
+    wishes = {"kafka": monitoring.kafka_jmx_port, "spark": monitoring.spark_jmx_port}
+    return {name: port for name, port in wishes.items() if port}
 
 
 def _credentials(file: Path) -> tuple[str, str]:
@@ -144,7 +180,11 @@ def embedded_settings(
             "streams_dir": str(_place(settings.stream.streams_dir, data / "streams")),
         },
         "lake": {"root": str(data / "tables")},
-        "monitoring": {f"{part}_port": ports[part] for part in ("gateway", "stream", "canary")},
+        "monitoring": {
+            **{f"{part}_port": ports[part] for part in EXPORTERS if part in ports},
+            "page_token_file": str(data / PAGE_TOKEN),
+            **{f"{name}_url": f"http://{HOST}:{ports[name]}" for name in WATCHERS if name in ports},
+        },
     }
     overrides = {f"{section}.{field}": value for section, fields in decided.items() for field, value in fields.items()}
     plain = settings.model_dump()
@@ -163,96 +203,3 @@ def embedded_settings(
 
 _WHOLE: Final = ("mappings", "routes")
 """Sections that are no tables of plain fields; what is not set in them stays so: a mapping's cases inherit it."""
-
-
-def _specs(
-    settings: Settings, config: Path, broker: EmbeddedBroker, kafka: EmbeddedKafka, *, fleet: bool
-) -> list[PartSpec]:
-    seconds = settings.embedded.stop_timeout_seconds
-    urls = {part: url.replace("/metrics", "/healthz") for part, url in metrics_urls(settings).items()}
-
-    def hop(name: str, *after: str, flags: Sequence[str] = ()) -> PartSpec:
-        return PartSpec(
-            name=name,
-            command=_ours(name, "--config", str(config), *flags),
-            ready=_healthy(urls[name]),
-            after=after,
-            stop_seconds=seconds,
-            stalled=hangs,
-            stalls_with=("kafka",),
-        )
-
-    specs = [
-        PartSpec(
-            name="broker",
-            command=_prepared(broker),
-            ready=_answers(broker, f"{broker.kind} "),
-            stop_seconds=seconds,
-            stalled=hangs,
-        ),
-        PartSpec(
-            name="kafka",
-            command=_prepared(kafka),
-            ready=_answers(kafka),
-            stop_seconds=max(seconds, 30.0),
-            stalled=hangs,
-        ),
-        PartSpec(
-            name="topics",
-            command=_ours("make-topics", "--config", str(config)),
-            ready=_never,
-            after=("kafka",),
-            one_shot=True,
-        ),
-        hop("gateway", "topics", "broker"),
-        # Spark takes longest to start and waits for Kafka by itself, so it need not wait for its turn.
-        hop("stream", flags=("--log-dir", str(config.parent / "logs"))),
-    ]
-    if fleet and settings.embedded.fleet_devices:
-        specs.append(_fleet(settings, config))
-    return [*specs, hop("canary", "gateway", "stream")]
-
-
-def _fleet(settings: Settings, config: Path) -> PartSpec:
-    devices, rate = settings.embedded.fleet_devices, settings.embedded.fleet_rate
-    command = _ours("device", "simulate", "--config", str(config), "--devices", str(devices), "--rate", f"{rate:g}")
-    return PartSpec(
-        name="fleet", command=command, ready=lambda: (True, f"{devices} devices, {rate:g} messages/s"),
-        after=("gateway", "stream"), stop_seconds=10.0,
-    )  # fmt: skip
-
-
-def _ours(*arguments: str) -> Callable[[], Sequence[str]]:
-    # -P: a folder named like one of our packages in the working directory must not be imported.
-    return lambda: [sys.executable, "-P", "-m", "deploy.cli", *arguments]
-
-
-def _prepared(server: EmbeddedBroker | EmbeddedKafka) -> Callable[[], Sequence[str]]:
-    def command() -> Sequence[str]:
-        server.prepare()
-        return server.command()
-
-    return command
-
-
-def _answers(server: EmbeddedBroker | EmbeddedKafka, kind: str = "") -> Callable[[], tuple[bool, str]]:
-    def ready() -> tuple[bool, str]:
-        return (True, f"{kind}on {HOST}:{server.port}") if server.ready() else (False, SILENT)
-
-    return ready
-
-
-def hangs(detail: str) -> bool:
-    """Whether these words of a part mean that it hangs: it is silent, or says that its own loop stands still.
-
-    A part that waits for another one says so, and is left alone: a restart would not help it.
-    """
-    return detail == SILENT or "stalled" in detail or "has not turned" in detail
-
-
-def _healthy(url: str) -> Callable[[], tuple[bool, str]]:
-    return lambda: healthz(url)
-
-
-def _never() -> tuple[bool, str]:
-    return False, ""

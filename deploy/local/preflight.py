@@ -10,6 +10,7 @@ from deploy.local import artifacts
 from deploy.local.budget import memory_line
 from deploy.local.java import find_java
 from deploy.local.packages import intruders
+from deploy.local.prometheus import HINT, WATCHERS, find_watcher
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 
@@ -32,24 +33,26 @@ class Check:
         return asdict(self)
 
 
-def checks(settings: Settings, data: Path) -> Iterator[Check]:
-    """Everything that an embedded run needs, one finding at a time."""
+def checks(settings: Settings, data: Path, *, prometheus: bool = True) -> Iterator[Check]:
+    """Everything that an embedded run needs, one finding at a time; `prometheus` where it is to be started."""
     yield _packages()
     yield _tried("java", lambda: str(find_java()))
     yield _tried("jvm parts", _jars)
     yield _memory(settings)
     yield _disk(data)
     yield _broker(settings)
+    if prometheus:
+        yield _prometheus()
 
 
-def preflight(settings: Settings, data: Path) -> list[str]:
+def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> list[str]:
     """Lines to show before the start.
 
     Raises:
         TidegateError: something without which nothing can run.
     """
     lines = []
-    for check in checks(settings, data):
+    for check in checks(settings, data, prometheus=prometheus):
         if check.state == "fail":
             message = f"{check.text} {check.fix}".strip()
             raise UnavailableError(message) if check.name != "packages" else FatalError(message)
@@ -99,3 +102,11 @@ def _broker(settings: Settings) -> Check:
     from deploy.local.broker import choose_broker
 
     return _tried("broker", lambda: str(choose_broker(settings.embedded.broker)))
+
+
+def _prometheus() -> Check:
+    """Optional: the page and its threshold alerts do without."""
+    missing = [name for name in WATCHERS if find_watcher(name) is None]
+    if missing:
+        return Check("prometheus", "warn", f"{' and '.join(missing)} not found on PATH", HINT)
+    return Check("prometheus", "ok", ", ".join(str(find_watcher(name)) for name in WATCHERS))

@@ -1,52 +1,111 @@
-"""`tidegate status`: the parts, rates, latency, lag and alerts of the embedded run, for people and as JSON."""
+"""`tidegate status`: parts as the supervisor sees them, everything else as the monitor sees it."""
 
-import json
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import typer
+from deploy.local.page import page_address
+from deploy.local.runfile import RunFile, read_state, require_run
+from deploy.local.snapshot import UNKNOWN, Snapshot, ask_monitor, figures_of
+from deploy.settings import Settings, load_settings
+from ingest.contract.errors import TidegateError, UnavailableError
+from ingest.contract.topics import LAND_GROUP
 
-from deploy.local.runfile import read_state, require_run
-from deploy.settings import load_settings
-from ingest.contract.errors import TidegateError
-
-__all__ = ["follow_status", "read_status", "render_status"]
+__all__ = ["monitored_status", "read_status"]
 
 STALE_SECONDS: Final = 10.0
+OLD_LOOK_SECONDS: Final = 15.0
 FULL_BYTES: Final = 64 * 1024**2
 """With less than this the supervisor may be unable to write down what it sees."""
+PART_FIELDS: Final = ("state", "since", "detail", "pid", "restarts")
+
+Parts = Mapping[str, Mapping[str, Any]]
 
 
 def read_status(data: Path) -> dict[str, Any]:
-    """The state as the supervisor last saw it, with Kafka's own figure for the lag where Kafka answers.
+    """The embedded run. Where the monitor does not answer, its figures are unknown, except the lag: Kafka is asked.
 
     Raises:
         UnavailableError: nothing runs on this folder.
     """
     run = require_run(data)
-    state = dict(read_state(data))
-    parts = {
-        name: {key: part[key] for key in ("state", "since", "detail", "pid", "restarts")}
-        for name, part in state.get("parts", {}).items()
-    }
+    state = read_state(data)
+    parts = {name: {key: part[key] for key in PART_FIELDS} for name, part in state.get("parts", {}).items()}
     alerts = list(state.get("alerts", []))
     if (age := time.time() - state.get("at", run.started_at)) > STALE_SECONDS:
         alerts.append(_why_stale(data, run.pid, age, began=bool(state)))
+    settings = _settings(data, run)
+    snapshot = ask_monitor(settings.monitoring) if settings is not None else None
+    figures = _figures(snapshot)
+    if snapshot is None and settings is not None and parts.get("kafka", {}).get("state") == "ready":
+        figures["lag"] = _lag(settings)
     return {
+        **figures,
         "ready": bool(state.get("ready")) and age <= STALE_SECONDS,
+        "at": time.time(),
+        "page": page_address(settings.monitoring) if settings is not None else None,
         "parts": parts,
-        "rates": state.get("rates", {}),
-        "latency_ms": state.get("latency_ms", {"p50": None, "p95": None, "p99": None}),
-        "lag": _lag(data, parts) or state.get("lag", {}),
-        "alerts": alerts,
+        "alerts": [*alerts, *(_silent_monitor(parts) if snapshot is None else []), *figures["alerts"]],
         "ports": run.ports,
         "pid": run.pid,
     }
+
+
+def monitored_status(settings: Settings) -> dict[str, Any]:
+    """The pipeline that a monitor of its own watches.
+
+    Raises:
+        UnavailableError: it does not answer.
+    """
+    address = page_address(settings.monitoring)
+    snapshot = ask_monitor(settings.monitoring)
+    if snapshot is None:
+        msg = (
+            f"The monitor does not answer at {address}. Start it with `tidegate monitor --config …`, or check "
+            "monitoring.host and monitoring.page_port."
+        )
+        raise UnavailableError(msg)
+    parts = {
+        name: {"since": None, "detail": "", "pid": None, "restarts": 0, **part}
+        for name, part in snapshot.get("parts", {}).items()
+    }
+    return {
+        **_figures(snapshot),
+        "ready": bool(snapshot.get("ready")),
+        "at": time.time(),
+        "page": address,
+        "parts": parts,
+    }
+
+
+def _figures(snapshot: Snapshot | None) -> dict[str, Any]:
+    if snapshot is None:
+        return {**UNKNOWN, "alerts": []}
+    figures = figures_of(snapshot, LAND_GROUP)
+    if (age := time.time() - snapshot["at"]) > OLD_LOOK_SECONDS:
+        text = f"The monitor has not looked for {age:.0f} s, its figures are that old. See `tidegate logs monitor`."
+        figures["alerts"].insert(0, {"part": "monitor", "text": text})
+    return figures
+
+
+def _settings(data: Path, run: RunFile) -> Settings | None:
+    """What the run was started with; None while it fetches its parts and has chosen nothing yet."""
+    if not run.ports:
+        return None
+    with suppress(TidegateError):
+        return load_settings(data / run.config, environ={})
+    return None
+
+
+def _silent_monitor(parts: Parts) -> list[dict[str, str]]:
+    """Once it was ready it must answer; before that the parts tell enough."""
+    if parts.get("monitor", {}).get("state") != "ready":
+        return []
+    text = "The monitor does not answer: rates, latency and its alerts are unknown. See `tidegate logs monitor`."
+    return [{"part": "monitor", "text": text}]
 
 
 def _why_stale(data: Path, pid: int, age: float, *, began: bool) -> dict[str, str]:
@@ -65,60 +124,11 @@ def _why_stale(data: Path, pid: int, age: float, *, began: bool) -> dict[str, st
     return {"part": "supervisor", "text": text}
 
 
-def _lag(data: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def _lag(settings: Settings) -> dict[str, float]:
     """Records behind per topic as the consumer group shows it: true also while the stream is down."""
-    if parts.get("kafka", {}).get("state") != "ready":
-        return {}
-    from ingest.contract.topics import LAND_GROUP
     from ingest.groups import group_lag
 
     with suppress(TidegateError):
-        settings = load_settings(data / "config.toml", environ={})
         lag = group_lag(settings.kafka, LAND_GROUP)
         return {topic: sum(end - done for done, end in parts.values()) for topic, parts in lag.items()}
     return {}
-
-
-def render_status(status: Mapping[str, Any]) -> str:
-    """The status as a table, then figures, then what to do."""
-    lines = [f"{'PART':<10} {'STATE':<11} {'FOR':>8}  DETAIL"]
-    for name, part in status["parts"].items():
-        restarts = f" ({part['restarts']} restarts)" if part["restarts"] else ""
-        lines.append(f"{name:<10} {part['state']:<11} {_span(part['since']):>8}  {part['detail']}{restarts}".rstrip())
-    rates, latency = status["rates"], status["latency_ms"]
-    shown = "  ".join(
-        f"{name.replace('_', ' ')} {value:g}/s" for name, value in rates.items() if value or name == "received"
-    )
-    lines += ["", f"Rates      {shown or 'not known yet'}"]
-    if latency.get("p50") is not None:
-        lines.append(
-            "Latency    "
-            + "  ".join(f"{name} {value} ms" for name, value in latency.items())
-            + "  (canary: publish to row)"
-        )
-    lag = "  ".join(f"{topic} {count:g}" for topic, count in status["lag"].items())
-    lines.append(f"Lag        {lag or 'not known yet'}")
-    lines += ["", "Ready." if status["ready"] else "Not ready."]
-    lines += [f"! {alert['text']}" for alert in status["alerts"]]
-    return "\n".join(lines)
-
-
-def _span(since: float) -> str:
-    seconds = time.time() - since
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
-
-
-def follow_status(data: Path, *, as_json: bool) -> None:
-    """Show the status every 2 s until interrupted; one JSON line each with `as_json`."""
-    while True:
-        status = read_status(data)
-        if as_json:
-            typer.echo(json.dumps(status))
-        else:
-            home = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-            typer.echo(home + render_status(status))
-        time.sleep(2.0)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from deploy.local.guard import Guard
 from deploy.local.logs import rotate
-from deploy.local.observe import Observer, alerts_of
 from deploy.local.part import Part, PartSpec
+from deploy.local.part_alerts import part_alerts
 from deploy.local.runfile import RunFile
 from deploy.settings import child_environment
 from deploy.settings_file import write_private
@@ -34,7 +34,6 @@ class Supervisor:
         guard: clears up should this process be killed; watched here.
         specs: the parts, in the order in which they are shown.
         stop_order: names of parts, first to stop first; parts not named are stopped before all.
-        metrics_urls: `/metrics` address per part.
         notes: standing warnings, such as a broker that forgets its queue when killed.
     """
 
@@ -46,7 +45,6 @@ class Supervisor:
         specs: Iterable[PartSpec],
         *,
         stop_order: Sequence[str],
-        metrics_urls: dict[str, str],
         log_max_bytes: int,
         notes: Sequence[dict[str, str]] = (),
     ) -> None:
@@ -55,8 +53,6 @@ class Supervisor:
         self._stop_order = stop_order
         self._log_max_bytes = log_max_bytes
         self._notes = list(notes)
-        self._observer = Observer(metrics_urls)
-        self._figures: dict[str, Any] = {"rates": {}, "latency_ms": {}, "lag": {}, "scrapes": {}}
         self._changed = threading.Event()
         self._looked_at = 0.0
         self._guard = guard
@@ -74,8 +70,12 @@ class Supervisor:
 
     @property
     def ready(self) -> bool:
-        """Whether every part is ready now: the canary among them reads rows back."""
-        return all(part.state in ("ready", "done") for part in self._parts.values())
+        """Whether every part that must be is ready now: the canary among them reads rows back.
+
+        Prometheus and Alertmanager need not be: readings go all the way and are watched by the monitor without them, and
+        what they store may take long to read back. Where they fail, that is an alert.
+        """
+        return all(part.state in ("ready", "done") for part in self._parts.values() if not part.spec.optional)
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """The parts as people and `state.json` see them."""
@@ -96,7 +96,7 @@ class Supervisor:
         due = time.monotonic() - self._looked_at >= LOOK_SECONDS
         if due:
             self._looked_at = time.monotonic()
-            for act in (self._observe, self._rotate_logs, self._guard.watch):
+            for act in (self._rotate_logs, self._guard.watch):
                 self._survive(act)
         if due or self._changed.is_set():
             self._changed.clear()
@@ -113,9 +113,6 @@ class Supervisor:
             self._faults[act.__name__] = fault
         else:
             self._faults.pop(act.__name__, None)
-
-    def _observe(self) -> None:
-        self._figures = self._observer.look()
 
     def stop(self, told: Callable[[str], None]) -> None:
         """Stop all parts in order, each within its time; `told(name)` before each."""
@@ -145,13 +142,12 @@ class Supervisor:
 
     def _write(self) -> None:
         parts = self.parts()
-        alerts = [*self._notes, *alerts_of(parts, self._figures["scrapes"], disk_free_bytes=self._disk_free())]
+        alerts = [*self._notes, *part_alerts(parts, disk_free_bytes=self._disk_free())]
         state = {
             "run_id": self._run.run_id,
             "ready": self.ready,
             "at": time.time(),
             "parts": parts,
-            **{key: self._figures[key] for key in ("rates", "latency_ms", "lag")},
             "alerts": alerts,
         }
         self._run.parts = {name: part["pid"] for name, part in parts.items()}

@@ -40,6 +40,7 @@ class UpOptions:
     config: Path | None
     port_offset: int
     fleet: bool
+    prometheus: bool = True
     as_json: bool
 
 
@@ -93,9 +94,17 @@ def _run(
     stop: threading.Event,
 ) -> None:
     began = time.monotonic()
-    for line in preflight(settings, options.data):
+    for line in preflight(settings, options.data, prometheus=options.prometheus):
         say(line)
-    plan = make_plan(settings, options.data, run, claims, port_offset=options.port_offset, fleet=options.fleet)
+    plan = make_plan(
+        settings,
+        options.data,
+        run,
+        claims,
+        port_offset=options.port_offset,
+        fleet=options.fleet,
+        prometheus=options.prometheus,
+    )
     for line in plan.remarks:
         say(line)
     supervisor = _supervise(options, plan, run, guard)
@@ -190,7 +199,6 @@ def _supervise(options: UpOptions, plan: Plan, run: RunFile, guard: Guard) -> Su
         guard,
         plan.specs,
         stop_order=plan.stop_order,
-        metrics_urls=plan.metrics_urls,
         log_max_bytes=plan.settings.embedded.log_max_bytes,
         notes=plan.notes,
     )

@@ -1,4 +1,4 @@
-"""What people see of a start, a state and a log: lines that change, never silence, bounded files."""
+"""What people see of a start and a log: lines that change, never silence, bounded files."""
 
 import io
 import time
@@ -9,7 +9,6 @@ import pytest
 
 from deploy.local.checklist import Checklist
 from deploy.local.logs import follow_lines, last_lines, rotate
-from deploy.local.status import render_status
 
 
 def part(state: str, detail: str = "", *, age: float = 0.0, seconds: float | None = None) -> dict[str, Any]:
@@ -87,20 +86,3 @@ def test_a_log_is_followed_over_its_cut(tmp_path: Path) -> None:
     assert next(lines) is None
     log.write_text("cut\n")
     assert next(lines) == (log, "cut")
-
-
-def test_status_says_what_to_do() -> None:
-    status = {
-        "ready": False,
-        "parts": {"kafka": part("restarting", "killed by SIGKILL; starts again in 2 s", age=200)},
-        "rates": {"received": 0.0, "accepted": 3.5},
-        "latency_ms": {"p50": 420, "p95": 800, "p99": 900},
-        "lag": {"telemetry.readings": 12},
-        "alerts": [{"part": "kafka", "text": "killed by SIGKILL. See `tidegate logs kafka`."}],
-    }
-    text = render_status(status)
-    assert "starts again in 2 s" in text
-    assert "3 min" in text
-    assert "p50 420 ms" in text
-    assert "telemetry.readings 12" in text
-    assert text.endswith("Not ready.\n! killed by SIGKILL. See `tidegate logs kafka`.")

@@ -7,19 +7,25 @@ import pytest
 
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.budget import memory_budget_mb, memory_line
+from deploy.local.claims import PortClaims
 from deploy.local.locate import locate_settings
-from deploy.local.plan import embedded_settings
+from deploy.local.page import make_page_token, page_address, page_token
+from deploy.local.plan import choose_ports, embedded_settings
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 from gateway.decoders.mapping_settings import MappingSettings
 from ingest.contract.errors import UnavailableError
 
-PORTS = {"mqtt": 1, "mqtt_v5": 2, "kafka": 3, "kafka_controller": 4, "gateway": 5, "stream": 6, "canary": 7}
+PORTS = {
+    "mqtt": 1, "mqtt_v5": 2, "kafka": 3, "kafka_controller": 4, "gateway": 5, "stream": 6, "canary": 7, "page": 8,
+    "kafka_jmx": 9, "spark_jmx": 10,
+}  # fmt: skip
+WATCHED = {**PORTS, "prometheus": 11, "alertmanager": 12}
 
 
-def embedded(tmp_path: Path, **overrides: object) -> Settings:
+def embedded(tmp_path: Path, ports: dict[str, int] = PORTS, **overrides: object) -> Settings:
     person = load_settings(environ={}, overrides={"mqtt.subscriptions": ["#", "$aws/#"], **overrides})
-    return embedded_settings(person, tmp_path, PORTS, username="tidegate", password="hunter2")
+    return embedded_settings(person, tmp_path, ports, username="tidegate", password="hunter2")
 
 
 def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path) -> None:
@@ -65,14 +71,61 @@ def test_memory_stays_within_the_promise() -> None:
     assert "needs up to" in memory_line(Settings())[1]
 
 
-def test_it_tells_four_things(tmp_path: Path) -> None:
+def test_it_tells_where_the_page_is_first_and_what_a_person_needs(tmp_path: Path) -> None:
+    token = make_page_token(tmp_path).read_text("utf-8").strip()
     told = announcement(embedded(tmp_path), tmp_path / "with space", PORTS)
     text = render_announcement(told, as_json=False)
+    assert text.splitlines()[0] == f"Page     http://127.0.0.1:8/#token={token}"
+    assert text.count(token) == 1
+    assert "Alerts" not in text
     assert "mqtt://127.0.0.1:1  (MQTT 5 on port 2)  user tidegate  password hunter2" in text
     assert str(tmp_path / "tables") in text
     assert "http://127.0.0.1:5/metrics" in text
     assert text.count(f"--data '{tmp_path}/with space'") == 3
-    assert json.loads(render_announcement(told, as_json=True))["ready"] is True
+    as_data = json.loads(render_announcement(told, as_json=True))
+    assert (as_data["ready"], as_data["page"], as_data["prometheus"]) == (True, told["page"], None)
+
+
+def test_the_pages_token_is_made_once_and_is_this_users_alone(tmp_path: Path) -> None:
+    file = make_page_token(tmp_path)
+    first = file.read_text("utf-8")
+    assert make_page_token(tmp_path).read_text("utf-8") == first
+    assert file.stat().st_mode & 0o077 == 0
+    assert page_token(embedded(tmp_path).monitoring) == first.strip()
+    assert page_token(Settings().monitoring) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("::", "http://[::1]:9470/"), ("::1", "http://[::1]:9470/"), ("ops.lan", "http://ops.lan:9470/")],
+)
+def test_the_page_has_an_address_that_a_browser_can_open(host: str, address: str) -> None:
+    assert page_address(load_settings(environ={}, overrides={"monitoring.host": host}).monitoring) == address
+
+
+def test_a_prometheus_that_is_started_is_told_to_the_monitor_and_to_people(tmp_path: Path) -> None:
+    started = embedded(tmp_path, ports=WATCHED)
+    urls = started.monitoring.prometheus_url, started.monitoring.alertmanager_url
+    assert urls == ("http://127.0.0.1:11", "http://127.0.0.1:12")
+    told = announcement(started, tmp_path, WATCHED)
+    assert told["prometheus"] == "http://127.0.0.1:11"
+    assert "Alerts   http://127.0.0.1:11/alerts" in render_announcement(told, as_json=False)
+    own = embedded(tmp_path, **{"monitoring.prometheus_url": "http://ops.lan:9090"}).monitoring
+    assert (own.prometheus_url, own.alertmanager_url) == ("http://ops.lan:9090", None)
+
+
+def test_ports_of_the_monitor_reach_the_parts_and_an_agent_that_is_off_stays_off(tmp_path: Path) -> None:
+    monitoring = embedded(tmp_path).monitoring
+    assert (monitoring.page_port, monitoring.kafka_jmx_port, monitoring.spark_jmx_port) == (8, 9, 10)
+    off = load_settings(environ={}, overrides={"monitoring.spark_jmx_port": 0})
+    claims = PortClaims(tmp_path / "claims")
+    try:
+        ports = choose_ports(off, 40_000, claims, [], ["prometheus"])
+    finally:
+        claims.release()
+    assert set(ports) == {*PORTS, "prometheus"} - {"spark_jmx"}
+    assert len(set(ports.values())) == len(ports)
+    assert all(port > 40_000 for port in ports.values())
 
 
 def test_readers_find_a_stopped_run_by_its_folder(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_closed_terminal_does_not_skip_the_ordered_stop(
         settings = Settings()
 
     monkeypatch.setattr(up, "_fetch_jvm_parts", lambda: None)
-    monkeypatch.setattr(up, "preflight", lambda settings, data: ["java: 17"])
+    monkeypatch.setattr(up, "preflight", lambda settings, data, prometheus: ["java: 17"])
     monkeypatch.setattr(up, "make_plan", lambda *args, **kwargs: FakePlan())
     monkeypatch.setattr(up, "_supervise", lambda *args: Fake())
     monkeypatch.setattr("sys.stderr", Gone())
@@ -176,12 +176,12 @@ def test_no_fault_of_a_look_ends_the_supervisor_and_each_is_logged_once(
 
     run = RunFile(run_id="r", pid=os.getpid(), started_at=0.0)
     guard: Any = Broken()
-    supervisor = Supervisor(tmp_path, run, guard, [], stop_order=(), metrics_urls={}, log_max_bytes=1000)
+    supervisor = Supervisor(tmp_path, run, guard, [], stop_order=(), log_max_bytes=1000)
 
     def broken() -> Any:
         raise ValueError("no number")
 
-    monkeypatch.setattr(supervisor._observer, "look", broken)
+    monkeypatch.setattr(supervisor, "_rotate_logs", broken)
     monkeypatch.setattr(supervisor, "_disk_free", broken)
     for _ in range(3):
         supervisor._looked_at = 0.0

@@ -1,0 +1,116 @@
+"""Prometheus and Alertmanager of the embedded run: found on this machine, given their files, started as parts.
+
+Both are optional: the page and its built-in alerts do without. Prometheus adds burn-rate alerts and three days of
+history; Alertmanager groups what it sends.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+
+from deploy.settings import Settings
+from deploy.settings_file import write_private
+from ingest.contract.errors import UnavailableError
+from monitoring.scrape import SILENT, healthz
+
+__all__ = ["HINT", "WATCHERS", "Watcher", "find_watcher", "make_watchers"]
+
+WatcherName = Literal["prometheus", "alertmanager"]
+
+HINT: Final = "Burn-rate alerts need it: apt-get install prometheus prometheus-alertmanager."
+HOST: Final = "127.0.0.1"
+PROGRAMS: Final[Mapping[WatcherName, tuple[str, ...]]] = {
+    "prometheus": ("prometheus",),
+    "alertmanager": ("prometheus-alertmanager", "alertmanager"),
+}
+"""Names of each server's program, Debian's first."""
+WATCHERS: Final[tuple[WatcherName, ...]] = ("prometheus", "alertmanager")
+FLAGS: Final[Mapping[WatcherName, tuple[str, ...]]] = {
+    # The longest burn-rate window is three days; a laptop's disk must never fill.
+    "prometheus": (
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        "--storage.tsdb.retention.time=3d",
+        "--storage.tsdb.retention.size=512MB",
+    ),
+    # An empty cluster address: one of its kind needs no port to talk to others.
+    "alertmanager": ("--config.file=alertmanager.yml", "--storage.path=data", "--cluster.listen-address="),
+}
+
+
+def find_watcher(name: WatcherName) -> Path | None:
+    """The program of `prometheus` or `alertmanager`; None where this machine has none."""
+    return next((Path(found) for program in PROGRAMS[name] if (found := shutil.which(program))), None)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """One of the two servers, on loopback; `folder` is its own, `files` are what it reads."""
+
+    name: WatcherName
+    folder: Path
+    port: int
+    files: Callable[[], Mapping[str, Any]]
+
+    @property
+    def url(self) -> str:
+        """Where people and the monitor find it."""
+        return f"http://{HOST}:{self.port}"
+
+    def prepare(self) -> None:
+        """Write its files, readable by this user only; to be called before each start."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.files().items():
+            write_private(self.folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+    def command(self) -> list[str]:
+        """What to start, after `prepare`. The life cycle and admin interfaces stay off: nobody asks for them here.
+
+        Raises:
+            UnavailableError: it was taken off this machine.
+        """
+        program = find_watcher(self.name)
+        if program is None:
+            message = f"{self.name} is no longer on this machine. Install it, or start with --no-prometheus."
+            raise UnavailableError(message)
+        listen = f"--web.listen-address={HOST}:{self.port}"
+        return [str(program), *(_absolute(flag, self.folder) for flag in FLAGS[self.name]), listen, "--log.level=warn"]
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it answers, and where."""
+        healthy, words = healthz(f"{self.url}/-/ready")
+        if healthy:
+            return True, f"on {HOST}:{self.port}"
+        return False, SILENT if words == SILENT else "reading what it stored"
+
+
+def _absolute(flag: str, folder: Path) -> str:
+    """Paths of flags lie in the server's own folder."""
+    name, _, value = flag.partition("=")
+    return f"{name}={folder / value}" if name.endswith((".path", ".file")) else flag
+
+
+def make_watchers(settings: Settings, data: Path, ports: Mapping[str, int]) -> list[Watcher]:
+    """Those that got a port."""
+    files: Mapping[WatcherName, Callable[[], Mapping[str, Any]]] = {
+        "prometheus": lambda: _prometheus_files(settings),
+        "alertmanager": lambda: _alertmanager_files(settings),
+    }
+    return [Watcher(name, data / name, ports[name], files[name]) for name in WATCHERS if name in ports]
+
+
+def _prometheus_files(settings: Settings) -> dict[str, Any]:
+    from monitoring.alerts.rules import rule_file
+    from monitoring.prometheus.scrape_config import scrape_config
+
+    return {"prometheus.yml": scrape_config(settings.monitoring), "rules.yml": rule_file(settings.monitoring)}
+
+
+def _alertmanager_files(settings: Settings) -> dict[str, Any]:
+    from monitoring.alerts.alertmanager import alertmanager_config
+
+    return {"alertmanager.yml": alertmanager_config(settings.monitoring)}

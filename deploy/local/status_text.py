@@ -1,0 +1,183 @@
+"""The status as a page of a terminal, 80 columns wide: what the ops page says, in the same order."""
+
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import typer
+
+from deploy.local.waterfall import waterfall
+from deploy.local.words import clean, count, span, time_left
+
+__all__ = ["render_status"]
+
+WIDTH: Final = 80
+INDENT: Final = 11
+SHOWN_SILENT: Final = 3
+SHOWN_REASONS: Final = 4
+COLOURS: Final = {
+    "ready": "green", "done": "green", "ok": "green", "starting": "yellow", "waiting": "yellow", "pending": "yellow",
+    "restarting": "red", "failed": "red", "down": "red", "firing": "red",
+}  # fmt: skip
+
+Status = Mapping[str, Any]
+Paint = Callable[[str, str], str]
+
+
+def render_status(status: Status, *, colour: bool = False) -> str:
+    """Parts, figures, alerts, and what to do next; no colours unless asked for."""
+    paint: Paint = _painted if colour else lambda text, kind: text
+    sections = [
+        [_headline(status, paint)],
+        list(_parts(status["parts"], paint)),
+        list(_figures(status)),
+        list(_alerts(status, paint)),
+        list(_next(status)),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _painted(text: str, kind: str) -> str:
+    return typer.style(text, fg=COLOURS.get(kind), bold=True if kind in ("firing", "failed") else None)
+
+
+def _headline(status: Status, paint: Paint) -> str:
+    state = paint("Ready.", "ready") if status["ready"] else paint("Not ready.", "failed")
+    return f"{state}  Page {status['page']}" if status.get("page") else state
+
+
+def _parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str]:
+    if parts:
+        yield f"{'PART':<12} {'STATE':<10} {'FOR':>7}  DETAIL"
+    for name, part in parts.items():
+        restarts = f" ({part['restarts']} restarts)" if part.get("restarts") else ""
+        since = span(time.time() - part["since"]) if part.get("since") else ""
+        state = paint(f"{part['state']:<10}", part["state"])
+        yield f"{name:<12} {state} {since:>7}  {_cut(clean(part['detail']), 45 - len(restarts))}{restarts}".rstrip()
+
+
+def _figures(status: Status) -> Iterator[str]:
+    yield from _labelled("Rates", _wrapped(_rates(status["rates"]) or ["not known yet"], "  "))
+    latency = status["latency_ms"]
+    if latency.get("p50") is not None:
+        shown = "  ".join(f"{name} {value:g} ms" for name, value in latency.items() if value is not None)
+        yield _row("Latency", f"{shown}  (canary: publish to row)")
+        yield from (_row("", line) for line in waterfall(status["hops"], WIDTH - INDENT))
+    yield from _labelled("Lag", [_lag(status, topic) for topic in status["lag"]] or ["not known yet"])
+    yield from _labelled("SLO", [_objective(name, slo) for name, slo in status["slo"].items()])
+    if devices := status["devices"]:
+        yield from _labelled("Devices", _devices(devices))
+    if errors := status["errors"]:
+        yield from _labelled("Refused", _wrapped([_refused(entry) for entry in errors[:SHOWN_REASONS]], ", "))
+    if audit := status["audit"]:
+        yield from _labelled("Audit", textwrap.wrap(_audit(audit), WIDTH - INDENT))
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<{INDENT}}{text}"
+
+
+def _labelled(label: str, lines: Sequence[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        yield _row("" if number else label, line)
+
+
+def _wrapped(words: Sequence[str], between: str) -> list[str]:
+    """Lines of whole words: a name with its figure is one of them."""
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1] + between + word) <= WIDTH - INDENT:
+            lines[-1] += between + word
+        else:
+            lines.append(word)
+    return lines
+
+
+def _refused(entry: Mapping[str, Any]) -> str:
+    now = f" (now {entry['per_second']:g}/s)" if entry["per_second"] else ""
+    return f"{entry['reason']} {count(entry['total'])}{now}"
+
+
+def _rates(rates: Mapping[str, float | None]) -> list[str]:
+    return [
+        f"{name.replace('_', ' ')} {value:g}/s"
+        for name, value in rates.items()
+        if value or (name == "received" and value is not None)
+    ]
+
+
+def _lag(status: Status, topic: str) -> str:
+    text = f"{topic} {count(status['lag'][topic])}"
+    if behind := status["lag_seconds"].get(topic):
+        text += f", oldest {span(behind)} old"
+    if (left := status["time_to_data_loss_seconds"].get(topic)) is not None:
+        text += f", Kafka drops it in {time_left(left)}"
+    return text
+
+
+def _objective(name: str, slo: Mapping[str, Any]) -> str:
+    wanted = f"wanted {100 * slo['objective']:g} %"
+    if slo.get("good_ratio") is None:
+        return f"{name} not known yet ({wanted})"
+    left = f", {100 * slo['budget_left']:.0f} % of the budget left" if slo.get("budget_left") is not None else ""
+    window = f" of {span(slo['window_seconds'])}" if slo.get("window_seconds") else ""
+    return f"{name} {100 * slo['good_ratio']:.2f} %{window} ({wanted}{left})"
+
+
+def _devices(devices: Mapping[str, Any]) -> list[str]:
+    """Those that are silent for longest are named."""
+    silent = sorted(devices.get("silent", []), key=lambda device: -device["silent_seconds"])
+    numbers = f"{count(devices['known'])} known, {count(devices['active'])} active, {len(silent) or 'none'} silent"
+    names = [f"{_cut(clean(one['device']), 30)} for {span(one['silent_seconds'])}" for one in silent[:SHOWN_SILENT]]
+    more = [f"{len(silent) - SHOWN_SILENT} more"] if len(silent) > SHOWN_SILENT else []
+    return [numbers, *_wrapped([*names, *more], ", ")]
+
+
+def _audit(audit: Mapping[str, Any]) -> str:
+    faults = {
+        "unaccounted": audit["unaccounted"],
+        "stored twice": audit["duplicate_rows"],
+        "out of order": audit["order_violations"],
+    }
+    found = ", ".join(f"{count(number)} {what}" for what, number in faults.items() if number)
+    ago = span(time.time() - audit["at"])
+    return f"{count(audit['messages'])} messages {ago} ago: {f'NOT balanced, {found}' if found else 'balanced'}"
+
+
+def _alerts(status: Status, paint: Paint) -> Iterator[str]:
+    order = {"firing": 0, "pending": 1}
+    page = status.get("page") or ""
+    for alert in sorted(status["alerts"], key=lambda alert: order.get(alert.get("state", ""), -1)):
+        if "name" not in alert:
+            yield from textwrap.wrap(f"! {clean(alert['text'])}", WIDTH, subsequent_indent="  ")
+            continue
+        state = alert["state"]
+        yield f"{paint(state, state)} {alert['name']} ({alert['severity']}, {span(time.time() - alert['since'])})"
+        yield from _indented(clean(alert["text"]))
+        if actions := alert["actions"]:
+            yield from _indented(f"1. {clean(actions[0])}")
+        if alert["runbook"]:
+            yield f"  {page.rstrip('/')}{alert['runbook']}"
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _next(status: Status) -> Iterator[str]:
+    """One thing to do."""
+    worst = next((alert for alert in status["alerts"] if alert.get("state") == "firing"), None)
+    late = next((name for name, part in status["parts"].items() if part["state"] not in ("ready", "done")), None)
+    if worst is not None:
+        yield f"Next: {worst['name']}, step 1 above; all steps are in its runbook."
+    elif late is not None:
+        yield f"Next: `tidegate logs {late}` says what {late} is doing."
+    elif status["alerts"]:
+        yield "Next: see the lines above."
+    else:
+        yield "Nothing to do."
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

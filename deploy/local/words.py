@@ -1,0 +1,31 @@
+"""Figures and foreign text in words that a terminal can show."""
+
+from math import isinf
+
+__all__ = ["clean", "count", "span", "time_left"]
+
+
+def clean(text: str) -> str:
+    """Text of others in one line: nothing in it steers the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+
+
+def count(number: float) -> str:
+    """A whole number with its thousands apart."""
+    return f"{number:,.0f}"
+
+
+def span(seconds: float) -> str:
+    """A span of time in its largest fitting unit: 0.4 s, 90 s, 12 min, 3 h, 4 d."""
+    if 0 < seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
+
+
+def time_left(seconds: float) -> str:
+    """How long something lasts; what lasts more than a year is not counted."""
+    return "more than a year" if isinf(seconds) or seconds > 365 * 86_400 else span(seconds)

@@ -1,0 +1,129 @@
+"""The status in a terminal: 80 columns, nothing that steers it, the next step last."""
+
+import time
+from typing import Any
+
+import pytest
+
+from deploy.local.status_text import render_status
+from deploy.local.waterfall import waterfall
+from deploy.local.words import span, time_left
+
+ALERT = {
+    "name": "TidegateKafkaUnreachable", "severity": "critical", "state": "firing", "part": "kafka",
+    "text": "Kafka does not answer the monitor, so the gateway holds what devices send and takes no more when it is full.",
+    "actions": ["Look whether it lives: `tidegate status`", "Restart it."], "runbook": "/runbooks/TidegateKafkaUnreachable",
+}  # fmt: skip
+
+
+def part(state: str, detail: str = "", *, age: float = 1.0, restarts: int = 0) -> dict[str, Any]:
+    return {"state": state, "since": time.time() - age, "detail": detail, "restarts": restarts}
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    hops = {"device_to_gateway": 3, "gateway_to_kafka": 7, "kafka_to_read": 250, "read_to_commit": 160}
+    return {
+        "ready": True,
+        "page": "http://127.0.0.1:9470/",
+        "parts": {"broker": part("ready", "on 127.0.0.1:1883"), "kafka": part("ready", age=200)},
+        "rates": {"received": 0.0, "accepted": 3.5, "dead_lettered": 0.2, "acknowledged": 1234.5, "rows": 12345.67},
+        "latency_ms": {"p50": 420, "p95": 800, "p99": None},
+        "hops": [{"hop": hop, "p50": p50, "p95": p50 * 2, "p99": None} for hop, p50 in hops.items()],
+        "lag": {"telemetry.readings": 1200, "telemetry.dead-letters": 0},
+        "lag_seconds": {"telemetry.readings": 61.0, "telemetry.dead-letters": 0},
+        "time_to_data_loss_seconds": {"telemetry.readings": 93_600.0, "telemetry.dead-letters": None},
+        "slo": {
+            "freshness": {"objective": 0.99, "good_ratio": 0.9987, "budget_left": 0.87, "window_seconds": 3600},
+            "validity": {"objective": 0.98, "good_ratio": None, "budget_left": None, "window_seconds": 3600},
+        },
+        "devices": {"known": 2000, "active": 19, "silent": []},
+        "errors": [{"reason": "missing_field", "total": 12, "per_second": 0.1}],
+        "audit": {"at": time.time() - 400, "messages": 12034, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0},
+        "alerts": [],
+        **changes,
+    }  # fmt: skip
+
+
+def test_it_says_what_the_page_says() -> None:
+    text = render_status(status())
+    assert text.startswith("Ready.  Page http://127.0.0.1:9470/\n")
+    for words in (
+        "kafka        ready        3 min",
+        "Rates      received 0/s  accepted 3.5/s  dead lettered 0.2/s",
+        "           acknowledged 1234.5/s  rows 12345.7/s",
+        "Latency    p50 420 ms  p95 800 ms  (canary: publish to row)",
+        "Lag        telemetry.readings 1,200, oldest 61 s old, Kafka drops it in 26 h",
+        "SLO        freshness 99.87 % of 60 min (wanted 99 %, 87 % of the budget left)",
+        "validity not known yet (wanted 98 %)",
+        "Devices    2,000 known, 19 active, none silent",
+        "Refused    missing_field 12 (now 0.1/s)",
+        "Audit      12,034 messages 7 min ago: balanced",
+    ):
+        assert words in text
+    assert text.endswith("Nothing to do.")
+    assert "\x1b" not in text
+    assert "\x1b[32m" in render_status(status(), colour=True)
+
+
+def test_silent_devices_are_counted_and_the_longest_named() -> None:
+    silent = [{"device": f"d{number}", "silent_seconds": 60.0 * number} for number in range(1, 6)]
+    text = render_status(status(devices={"known": 9, "active": 4, "silent": silent}))
+    assert (
+        "Devices    9 known, 4 active, 5 silent\n           d5 for 5 min, d4 for 4 min, d3 for 3 min, 2 more\n" in text
+    )
+
+
+def test_an_alert_has_its_first_action_and_its_runbook_and_the_worst_comes_first() -> None:
+    pending = {**ALERT, "name": "TidegateCanaryMissing", "state": "pending", "since": time.time()}
+    firing = {**ALERT, "since": time.time() - 40}
+    own = {"part": "kafka", "text": "kafka: killed by SIGKILL. See `tidegate logs kafka`."}
+    lines = render_status(status(alerts=[pending, firing, own])).splitlines()
+    told = lines[lines.index("! kafka: killed by SIGKILL. See `tidegate logs kafka`.") :]
+    assert told[1] == "firing TidegateKafkaUnreachable (critical, 40 s)"
+    assert "  1. Look whether it lives: `tidegate status`" in told
+    assert "  http://127.0.0.1:9470/runbooks/TidegateKafkaUnreachable" in told
+    assert told[-1] == "Next: TidegateKafkaUnreachable, step 1 above; all steps are in its runbook."
+    assert not any("Restart it." in line for line in told)
+
+
+def test_a_part_that_is_late_is_what_to_look_at_next() -> None:
+    text = render_status(status(ready=False, parts={"stream": part("starting", "starting Spark", restarts=3)}))
+    assert "starting Spark (3 restarts)" in text
+    assert text.startswith("Not ready.")
+    assert text.endswith("Next: `tidegate logs stream` says what stream is doing.")
+
+
+def test_an_audit_that_does_not_balance_says_what_is_wrong() -> None:
+    audit = {"at": time.time(), "messages": 9, "unaccounted": 2, "duplicate_rows": 0, "order_violations": 1}
+    assert "NOT balanced, 2 unaccounted, 1 out of order" in render_status(status(audit=audit))
+
+
+@pytest.mark.parametrize("evil", ["\x1b[2J\x1b[H", "a\r\nReady.", "\u202egnirts", "\x9b31m", "x" * 5000])
+def test_nothing_foreign_steers_the_terminal_or_makes_it_wide(evil: str) -> None:
+    silent = [{"device": evil, "silent_seconds": 60.0}]
+    alert = {**ALERT, "since": time.time(), "text": f"Device {evil} is silent.", "actions": [evil]}
+    parts = {"kafka": part("restarting", evil, restarts=12)}
+    text = render_status(status(parts=parts, devices={"known": 1, "active": 1, "silent": silent}, alerts=[alert]))
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_each_hop_begins_where_the_one_before_it_ends() -> None:
+    hops = [{"hop": "kafka_to_read", "p50": 100, "p95": None}, {"hop": "read_to_commit", "p50": 300, "p95": 400}]
+    head, first, second = waterfall([*hops, {"hop": "commit_to_queryable", "p50": None, "p95": None}], 34 + 40)
+    assert head.split() == ["p50", "p95"]
+    assert first.split() == ["Kafka", ">", "read", "100", "-", "ms", "#" * 10]
+    assert second == f"read > commit       300    400 ms {' ' * 10}{'#' * 30}"
+    assert list(waterfall([], 60)) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (0.42, "0.4 s"), (90, "90 s"), (720, "12 min"), (10800, "3 h"), (400_000, "5 d")]
+)
+def test_spans_are_in_words(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_what_lasts_for_ever_is_not_counted() -> None:
+    assert time_left(float("inf")) == "more than a year"
+    assert time_left(7200) == "2 h"
