@@ -23,6 +23,8 @@ SHARED_FIXTURES = (
     "fixtures_gateway.py",
     "fixtures_sparkplug.py",
     "fixtures_faults.py",
+    "fixtures_promql.py",
+    "fixtures_grafana_lint.py",
 )
 """Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import yaml
 
+from monitoring.grafana.exclusions import lint_file
 from monitoring.grafana.kafka import kafka
 from monitoring.grafana.overview import overview
 from monitoring.grafana.pipeline import pipeline
@@ -24,6 +25,7 @@ README: Final = f"""# Tidegate's dashboards for Grafana
 | dashboards/tidegate-overview.json | objectives and their budgets, alerts, latency, errors, throughput, the canary |
 | dashboards/tidegate-pipeline.json | each hop from MQTT to tables, devices, SQL streams, Spark |
 | dashboards/tidegate-kafka.json | brokers, requests, lag and time to data loss, JVMs, the machine, the MQTT broker |
+| dashboards/.lint | the rules of Grafana's dashboard-linter that a panel breaks on purpose, with the reason |
 
 They need a Prometheus that scrapes Tidegate: `tidegate export prometheus DIR` writes its configuration and rules.
 
@@ -52,6 +54,7 @@ def grafana_files(settings: MonitoringSettings) -> dict[str, str]:
     """Path below the folder -> content; the same settings give the same bytes."""
     made = {f"dashboards/{each['uid']}.json": _as_json(each) for each in dashboards(settings)}
     return made | {
+        "dashboards/.lint": _as_yaml(lint_file()),
         "provisioning/dashboards/tidegate.yaml": _as_yaml(_provider()),
         "provisioning/datasources/tidegate.yaml": _as_yaml(_datasource()),
         "README.md": README,

@@ -14,7 +14,7 @@ def heatmap(title: str, description: str, unit: str, query: Query, *, width: int
         "filterValues": {"le": 1e-9},
         "legend": {"show": True},
         "rowsFrame": {"layout": "auto"},
-        "tooltip": {"mode": "single", "showColorScale": False, "yHistogram": True},
+        "tooltip": {"show": True, "yHistogram": True},
         "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
     }
     made = panel("heatmap", title, description, (query,), field(unit, ()), options, width, height)

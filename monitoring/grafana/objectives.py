@@ -37,9 +37,7 @@ def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
     seconds = settings.freshness_seconds
     bound = floatToGoString(seconds)  # type: ignore[no-untyped-call]
     published = growth("tidegate_canary_published_total", window="WINDOW")
-    in_time = growth(
-        "tidegate_end_to_end_latency_seconds_bucket", where=f'le="{bound}"', window="WINDOW"
-    )
+    in_time = growth("tidegate_end_to_end_latency_seconds_bucket", where=f'le="{bound}"', window="WINDOW")
     return (
         Objective(
             "Freshness",

@@ -70,7 +70,6 @@ def stat(
         "orientation": "auto",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "textMode": "value_and_name" if len(queries) > 1 or (queries and queries[0].legend) else "auto",
-        "wideLayout": True,
     }
     return panel("stat", title, description, queries, field(unit, steps, words=words), options, width, height)
 

@@ -1,0 +1,46 @@
+"""Where the dashboards break a rule of Grafana's dashboard-linter on purpose: rule, dashboard, panel, why.
+
+It is written beside the dashboards as `.lint`, which that linter reads, and is what our own tests excuse: nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["EXCLUSIONS", "Exclusion", "lint_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """One rule that is not for one panel; `rule` is the linter's own name, or one of ours (`fixed-window`)."""
+
+    rule: str
+    dashboard: str
+    panel: str
+    reason: str
+
+
+_OVERVIEW: Final = "Tidegate / Overview"
+_BURN: Final = "A burn rate has the window of the alert that it explains, whatever the screen shows."
+_BUDGET: Final = "A budget is spent over its own window, whatever the screen shows."
+_ALERTS: Final = "ALERTS carries the labels of the rule's result, and most rules leave no job and no instance."
+
+EXCLUSIONS: Final = (
+    Exclusion("target-job-rule", _OVERVIEW, "Alerts", _ALERTS),
+    Exclusion("target-instance-rule", _OVERVIEW, "Alerts", _ALERTS),
+    *(Exclusion("fixed-window", _OVERVIEW, f"{name} burn rate", _BURN) for name in ("Freshness", "Validity")),
+    *(Exclusion("fixed-window", _OVERVIEW, f"{name} budget left", _BUDGET) for name in ("Freshness", "Validity")),
+    *(
+        Exclusion("fixed-window", _OVERVIEW, f"{name} kept", "It counts over the whole time that is shown.")
+        for name in ("Freshness", "Validity")
+    ),
+)
+
+
+def lint_file() -> dict[str, Any]:
+    """The same for Grafana's linter: its own rules only."""
+    rules: dict[str, Any] = {}
+    for each in EXCLUSIONS:
+        if each.rule.endswith("-rule"):
+            entries = rules.setdefault(each.rule, {"entries": []})["entries"]
+            entries.append({"reason": each.reason, "dashboard": each.dashboard, "panel": each.panel})
+    return {"exclusions": rules}
