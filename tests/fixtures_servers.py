@@ -1,8 +1,10 @@
 """Real servers for tests: one Kafka per session, brokers as a test asks for them. Loopback, free ports, own folders."""
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from deploy.local import artifacts, broker
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
+from deploy.settings import java_locale
 
 
 class Server:
@@ -24,7 +27,11 @@ class Server:
         self.part.prepare()
         with self._log.open("ab") as out:
             process = subprocess.Popen(
-                self.part.command(), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                self.part.command(),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **java_locale()},
             )
         try:
             self.part.wait_ready(process)
@@ -83,13 +90,28 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def jmx_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, str]]:
+    """A Kafka with the JMX agent and the address of its metrics; the names of its folders are hard to pass on."""
+    artifacts.ensure("all", lambda text: None)
+    folder = tmp_path_factory.mktemp("kafka mit Metriken über JMX")
+    jars = folder / "jars, (ü) 1"
+    jars.mkdir()
+    for jar in artifacts.read_lock():
+        (jars / jar.file_name).symlink_to(artifacts.cache_dir() / jar.file_name)
+    jmx_port, _ = choose_port(0)
+    server = _kafka(folder, cache=jars, jmx=("127.0.0.1", jmx_port))
+    yield server, f"http://127.0.0.1:{jmx_port}/metrics"
+    server.stop()
+
+
 @pytest.fixture
-def new_kafka(tmp_path: Path) -> Iterator[Callable[[], KafkaServer]]:
+def new_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaServer]]:
     """Makes a Kafka for this test alone, which it may kill and restart."""
     started: list[KafkaServer] = []
 
-    def make() -> KafkaServer:
-        started.append(_kafka(tmp_path / f"kafka-{len(started)}"))
+    def make(**more: Any) -> KafkaServer:
+        started.append(_kafka(tmp_path / f"kafka-{len(started)}", **more))
         return started[-1]
 
     yield make
@@ -97,12 +119,12 @@ def new_kafka(tmp_path: Path) -> Iterator[Callable[[], KafkaServer]]:
         server.kill()
 
 
-def _kafka(folder: Path) -> KafkaServer:
+def _kafka(folder: Path, **more: Any) -> KafkaServer:
     artifacts.ensure("kafka", lambda text: None)
     port, _ = choose_port(0)
     controller_port, _ = choose_port(0)
     folder.mkdir(parents=True, exist_ok=True)
-    return KafkaServer(EmbeddedKafka(folder, find_java(), port, controller_port), folder / "stdout.log")
+    return KafkaServer(EmbeddedKafka(folder, find_java(), port, controller_port, **more), folder / "stdout.log")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The embedded Kafka's files, and which node is taken for it."""
 
+import re
 import socket
 import struct
 import threading
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from deploy.local import artifacts
+from deploy.local import artifacts, jmx
 from deploy.local.java import Java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.kafka_wire import cluster_id
+from ingest.contract.errors import ConfigError
 
 JAVA = Java(Path("/java"), Path("/java/bin/java"), (17, 0, 9), False, "test")
 
@@ -117,3 +119,58 @@ def test_its_libraries_unpack_themselves_into_the_runs_folder(tmp_path: Path, mo
     wanted = f"-Djava.io.tmpdir={tmp_path}/tmp"
     assert wanted in part.command()
     assert wanted in part.tool("kafka.tools.StorageTool")
+
+
+def test_a_folder_that_kafka_would_take_for_two_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="comma"):
+        EmbeddedKafka(tmp_path / "a, b", JAVA, 1, 2)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache in which nothing but the agent is."""
+    monkeypatch.setattr(artifacts, "kafka_classpath", lambda cache: [])
+    jar = artifacts.jmx_agent(tmp_path / "cache")
+    jar.parent.mkdir()
+    jar.touch()
+    return jar
+
+
+def agents(command: list[str]) -> list[str]:
+    return [argument for argument in command if argument.startswith("-javaagent")]
+
+
+def test_only_the_node_itself_loads_the_agent(agent: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    part = EmbeddedKafka(tmp_path, JAVA, 1, 2, cache=agent.parent, jmx=("127.0.0.1", port))
+    wanted = f"-javaagent:{agent}=127.0.0.1:{port}:{jmx.KAFKA_RULES}"
+    assert agents(part.command()) == [wanted]
+    assert agents(part.tool("kafka.tools.StorageTool")) == []
+    assert agents(EmbeddedKafka(tmp_path, JAVA, 1, 2, cache=agent.parent).command()) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda agent: agent.unlink(), "is not in .* run `make setup`"),
+        (lambda agent: agent.parent.rename(agent.parent.with_name("a=b")), "`=` in its name"),
+    ],
+)
+def test_without_its_agent_kafka_starts_all_the_same_and_says_so(
+    spoil: Callable[[Path], Any], why: str, agent: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil(agent)
+    cache = next(path for path in (tmp_path / "a=b", agent.parent) if path.exists())
+    part = EmbeddedKafka(tmp_path, JAVA, 1, 2, cache=cache, jmx=("127.0.0.1", 0))
+    assert agents(part.command()) == []
+    assert re.search(f"Kafka starts without metrics of its JVM: .*{why}", caplog.text)
+
+
+def test_an_address_of_ipv6_is_written_as_the_agent_reads_it(agent: Path) -> None:
+    flag = jmx.agent_flag(host="::1", port=9474, rules=jmx.KAFKA_RULES, cache=agent.parent)
+    assert flag == f"-javaagent:{agent}=[::1]:9474:{jmx.KAFKA_RULES}"
+
+
+def test_an_address_of_another_machine_is_an_obstacle(agent: Path) -> None:
+    assert "use an address of this machine" in str(jmx.agent_obstacle("192.0.2.1", 9474, cache=agent.parent))
