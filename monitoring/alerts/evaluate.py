@@ -17,7 +17,7 @@ _SEVERITIES: Final = {"critical": 0, "warning": 1, "info": 2}
 
 @dataclass
 class AlertState:
-    """One alert for one label set. `since` is when it came into its state."""
+    """One alert for one label set. `since` is when it came into its state, `explained_by` what fires that it follows from."""
 
     alert: Alert
     labels: Labels
@@ -26,6 +26,7 @@ class AlertState:
     value: float
     active_since: float
     last_active: float
+    explained_by: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As the page and `status` tell it."""
@@ -45,6 +46,7 @@ class AlertState:
             "source": "builtin",
             "part": alert.part,
             "text": alert.sentence(self.value, labels),
+            "explained_by": list(self.explained_by),
         }
 
 
@@ -63,6 +65,7 @@ class Evaluator:
                 self._active(number, alert, labels, value, now)
             for key in [key for key in self._states if key[0] == number and key[1] not in values]:
                 self._quiet(key, now)
+        self._explain()
         return sorted(self._states.values(), key=_rank)
 
     def _active(self, number: int, alert: Alert, labels: Labels, value: float, now: float) -> None:
@@ -80,6 +83,17 @@ class Evaluator:
             del self._states[key]
         elif state.state == "firing" and now - state.last_active >= state.alert.keep_firing_seconds:
             state.state, state.since = "resolved", now
+
+    def _explain(self) -> None:
+        """The page shows the cause first, as Alertmanager tells only of the cause."""
+        firing = {
+            text
+            for state in self._states.values()
+            if state.state == "firing"
+            for text in (state.alert.name, f"{state.alert.name}/{dict(state.labels).get('job', '')}")
+        }
+        for state in self._states.values():
+            state.explained_by = tuple(cause for cause in state.alert.follows if cause in firing)
 
 
 def _rank(state: AlertState) -> tuple[int, int, str, Labels]:

@@ -28,6 +28,7 @@ class Alert:
         for_seconds: how long the condition must hold before the alert fires.
         keep_firing_seconds: how long it goes on after the condition ended, where that comes and goes.
         labels: further labels of the rule.
+        follows: alerts that explain this one while they fire; after a `/` the job that they must be about.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Alert:
     keep_firing_seconds: int = 0
     unit: Unit = "count"
     labels: tuple[tuple[str, str], ...] = ()
+    follows: tuple[str, ...] = ()
 
     @property
     def builtin(self) -> bool:

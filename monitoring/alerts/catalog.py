@@ -1,0 +1,33 @@
+"""Every alert there is, as data."""
+
+from typing import Final
+
+from monitoring.alerts.catalog_flow import BROKER, CANARY, GATEWAY, STREAM
+from monitoring.alerts.catalog_kafka import KAFKA
+from monitoring.alerts.catalog_store import DEVICES, MONITORING, TABLES, disk_alerts, proof_alerts
+from monitoring.alerts.model import Alert
+from monitoring.alerts.objectives import burn_alerts
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["ALERTS", "alerts"]
+
+
+def alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
+    """All alerts with the bounds of these settings; the same name may stand for several severities or windows."""
+    return (
+        *MONITORING,
+        *burn_alerts(settings),
+        *BROKER,
+        *GATEWAY,
+        *KAFKA,
+        *STREAM,
+        *CANARY,
+        *proof_alerts(settings.audit_seconds),
+        *TABLES,
+        *disk_alerts(),
+        *DEVICES,
+    )
+
+
+ALERTS: Final = alerts(MonitoringSettings())
+"""With the default settings."""

@@ -1,0 +1,294 @@
+"""Alerts on the way of a reading: broker, gateway, stream, canary."""
+
+from typing import Final
+
+from monitoring.alerts.model import Alert
+from monitoring.alerts.operands import Gain, Quotient, Sum, select
+from monitoring.alerts.signals import Both, Compare, Either, Happened, Unless, young
+
+__all__ = ["BROKER", "CANARY", "GATEWAY", "STREAM"]
+
+MONITOR: Final = "tidegate-monitor"
+_DROPPED: Final = select("broker_publish_messages_dropped")
+_ROWS: Final = Gain(select("tidegate_stream_rows_total", table="~readings|dead_letters"), 120)
+
+BROKER: Final = (
+    Alert(
+        name="TidegateBrokerUnreachable",
+        part="broker",
+        severity="critical",
+        signal=Unless(
+            Compare(select("tidegate_broker_reachable"), "==", 0), young(MONITOR, 60), on=("job", "instance")
+        ),
+        for_seconds=30,
+        summary="The MQTT broker does not let the monitor in",
+        text="The MQTT broker has not let the monitor in for half a minute.",
+        impact="Devices cannot deliver. What they send with QoS 0 is lost; with QoS 1 they must keep it themselves.",
+        causes=(
+            "The broker is down, hangs or restarts in a loop.",
+            "Its disk is full, or its certificate or password file is wrong.",
+            "A network rule between monitor and broker.",
+        ),
+        actions=(
+            "`tidegate status`: is the part `broker` ready?",
+            "`tidegate logs broker -n 100`: its last words.",
+            "`tidegate doctor --config FILE`: does it answer with these settings, are ports and disk free?",
+            "Start it again; the embedded one is restarted by itself. The gateway connects by itself.",
+        ),
+    ),
+    Alert(
+        name="TidegateBrokerDropsMessages",
+        part="broker",
+        severity="critical",
+        signal=Either(
+            Compare(Gain(_DROPPED, 300), ">", 0),
+            Both(Compare(_DROPPED, ">", 0), Compare(select("broker_uptime"), "<", 300), on=("job", "instance")),
+        ),
+        summary="The MQTT broker drops messages",
+        text="The broker dropped {value} messages in the last 5 minutes.",
+        impact="Readings are lost before Tidegate receives them; no audit can find them, only gaps in sequence numbers.",
+        causes=(
+            "The gateway was away for longer than the broker's queue is long.",
+            "The gateway is slower than the devices, because Kafka is.",
+            "`max_queued_messages` or `max_queued_bytes` of the broker is small.",
+        ),
+        actions=(
+            "`tidegate status`: is the gateway connected, is Kafka ready?",
+            '`tidegate sql "SELECT device, sum(gap) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
+            'HAVING sum(gap) > 0"`: whose messages are missing.',
+            "`tidegate logs broker -n 100`: which client's queue is full.",
+            "Raise the broker's queue limits, or add a gateway with the same shared subscription.",
+        ),
+    ),
+)
+
+GATEWAY: Final = (
+    Alert(
+        name="TidegateGatewayDisconnected",
+        part="gateway",
+        severity="critical",
+        signal=Compare(select("tidegate_gateway_connected"), "==", 0),
+        for_seconds=30,
+        summary="The gateway has no MQTT session",
+        text="The gateway has had no MQTT session for half a minute.",
+        impact="Nothing is received. The broker queues for the gateway's session until its limit, then drops.",
+        causes=(
+            "The broker is down or refuses the gateway's credentials.",
+            "Another client uses the gateway's client id and takes its session over.",
+            "Kafka does not take what the last connection brought: the gateway connects again only then.",
+        ),
+        actions=(
+            "`tidegate logs gateway -n 100`: the broker's reason stands there.",
+            "`tidegate logs broker -n 100`: was it refused, or taken over?",
+            "`tidegate doctor --config FILE`: do broker and Kafka answer with the gateway's settings?",
+            "After it has connected: `tidegate audit --since 1h`.",
+        ),
+        follows=("TidegateBrokerUnreachable", "TidegateKafkaUnreachable"),
+    ),
+    Alert(
+        name="TidegateSessionLost",
+        part="gateway",
+        severity="warning",
+        signal=Happened(select("tidegate_gateway_sessions_lost_total"), 900),
+        summary="The broker forgot the gateway's session",
+        text="The broker forgot the gateway's session {value} times in the last 15 minutes.",
+        impact="What the broker held for the gateway while it was away is gone.",
+        causes=(
+            "The broker was started without its persistence file, or from an empty disk.",
+            "The session expired: the gateway was away longer than the broker keeps sessions.",
+            "The gateway's client id was changed.",
+        ),
+        actions=(
+            "`tidegate logs broker -n 200`: does it save and restore its state?",
+            '`tidegate sql "SELECT device, sum(gap) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
+            'HAVING sum(gap) > 0"`: what is missing.',
+            "Turn the broker's persistence on; ask devices with a memory of their own to send again.",
+        ),
+    ),
+    Alert(
+        name="TidegateQosZeroDropped",
+        part="gateway",
+        severity="warning",
+        signal=Happened(select("tidegate_gateway_messages_dropped_total"), 300),
+        summary="QoS 0 messages were dropped while Kafka did not answer",
+        text="{value} QoS 0 messages were dropped in the last 5 minutes: Kafka did not take them and the window was full.",
+        impact="Readings that devices sent with QoS 0 are lost. QoS 1 is never dropped.",
+        causes=("Kafka is away or slow.", "A burst of QoS 0 messages larger than `gateway.window_messages`."),
+        actions=(
+            "`tidegate status`: is Kafka ready, does lag grow?",
+            "`tidegate logs gateway -n 100`: since when.",
+            "Ask the devices to publish with QoS 1: then the broker keeps what the gateway cannot take.",
+        ),
+        follows=("TidegateKafkaUnreachable",),
+    ),
+    Alert(
+        name="TidegateInternalErrors",
+        part="gateway",
+        severity="warning",
+        signal=Either(
+            Happened(select("tidegate_gateway_messages_rejected_total", reason="internal_error"), 600),
+            Happened(select("tidegate_gateway_errors_total", stage="~receive|decode|tick"), 600),
+        ),
+        summary="The gateway met a fault of its own",
+        text="The gateway survived {value} faults of its own in the last 10 minutes.",
+        impact="The messages concerned are dead letters `internal_error`, whole and redrivable. Nothing else is touched.",
+        causes=("A decoder met input that nobody foresaw.", "A decoder of your own (entry point) raised an exception."),
+        actions=(
+            "`tidegate dlq ls --where \"reason = 'internal_error'\"`: which topics and devices.",
+            "`tidegate dlq show ID`: the message, byte by byte, and the error.",
+            "`tidegate logs gateway -n 200`: the traceback.",
+            "Mend the decoder or report it, then `tidegate dlq redrive --where \"reason = 'internal_error'\"`.",
+        ),
+    ),
+    Alert(
+        name="TidegateDeadLetterRatio",
+        part="gateway",
+        severity="warning",
+        signal=Compare(
+            Quotient(
+                Sum(Gain(select("tidegate_gateway_messages_rejected_total"), 300), ("reason",)),
+                Sum(Gain(select("tidegate_gateway_messages_received_total"), 300), ("qos",)),
+                minimum=300,
+            ),
+            ">",
+            0.05,
+        ),
+        for_seconds=60,
+        keep_firing_seconds=120,
+        unit="ratio",
+        summary="More than one message in twenty is refused",
+        text="{value} of the messages of the last 5 minutes are dead letters.",
+        impact="Their readings are in no table until they are redriven. Nothing is lost: each dead letter holds its message.",
+        causes=(
+            "New firmware or a new kind of device sends what no route or profile expects.",
+            "A profile was made stricter than the devices are.",
+            "Clocks of devices are wrong after a power cut (`timestamp_future`, `timestamp_past`).",
+        ),
+        actions=(
+            "`tidegate dlq ls`: which reason, device and topic make most of them.",
+            "`tidegate dlq show ID`: what stood there, what was wanted, what to do.",
+            "Mend device, route or profile; try it with `tidegate dlq redrive --dry-run --try FILE`.",
+            "`tidegate dlq redrive`: store what passes now.",
+        ),
+    ),
+)
+
+STREAM: Final = (
+    Alert(
+        name="TidegateStreamStalled",
+        part="stream",
+        severity="critical",
+        signal=Unless(
+            Compare(select("tidegate_kafka_lag_seconds"), ">", 60), Compare(Sum(_ROWS, ("*",)), ">", 0), on=()
+        ),
+        for_seconds=90,
+        unit="seconds",
+        summary="Nothing is committed though Kafka holds unread records",
+        text="The oldest unread record of {topic} has waited {value} and no table takes rows.",
+        impact="Tables stand still. Nothing is lost while Kafka keeps the records; see TidegateTimeToDataLoss.",
+        causes=(
+            "The stream is down or refuses to start, because something must be mended first.",
+            "A batch hangs: Kafka's answer, a full disk, or a JVM short of memory.",
+            "Another writer holds the tables' lock.",
+        ),
+        actions=(
+            "`tidegate status`: state and last words of the part `stream`.",
+            "`tidegate logs stream -n 100` and `tidegate logs spark -n 100`: what it waits for.",
+            "`tidegate repair`: with the stream stopped, shows what is broken; `--apply` mends it.",
+            "After it runs again: `tidegate audit --since 1h`.",
+        ),
+        follows=("TidegateKafkaUnreachable", "TidegateTargetDown/tidegate-stream"),
+    ),
+    Alert(
+        name="TidegateStreamRestarts",
+        part="stream",
+        severity="warning",
+        signal=Happened(select("tidegate_stream_query_restarts_total"), 900, more_than=2),
+        summary="The landing query restarts again and again",
+        text="The landing query was started anew {value} times within 15 minutes.",
+        impact="Each restart delays readings by some seconds; nothing is lost or doubled.",
+        causes=("Kafka comes and goes.", "A disk with errors, or without room.", "The JVM is short of memory."),
+        actions=(
+            "`tidegate logs stream -n 200`: the fault before each restart.",
+            "`tidegate status`: Kafka, disk, memory.",
+            "`tidegate doctor`: room and memory against what a run needs.",
+        ),
+        follows=("TidegateKafkaUnreachable",),
+    ),
+    Alert(
+        name="TidegateChoreFails",
+        part="stream",
+        severity="warning",
+        signal=Happened(select("tidegate_stream_chore_failures_total"), 900, more_than=2),
+        summary="Work beside the landing fails again and again",
+        text="The chore {chore} failed {value} times within 15 minutes.",
+        impact="Readings land. What the chore makes (rollups, ledger, devices, small tables) grows old.",
+        causes=("A derived table is damaged.", "The disk is full.", "The JVM is short of memory."),
+        actions=(
+            "`tidegate logs stream -n 200`: the fault, with the chore's name.",
+            "`tidegate repair`: with the stream stopped, finds torn commits and files that are gone.",
+            "`tidegate maintain --dry-run`: what waits to be done.",
+        ),
+    ),
+    Alert(
+        name="TidegateSqlStreamFails",
+        part="stream",
+        severity="warning",
+        signal=Happened(select("tidegate_stream_sql_errors_total"), 900),
+        summary="A SQL-defined stream ended by a fault",
+        text="The stream {stream} ended by a fault {value} times within 15 minutes; it is tried again.",
+        impact="Its table and topic stand still; the landing and other streams go on.",
+        causes=(
+            "Its SQL fails on a row, by a cast or a division.",
+            "Its checkpoint does not fit its definition.",
+            "The topic or table that it reads is gone.",
+        ),
+        actions=(
+            "`tidegate streams ls`: its last error stands there.",
+            "`tidegate streams test FILE`: its golden data, without touching what runs.",
+            "`tidegate streams plan FILE` and `tidegate streams apply FILE`: put the mended definition in force.",
+            "`tidegate streams rewind NAME --from TIME`: make anew what was wrong.",
+        ),
+    ),
+)
+
+CANARY: Final = (
+    Alert(
+        name="TidegateCanaryMissing",
+        part="canary",
+        severity="critical",
+        signal=Unless(
+            Unless(
+                Compare(Gain(select("tidegate_canary_published_total"), 60), ">", 1),
+                Happened(select("tidegate_canary_seen_total"), 60),
+                on=("job", "instance"),
+            ),
+            young("tidegate-canary", 180),
+            on=("job", "instance"),
+        ),
+        for_seconds=15,
+        keep_firing_seconds=15,
+        summary="Canary readings do not arrive",
+        text="Of {value} canary readings of the last minute none can be read from the table.",
+        impact="Readings of devices take the same way: they do not become queryable either.",
+        causes=(
+            "A part on the way is down or hangs: broker, gateway, Kafka, stream.",
+            "The canary's own reader fails.",
+            "A rule of the broker keeps the canary's messages out.",
+        ),
+        actions=(
+            "`tidegate status`: which part is not ready, where lag grows.",
+            "`tidegate trace --device tidegate-canary`: how far its last readings came.",
+            "`tidegate logs canary -n 50`: what it says itself.",
+            "If all parts are well and lag is 0: `tidegate dlq ls --where \"device = 'tidegate-canary'\"`.",
+        ),
+        follows=(
+            "TidegateKafkaUnreachable",
+            "TidegateBrokerUnreachable",
+            "TidegateGatewayDisconnected",
+            "TidegateStreamStalled",
+            "TidegateTargetDown/tidegate-gateway",
+            "TidegateTargetDown/tidegate-stream",
+        ),
+    ),
+)
