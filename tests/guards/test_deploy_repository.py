@@ -38,7 +38,7 @@ def test_the_wheel_holds_exactly_the_six_packages(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
-    assert "deploy/local/jars.lock" in names
+    assert {"deploy/local/jars.lock", "monitoring/jmx/kafka.yml", "monitoring/jmx/spark.yml"} <= set(names)
     shipped = {name for name in names if name.startswith("gateway/presets/") and name.endswith(".toml")}
     assert shipped == {f"gateway/presets/{file.name}" for file in (ROOT / "gateway" / "presets").glob("*.toml")}
 

@@ -1,5 +1,6 @@
 """Fetching the JVM parts with the real Ivy from a repository on this machine: whole, cut off, wrong, twice at once."""
 
+import hashlib
 import http.server
 import multiprocessing
 import threading
@@ -117,6 +118,46 @@ def test_a_missing_part_is_one_sentence_and_the_rest_is_kept_for_the_next_run(
     artifacts.ensure("all", quiet, cache=cache)
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
     assert repository.downloads("one") == 1
+
+
+@pytest.fixture
+def with_agent(lock: Path, repository: Repository) -> None:
+    """The JMX agent among them, which the pipeline runs without."""
+    content = b"agent" * 1000
+    repository.put("agent", content)
+    digest = hashlib.sha256(content).hexdigest()
+    lock.write_text(f"{lock.read_text()}\njmx org.example:agent:1.0 {len(content)} {digest}", encoding="utf-8")
+
+
+@pytest.mark.usefixtures("with_agent")
+def test_the_agent_comes_with_all_the_rest(cache: Path) -> None:
+    artifacts.ensure("all", quiet, cache=cache)
+    assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar", "agent-1.0.jar"}
+    assert artifacts.jmx_agent(cache).is_file()
+
+
+@pytest.mark.usefixtures("with_agent")
+@pytest.mark.parametrize("first", [False, True])
+def test_without_the_agent_all_goes_on(first: bool, repository: Repository, cache: Path) -> None:
+    """Where it is the only one missing, as after an update without a network, or where nothing is there yet."""
+    if not first:
+        artifacts.ensure("spark", quiet, cache=cache)
+        artifacts.ensure("kafka", quiet, cache=cache)
+    repository.broken = {"agent"}
+    told: list[str] = []
+    artifacts.ensure("all", told.append, cache=cache)
+    assert told[-1].startswith("Kafka and Spark run without metrics of their JVMs: The JVM part org.example:agent:1.0")
+    assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
+    repository.broken = set()
+    artifacts.ensure("all", told.append, cache=cache)
+    assert artifacts.jmx_agent(cache).is_file()
+
+
+@pytest.mark.usefixtures("with_agent")
+def test_a_part_that_is_needed_stays_needed_beside_the_agent(repository: Repository, cache: Path) -> None:
+    repository.broken = {"agent", "two"}
+    with pytest.raises(UnavailableError, match=r"org\.example:two:1\.0"):
+        artifacts.ensure("all", quiet, cache=cache)
 
 
 @pytest.mark.usefixtures("lock")

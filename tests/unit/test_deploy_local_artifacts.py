@@ -23,7 +23,7 @@ def test_the_lock_list_is_exact() -> None:
 
 
 def test_what_setup_fetches_stays_small() -> None:
-    assert sum(jar.size for jar in artifacts.read_lock() if jar.part != "jmx") < 33_000_000
+    assert sum(jar.size for jar in artifacts.read_lock()) < 33_000_000
 
 
 def test_kafka_runs_on_its_own_jars_and_those_of_pyspark(tmp_path: Path) -> None:
