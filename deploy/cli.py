@@ -19,9 +19,11 @@ from deploy.commands import (
     device,
     dlq,
     embedded,
+    export,
     history,
     hops,
     maintain,
+    monitor,
     preflight,
     profile,
     proof,
@@ -59,8 +61,10 @@ preflight.register(app)
 config.register(app)
 hops.register(app)
 maintain.register(app)
+monitor.register(app)
 history.register(app)
 streams.register(app)
+export.register(app)
 bench.register(app)
 chaos.register(app)
 

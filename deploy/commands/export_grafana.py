@@ -1,0 +1,79 @@
+"""`tidegate export grafana`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.commands.options import Json, OptionalConfig, show_json
+
+if TYPE_CHECKING:
+    from monitoring.grafana.check import EmptyQuery
+    from monitoring.settings import MonitoringSettings
+
+__all__ = ["register"]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to the group `export`."""
+    group.command("grafana")(export_grafana)
+
+
+def export_grafana(
+    folder: Annotated[Path, typer.Argument(help="Where to write; made where it is missing.", metavar="DIR")],
+    force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            "--check",
+            help="Address of a Prometheus: ask it every query; exit 1 where one gives nothing.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = None,
+    config: OptionalConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Write dashboards for Grafana (overview, pipeline, Kafka) and the files that provision them.
+
+    The objectives of the settings are drawn in. DIR/README.md says how a Grafana takes them.
+    """
+    from deploy.exported import write_exported
+    from deploy.settings import load_settings
+    from monitoring.grafana.files import grafana_files
+
+    settings = load_settings(config).monitoring
+    done = write_exported(folder, grafana_files(settings), force=force)
+    empty = [] if check is None else _check(check, settings)
+    if as_json:
+        show_json(asdict(done) | ({} if check is None else {"empty": [asdict(each) for each in empty]}))
+    else:
+        for name in done.written:
+            typer.echo(str(folder / name))
+        typer.echo(
+            f"{len(done.written)} files written, {len(done.unchanged)} unchanged; see {folder}/README.md.", err=True
+        )
+        _say_empty(empty)
+    raise typer.Exit(1 if any(not each.expected for each in empty) else 0)
+
+
+def _check(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":
+    from ingest.contract.errors import ConfigError, UnavailableError
+    from monitoring.grafana.check import ask_prometheus, empty_queries
+    from monitoring.grafana.files import dashboards
+
+    if not url.startswith(("http://", "https://")):
+        msg = f"--check {url}: wanted the address of a Prometheus, such as http://127.0.0.1:9090."
+        raise ConfigError(msg)
+    try:
+        return empty_queries(dashboards(settings), ask_prometheus(url))
+    except OSError as error:
+        msg = f"{url}: no Prometheus answers there ({error}). Give the address under which its own page opens."
+        raise UnavailableError(msg) from error
+
+
+def _say_empty(empty: "list[EmptyQuery]") -> None:
+    for each in empty:
+        mark = "expected" if each.expected else "EMPTY"
+        typer.echo(f"{mark}: {each.dashboard}, {each.panel}: {each.why}: {each.expr}", err=True)

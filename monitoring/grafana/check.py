@@ -1,0 +1,116 @@
+"""Asks a Prometheus every query of the dashboards, as Grafana would, and says which give nothing."""
+
+import json
+import math
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from monitoring.grafana.variables import EVERYTHING
+
+__all__ = ["EXPECTED_EMPTY", "EmptyQuery", "ask_prometheus", "empty_queries"]
+
+Ask = Callable[[str], list[Any]]
+"""PromQL -> the `result` of an instant query; ValueError says what Prometheus found wrong."""
+_REFUSED: Final = (400, 422)
+"""How Prometheus answers a query that it does not understand, or that fails."""
+_OF_GRAFANA: Final = {"__rate_interval": "1m", "__range": "15m", "__interval": "15s"}
+
+EXPECTED_EMPTY: Final[Mapping[str, str]] = {
+    "tidegate_stream_sql_": "no stream is written in SQL",
+    "tidegate_certificate_": "no server speaks TLS",
+    "kafka_network_requestmetrics_errors_total": "no request failed",
+    "kafka_server_brokertopicmetrics_bytesrejected_total": "no record was refused for its size",
+    "tidegate_gateway_messages_rejected_total": "nothing was refused just now",
+}
+"""What a good run may not have: name or beginning of a name of the first metric -> why the query may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyQuery:
+    """A query that gave no series, or no number; `why` is what Prometheus said, or the reason to expect it."""
+
+    dashboard: str
+    panel: str
+    expr: str
+    why: str = ""
+    expected: bool = False
+
+
+def empty_queries(dashboards: tuple[Mapping[str, Any], ...], ask: Ask) -> list[EmptyQuery]:
+    """All that gave nothing, those that are expected to included."""
+    found = []
+    for dashboard in dashboards:
+        values = _values(dashboard)
+        for panel, expr in _queries(dashboard):
+            why = _fault(ask, _filled(expr, values))
+            if why is not None:
+                reason = _expected(expr)
+                found.append(EmptyQuery(dashboard["uid"], panel, expr, reason or why, expected=reason is not None))
+    return found
+
+
+def ask_prometheus(base_url: str, *, timeout_seconds: float = 10.0) -> Ask:
+    """Asks over HTTP.
+
+    Raises (what it returns):
+        ValueError: the query is refused.
+        OSError: no answer.
+    """
+
+    def ask(expr: str) -> list[Any]:
+        body = urllib.parse.urlencode({"query": expr}).encode()
+        request = urllib.request.Request(f"{base_url.rstrip('/')}/api/v1/query", data=body)  # noqa: S310 - the caller's own
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
+                return list(json.load(answer)["data"]["result"])
+        except urllib.error.HTTPError as error:
+            if error.code not in _REFUSED:
+                raise
+            raise ValueError(error.read().decode("utf-8", "replace")[:300]) from error
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            msg = "its answer is not Prometheus' own"
+            raise OSError(msg) from error
+
+    return ask
+
+
+def _values(dashboard: Mapping[str, Any]) -> dict[str, str]:
+    """What stands for each variable when the viewer chose nothing: all."""
+    variables = dashboard["templating"]["list"]
+    return _OF_GRAFANA | {each["name"]: EVERYTHING for each in variables if each["type"] == "query"}
+
+
+def _filled(expr: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\$(\w+)", lambda match: values.get(match[1], match[0]), expr)
+
+
+def _queries(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for panel in dashboard["panels"]:
+        yield from ((panel["title"], target["expr"]) for target in panel.get("targets", ()))
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            series, label = re.findall(r"label_values\((.+), (\w+)\)", variable["query"])[0]
+            yield f"variable {variable['name']}", f"count by ({label}) ({series})"
+
+
+def _fault(ask: Ask, expr: str) -> str | None:
+    """None where there is a number."""
+    try:
+        series = ask(expr)
+    except ValueError as error:
+        return f"refused: {error}"
+    if not series:
+        return "no series"
+    if all(math.isnan(float(each["value"][1])) for each in series):
+        return "no number"
+    return None
+
+
+def _expected(expr: str) -> str | None:
+    metrics = re.findall(r"\b([a-z]\w+)\{", expr)
+    return next((why for name, why in EXPECTED_EMPTY.items() if metrics and metrics[0].startswith(name)), None)

@@ -1,0 +1,56 @@
+"""The checker asks what Grafana would ask, and tells nothing from something."""
+
+from typing import Any
+
+from monitoring.grafana.check import EXPECTED_EMPTY, empty_queries
+from monitoring.grafana.files import dashboards
+from monitoring.metrics.names import declared
+from monitoring.settings import MonitoringSettings
+
+ALL = dashboards(MonitoringSettings())
+ONE = [{"metric": {}, "value": [0, "1"]}]
+
+
+def test_every_query_is_asked_with_no_variable_left(promql: Any) -> None:
+    asked: list[str] = []
+
+    def ask(expr: str) -> list[Any]:
+        asked.append(expr)
+        promql.selectors(expr)
+        return ONE
+
+    assert empty_queries(ALL, ask) == []
+    targets = sum(len(panel.get("targets", ())) for each in ALL for panel in each["panels"])
+    variables = sum(len(each["templating"]["list"]) - 1 for each in ALL)
+    assert len(asked) == targets + variables
+    assert not any("$" in expr for expr in asked)
+
+
+def test_nothing_no_number_and_a_refusal_are_three_words() -> None:
+    answers = {
+        "kafka_brokers": [],
+        "kafka_topic_partition_current_offset": [{"metric": {}, "value": [0, "NaN"]}],
+    }
+
+    def ask(expr: str) -> list[Any]:
+        if "jvm_threads_current" in expr:
+            raise ValueError("parse error")
+        return next((answer for name, answer in answers.items() if name in expr), ONE)
+
+    found = {(each.panel, each.why) for each in empty_queries(ALL, ask)}
+    assert ("Brokers", "no series") in found
+    assert ("Written by topic", "no number") in found
+    assert ("Threads", "refused: parse error") in found
+
+
+def test_what_may_be_empty_says_why_and_is_told_apart() -> None:
+    found = empty_queries(ALL, lambda _: [])
+    expected = {each.expr: each.why for each in found if each.expected}
+
+    assert 0 < len(expected) < len(found) / 4
+    assert set(expected.values()) == set(EXPECTED_EMPTY.values())
+
+
+def test_each_exception_names_metrics_that_exist() -> None:
+    for name in EXPECTED_EMPTY:
+        assert any(metric.startswith(name) for metric in declared()), name
