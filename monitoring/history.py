@@ -137,24 +137,24 @@ class History:
                     for keys in self._of_source.values():
                         keys.discard((metric, labels))
 
-    def latest(self, metric: str, /, now: float | None = None, **labels: str) -> Values:
+    def latest(self, metric: str, now: float | None = None, /, **labels: str) -> Values:
         """The value of each series whose labels include the given ones; none of those that ended or are 5 min old."""
         moment = self._now if now is None else now
         with self._lock:
             found = {key: series.value_at(moment) for key, series in self._matching(metric, labels)}
         return {key: value for key, value in found.items() if value is not None}
 
-    def increase(self, metric: str, seconds: float, /, now: float | None = None, **labels: str) -> Values:
+    def increase(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
         """What each counter gained in the last seconds; a fall to a lower value is a restart and loses nothing."""
         return {key: gained for key, (gained, _) in self._growth(metric, seconds, now, labels).items()}
 
-    def rate(self, metric: str, seconds: float, /, now: float | None = None, **labels: str) -> Values:
+    def rate(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
         """What each counter gained per second, over the time between its first and last sample of the window."""
         found = self._growth(metric, seconds, now, labels)
         return {key: gained / took for key, (gained, took) in found.items() if took > 0}
 
     def quantiles(
-        self, metric: str, seconds: float, quantiles: Sequence[float], /, now: float | None = None, **labels: str
+        self, metric: str, seconds: float, quantiles: Sequence[float], now: float | None = None, /, **labels: str
     ) -> list[float] | None:
         """Quantiles, in the histogram's unit, of what was observed in the last seconds; None where nothing was."""
         counts: dict[float, float] = {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gateway.redrive import Identity, Letter, Part
 
-__all__ = ["find_letters", "list_letters", "show_letter", "stored_identities", "stored_parts", "summarize"]
+__all__ = ["ask_letters", "find_letters", "list_letters", "show_letter", "stored_identities", "stored_parts", "summarize"]
 
 _LETTERS: Final = f"""
     WITH letters AS (
@@ -70,12 +70,12 @@ _IDENTIFIED: Final = """
 
 def summarize(root: str, where: str | None, limit: int) -> "pa.Table":
     """Letters counted by reason, device and topic, most first, with the newest of each."""
-    return _ask(root, _SUMMARY.format(where=where or "true", limit=limit))
+    return ask_letters(root, _SUMMARY.format(where=where or "true", limit=limit))
 
 
 def list_letters(root: str, where: str, limit: int) -> "pa.Table":
     """The letters themselves, newest first."""
-    return _ask(root, _ROWS.format(where=where, limit=limit))
+    return ask_letters(root, _ROWS.format(where=where, limit=limit))
 
 
 def show_letter(root: str, letter_id: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def show_letter(root: str, letter_id: str) -> dict[str, Any]:
         UnavailableError: there is none of this id.
     """
     wanted = letter_id.replace("'", "''")
-    found = _ask(root, f"FROM letters WHERE id = '{wanted}' ORDER BY landed_at DESC LIMIT 1").to_pylist()
+    found = ask_letters(root, f"FROM letters WHERE id = '{wanted}' ORDER BY landed_at DESC LIMIT 1").to_pylist()
     if not found:
         message = f"There is no dead letter {letter_id}. `tidegate dlq ls --where true` lists them with their ids."
         raise UnavailableError(message)
@@ -113,7 +113,7 @@ def find_letters(root: str, where: str | None, limit: int | None, *, again: bool
             order=_ORDER,
             limit=PAGE_LETTERS if left is None else min(left, PAGE_LETTERS),
         )
-        page = [Letter(*values) for values in _rows(_ask(root, query))]
+        page = [Letter(*values) for values in _rows(ask_letters(root, query))]
         if page:
             yield page
         if len(page) < PAGE_LETTERS:
@@ -163,5 +163,6 @@ def _rows(table: "pa.Table") -> Iterable[Sequence[Any]]:
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
-def _ask(root: str, query: str) -> "pa.Table":
+def ask_letters(root: str, query: str) -> "pa.Table":
+    """The answer to a query over `letters`: the columns of dead_letters, id, attempt, redriven_at and redriven_as."""
     return run_sql(root, f"{_LETTERS} {query}", beside={"redrive_journal": read_journal(root)})

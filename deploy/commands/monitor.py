@@ -1,0 +1,23 @@
+"""`tidegate monitor`: the ops page and all that it shows."""
+
+import typer
+
+from deploy.commands.options import Config
+
+__all__ = ["register"]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the command line."""
+    parent.command()(monitor)
+
+
+def monitor(config: Config) -> None:
+    """Watch all parts, check alerts, and serve the ops page.
+
+    Needs none of the parts to run: what does not answer is what it shows. The page is on monitoring.page_port (9470).
+    """
+    from deploy.monitor.run import run_monitor
+    from deploy.settings import load_settings
+
+    run_monitor(load_settings(config), config)

@@ -1,0 +1,60 @@
+"""The answers of the page, from the tables and from Kafka; what cannot be answered becomes one sentence and a status."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deploy.monitor.redrive import Redriver
+from deploy.settings import Settings
+from ingest.contract.errors import TidegateError, UnavailableError
+from lakehouse.render import plain
+from monitoring.page.answers import Answers, PageError
+
+__all__ = ["make_answers"]
+
+
+def make_answers(settings: Settings, stop: threading.Event) -> Answers:
+    """The page's answers; heavy libraries are imported when the first one is asked for."""
+    root, redriver = settings.lake.root, Redriver(settings, stop)
+
+    def device(name: str) -> dict[str, Any]:
+        from deploy.monitor.device import show_device
+
+        return _told(lambda: show_device(root, name))
+
+    def devices(search: str, limit: int) -> dict[str, Any]:
+        from deploy.monitor.device import find_devices
+
+        return _told(lambda: find_devices(root, search, limit))
+
+    def dead_letters(reason: str | None, name: str | None, limit: int) -> dict[str, Any]:
+        from deploy.monitor.dead_letters import list_dead_letters
+
+        return _told(lambda: list_dead_letters(root, reason, name, limit))
+
+    def dead_letter(letter: str) -> dict[str, Any]:
+        from deploy.monitor.dead_letters import ID, show_dead_letter
+
+        if not ID.fullmatch(letter):
+            raise PageError(400, f"{letter[:100]!r} is no id of a dead letter.")
+        return _told(lambda: show_dead_letter(root, letter), unavailable=404)
+
+    def redrive(ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
+        return _told(lambda: redriver.redrive(ids, dry_run))
+
+    return Answers(device=device, devices=devices, dead_letters=dead_letters, dead_letter=dead_letter, redrive=redrive)
+
+
+def _told(ask: Callable[[], dict[str, Any]], *, unavailable: int = 503) -> dict[str, Any]:
+    """The answer in JSON's words: a number that is none becomes null.
+
+    Raises:
+        PageError: there is none.
+    """
+    try:
+        found: dict[str, Any] = plain(ask())
+    except UnavailableError as error:
+        raise PageError(unavailable, str(error)) from error
+    except TidegateError as error:
+        raise PageError(503, str(error)) from error
+    return found

@@ -1,0 +1,176 @@
+"""The probe `tables`: the fleet as `devices` and `ledger` know it; who is silent, who talks most, whose messages are refused.
+
+Both are read without a JVM, in two scans. The canary is left out. A look that takes long is followed by a pause of twenty times
+its length, so that it never takes more than a twentieth of one core, however large the fleet is.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from deploy.local.canary import DEVICE
+from deploy.monitor.texts import since, sql_text
+from ingest.contract.errors import TidegateError, UnavailableError
+from monitoring.metrics.families import Samples
+
+__all__ = ["FleetProbe"]
+
+TOP: Final = 20
+LEDGER_SECONDS: Final = 3600
+MOST_SHARE: Final = 0.05
+OUTCOMES: Final = ("stored", "dead_lettered", "ignored", "duplicate")
+LEAST_SILENCE_SECONDS: Final = 60
+INTERVALS: Final = 5
+SKEW_MS: Final = 60_000
+
+_DEVICES: Final = """
+WITH heard AS (
+    SELECT device, epoch(last_seen) AS seen, interval_learned_s AS interval_s, clock_skew_ms,
+        max(epoch(last_seen)) OVER () AS newest, device = {canary} AS is_canary
+    FROM devices
+), judged AS (
+    SELECT *, CASE WHEN {flowing} THEN greatest(newest, {now}) ELSE newest END - seen AS silent_seconds FROM heard
+), fleet AS (
+    SELECT *, silent_seconds < 86400 AND interval_s IS NOT NULL
+            AND silent_seconds > greatest({least}, {intervals} * interval_s) AS is_silent,
+        silent_seconds < 86400 AND abs(clock_skew_ms) > {skew} AS is_skewed
+    FROM judged WHERE NOT is_canary
+)
+SELECT count(*) AS known, count(*) FILTER (silent_seconds < 3600) AS active,
+    count(*) FILTER (is_silent) AS silent_count, count(*) FILTER (is_skewed) AS skewed_count,
+    arg_max({{'device': device, 'last_seen': seen, 'silent_seconds': silent_seconds, 'interval_s': interval_s}},
+        seen, {top}) FILTER (is_silent) AS silent,
+    arg_max({{'device': device, 'clock_skew_ms': clock_skew_ms}}, abs(clock_skew_ms), {top}) FILTER (is_skewed) AS skewed
+FROM fleet"""
+
+_LEDGER: Final = """
+WITH per AS (
+    SELECT device, sum(received)::BIGINT AS received, sum(dead_lettered)::BIGINT AS refused, sum(gap)::BIGINT AS gap,
+        sum(late)::BIGINT AS late, sum(stored) FILTER (settled) AS stored, sum(dead_lettered) FILTER (settled) AS dead_lettered,
+        sum(ignored) FILTER (settled) AS ignored, sum(duplicate) FILTER (settled) AS duplicate
+    FROM ledger WHERE minute >= {since} AND device <> {canary} GROUP BY device
+)
+SELECT sum(stored)::BIGINT AS stored, sum(dead_lettered)::BIGINT AS dead_lettered, sum(ignored)::BIGINT AS ignored,
+    sum(duplicate)::BIGINT AS duplicate, sum(gap)::BIGINT AS gap, sum(late)::BIGINT AS late,
+    arg_max({{'device': device, 'received': received}}, received, {top}) FILTER (device <> '') AS talkers,
+    arg_max({{'device': device, 'dead_lettered': refused}}, refused, {top}) FILTER (refused > 0 AND device <> '') AS offenders
+FROM per"""
+
+_REASONS: Final = "SELECT device, last_rejected_because FROM devices WHERE device IN ({devices})"
+
+logger = logging.getLogger("tidegate.deploy.monitor")
+
+
+class FleetProbe:
+    """Looks at most as often as it is called.
+
+    Args:
+        root: of the tables.
+        flowing: whether what devices send now would be in the tables by now; only then is silence theirs.
+    """
+
+    def __init__(self, root: str, flowing: Callable[[], bool]) -> None:
+        self._root, self._flowing = root, flowing
+        self._not_before = 0.0
+        self._samples: Samples = {}
+        self.devices: Mapping[str, Any] = {}
+
+    def look(self) -> Samples:
+        """Families of the probe; `devices` is then what the page shows.
+
+        Raises:
+            TidegateError: a table cannot be read.
+        """
+        began = time.monotonic()
+        if began < self._not_before:
+            return self._samples
+        try:
+            devices, hour = self._ask_devices(), self._ask_ledger()
+        except UnavailableError:
+            if _has_tables(self._root):
+                raise
+            devices, hour = None, None
+        self._not_before = time.monotonic() + (time.monotonic() - began) / MOST_SHARE
+        self.devices = {**_shown(devices), **_shown_hour(hour)}
+        self._samples = {**_device_samples(devices), **_hour_samples(hour)}
+        return self._samples
+
+    def _ask_devices(self) -> Mapping[str, Any] | None:
+        query = _DEVICES.format(
+            canary=sql_text(DEVICE),
+            flowing="true" if self._flowing() else "false",
+            now=repr(time.time()),
+            least=LEAST_SILENCE_SECONDS,
+            intervals=INTERVALS,
+            skew=SKEW_MS,
+            top=TOP,
+        )
+        return self._row("devices", query)
+
+    def _ask_ledger(self) -> Mapping[str, Any] | None:
+        query = _LEDGER.format(since=since(LEDGER_SECONDS), canary=sql_text(DEVICE), top=TOP)
+        found = self._row("ledger", query)
+        if found is None:
+            return None
+        offenders = found["offenders"] or []
+        reasons = self._reasons([each["device"] for each in offenders])
+        named = [{**each, "reason": reasons.get(each["device"])} for each in offenders]
+        return {**found, "offenders": named}
+
+    def _reasons(self, devices: list[str]) -> dict[str, str]:
+        from lakehouse.query import run_sql
+
+        if not devices or "devices" not in _names(self._root):
+            return {}
+        query = _REASONS.format(devices=", ".join(map(sql_text, devices)))
+        return {row["device"]: row["last_rejected_because"] for row in run_sql(self._root, query).to_pylist()}
+
+    def _row(self, table: str, query: str) -> Mapping[str, Any] | None:
+        from lakehouse.query import run_sql
+
+        if table not in _names(self._root):
+            return None
+        row: dict[str, Any] = run_sql(self._root, query).to_pylist()[0]
+        return row
+
+
+def _names(root: str) -> list[str]:
+    from lakehouse.catalog import table_names
+
+    return table_names(root)
+
+
+def _has_tables(root: str) -> bool:
+    try:
+        return bool(_names(root))
+    except (OSError, TidegateError):
+        return False
+
+
+def _shown(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    counts = {name: found[name] for name in ("known", "active", "silent_count", "skewed_count")}
+    return {**counts, "silent": found["silent"] or [], "skewed": found["skewed"] or []}
+
+
+def _shown_hour(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if found is None else {"talkers": found["talkers"] or [], "offenders": found["offenders"] or []}
+
+
+def _device_samples(found: Mapping[str, Any] | None) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+    if found is None:
+        return {}
+    counts = {"known": "known", "active": "active", "silent": "silent_count", "skewed": "skewed_count"}
+    return {f"tidegate_devices_{name}": [((), float(found[column]))] for name, column in counts.items()}
+
+
+def _hour_samples(found: Mapping[str, Any] | None) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+    if found is None:
+        return {}
+    return {
+        "tidegate_ledger_messages": [((outcome,), float(found[outcome] or 0)) for outcome in OUTCOMES],
+        "tidegate_ledger_gap_messages": [((), float(found["gap"] or 0))],
+        "tidegate_ledger_late_messages": [((), float(found["late"] or 0))],
+    }

@@ -1,0 +1,32 @@
+"""The parts of the embedded run, as its supervisor last wrote them down beside the settings file."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.local.runfile import read_state
+
+__all__ = ["Supervised", "supervised"]
+
+STALE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """What the supervisor says: each part, and whether the run as a whole is ready."""
+
+    parts: Mapping[str, Mapping[str, Any]]
+    ready: bool
+
+
+def supervised(data: Path) -> Supervised | None:
+    """None where no supervisor wrote lately: then the parts speak for themselves."""
+    state = read_state(data)
+    try:
+        if time.time() - float(state.get("at", 0.0)) > STALE_SECONDS:
+            return None
+        return Supervised({str(name): dict(part) for name, part in state["parts"].items()}, bool(state.get("ready")))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

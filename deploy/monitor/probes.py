@@ -1,0 +1,51 @@
+"""Which probes this monitor runs, by the settings."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from deploy.monitor.audit import AuditProbe
+from deploy.monitor.fleet import FleetProbe
+from deploy.settings import Settings
+from ingest.contract.topics import LAND_GROUP, stream_group
+from monitoring.history import History
+from monitoring.probe import Probe
+
+__all__ = ["NEEDED", "is_flowing", "make_probes"]
+
+KAFKA_SECONDS: Final = 2.0
+AUDIT_LOOK_SECONDS: Final = 10.0
+MOST_LAG_SECONDS: Final = 30.0
+_STREAMS: Final = "tidegate_stream_sql_offsets_behind"
+_CONNECTED: Final = "tidegate_gateway_connected"
+_LAG: Final = "tidegate_kafka_lag_seconds"
+
+NEEDED: Final = frozenset({_STREAMS, _CONNECTED, _LAG})
+"""Sample names that probes look up in the memory."""
+
+
+def make_probes(settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe) -> Iterator[Probe]:
+    """Those whose systems are named by the settings."""
+    from ingest.cluster import ClusterProbe
+
+    kafka = ClusterProbe(settings.kafka, lambda: _groups(history))
+    yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)
+    yield Probe("tables", settings.monitoring.tables_seconds, fleet.look)
+    if settings.monitoring.audit_seconds:
+        yield Probe("audit", AUDIT_LOOK_SECONDS, audit.look)
+
+
+def _groups(history: History) -> Iterable[str]:
+    """The landing's group, and one of each SQL-defined stream that the stream tells of."""
+    streams = {text for labels in history.latest(_STREAMS) for name, text in labels if name == "stream"}
+    return [LAND_GROUP, *(stream_group(name) for name in sorted(streams))]
+
+
+def is_flowing(history: History) -> bool:
+    """Whether what devices send now would be in the tables within half a minute: else silence says nothing of them."""
+
+    def all_at(metric: str, **labels: str) -> list[float]:
+        return list(history.latest(metric, **labels).values())
+
+    up = [*all_at("up", job="tidegate-gateway"), *all_at("up", job="tidegate-stream")]
+    lags = all_at(_LAG, consumergroup=LAND_GROUP)
+    return len(up) >= 2 and min(up) > 0 and 0 not in all_at(_CONNECTED) and bool(lags) and max(lags) < MOST_LAG_SECONDS

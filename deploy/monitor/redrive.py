@@ -1,0 +1,49 @@
+"""A redrive that a person asked for on the page: these letters, one redrive at a time."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from deploy.monitor.dead_letters import ID
+from deploy.settings import Settings
+from monitoring.page.answers import PageError
+
+__all__ = ["Redriver"]
+
+MESSAGES_PER_SECOND: Final = 200.0
+
+
+class Redriver:
+    """Judges and produces as `tidegate dlq redrive` does. `stop` ends one that runs, between two steps."""
+
+    def __init__(self, settings: Settings, stop: threading.Event) -> None:
+        self._settings, self._stop = settings, stop
+        self._busy = threading.Lock()
+
+    def redrive(self, ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
+        """The report.
+
+        Raises:
+            PageError: another one runs, or an id is none.
+            TidegateError: it cannot be done now.
+        """
+        from deploy.dlq.run import run_redrive
+
+        if wrong := next((each for each in ids if not ID.fullmatch(each)), None):
+            raise PageError(400, f"{wrong[:100]!r} is no id of a dead letter.")
+        if not self._busy.acquire(blocking=False):
+            raise PageError(503, "Another redrive runs; try again when it has ended.")
+        try:
+            listed = ", ".join(f"'{each}'" for each in ids)
+            report = run_redrive(
+                self._settings,
+                where=f"id IN ({listed})",
+                limit=None,
+                again=False,
+                rate=MESSAGES_PER_SECOND,
+                dry_run=dry_run,
+                stop=self._stop,
+            )
+        finally:
+            self._busy.release()
+        return report.to_dict()

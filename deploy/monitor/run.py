@@ -1,0 +1,204 @@
+"""The monitor as a process: wires probes, look, alerts, snapshot and page, and ends within seconds of a signal."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.hops import version
+from deploy.monitor.answers import make_answers
+from deploy.monitor.audit import AuditProbe
+from deploy.monitor.fleet import FleetProbe
+from deploy.monitor.parts import supervised
+from deploy.monitor.poll import Poll
+from deploy.monitor.probes import NEEDED, is_flowing, make_probes
+from deploy.monitor.prometheus import Burning, answers, burning
+from deploy.monitor.tables import tables_on_disk
+from deploy.monitor.targets import addresses, targets_of
+from deploy.process import configure_logging, stop_on_signals
+from deploy.settings import Settings
+from ingest.contract.errors import UnavailableError
+from ingest.contract.topics import LAND_GROUP, READINGS
+from lakehouse.files import is_local
+from monitoring.alerts.catalog import alerts as alerts_of
+from monitoring.alerts.evaluate import Evaluator, used_metrics
+from monitoring.exporter import CollectorRegistry
+from monitoring.history import History
+from monitoring.look import Look, own_scrape
+from monitoring.metrics.monitor import MonitorMetrics
+from monitoring.metrics.process import build_info, process_metrics
+from monitoring.page.app import make_page
+from monitoring.page.board import Board
+from monitoring.page.security import read_token
+from monitoring.page.server import PageServer
+from monitoring.probe import Probes
+from monitoring.snapshot.build import METRICS, build_snapshot
+from monitoring.snapshot.numbers import finite
+from monitoring.snapshot.side import Names, Side
+
+__all__ = ["Monitor", "run_monitor"]
+
+OWN_JOB: Final = "tidegate-monitor"
+ASK_SECONDS: Final = 5.0
+
+
+def run_monitor(settings: Settings, config: Path) -> None:
+    """Run until a signal asks to stop.
+
+    Raises:
+        UnavailableError: the page's port is taken.
+    """
+    configure_logging()
+    stop = stop_on_signals()
+    with Monitor(settings, config, stop) as monitor:
+        monitor.look.run(stop)
+
+
+class Monitor:
+    """All of one monitor; a context: it serves and probes within it, and looks while `look.run` does.
+
+    Args:
+        settings: of the whole pipeline.
+        config: the file they came from; beside it lies the state of an embedded run.
+        stop: set when it is to end.
+    """
+
+    def __init__(self, settings: Settings, config: Path, stop: threading.Event) -> None:
+        monitoring = settings.monitoring
+        self._settings, self._data, self._stop = settings, config.absolute().parent, stop
+        self._registry = CollectorRegistry()
+        self._metrics = MonitorMetrics(self._registry)
+        build_info(self._registry, version(), "monitor")
+        process_metrics(self._registry)
+        self._alerts = alerts_of(monitoring)
+        wanted = used_metrics(self._alerts) | METRICS | NEEDED
+        self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), Board()
+        self._fleet = FleetProbe(settings.lake.root, lambda: is_flowing(self._history))
+        self._audit = AuditProbe(config, monitoring.audit_seconds, stop)
+        self._probes = Probes(make_probes(settings, self._history, self._fleet, self._audit), self._metrics)
+        self._polls = _Polls(
+            settings, burning(monitoring.prometheus_url, self._alerts) if monitoring.prometheus_url else None
+        )
+        self._started_at = time.time()
+        self._names = Names(readings=READINGS, group=LAND_GROUP)
+        self._targets = {f"tidegate-{part}": ", ".join(urls) for part, urls in addresses(monitoring).items()}
+        self.look = Look(
+            targets_of(monitoring),
+            self._history,
+            own=(OWN_JOB, lambda: own_scrape(self._registry, wanted)),
+            publish=self._publish,
+            every_seconds=monitoring.look_seconds,
+        )
+        self._cleanup = ExitStack()
+        self.port = 0
+
+    def __enter__(self) -> "Monitor":
+        monitoring = self._settings.monitoring
+        page = make_page(
+            monitoring,
+            self._board,
+            make_answers(self._settings, self._stop),
+            registry=self._registry,
+            metrics=self._metrics,
+            healthy=self.look.healthy,
+        )
+        try:
+            server = PageServer(page.app, host=monitoring.host, port=monitoring.page_port)
+        except OSError as error:
+            why = error.strerror or error
+            where = f"{monitoring.host}:{monitoring.page_port}"
+            msg = f"{where} cannot serve the page ({why}). Set monitoring.page_port to a free port."
+            raise UnavailableError(msg) from error
+        self.port = server.port
+        self._cleanup.callback(server.close)
+        self._cleanup.callback(page.close)
+        self._probes.start()
+        self._cleanup.callback(self._probes.close)
+        self._polls.start()
+        self._cleanup.callback(self._polls.close)
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        self._stop.set()
+        self._cleanup.close()
+
+    def _publish(self, now: float) -> None:
+        self._probes.check()
+        states = [state.as_dict() for state in self._evaluator.step(self._history, now)]
+        for state in ("pending", "firing"):
+            self._metrics.alerts.labels(state).set(sum(each["state"] == state for each in states))
+        snapshot = build_snapshot(self._history, self._side(states), self._names, self._settings.monitoring, now=now)
+        self._board.publish(snapshot)
+
+    def _side(self, states: Iterable[Mapping[str, Any]]) -> Side:
+        prometheus_up, burns = self._polls.burning
+        run = supervised(self._data)
+        return Side(
+            version=version(),
+            started_at=self._started_at,
+            targets=self._targets,
+            probes=self._probes.faults(),
+            parts=run.parts if run else None,
+            ready=run.ready if run else None,
+            tables=self._polls.tables,
+            devices=self._fleet.devices,
+            audit=self._audit.newest,
+            alerts=[{**each, "value": finite(each["value"])} for each in [*burns, *states]],
+            prometheus_up=prometheus_up,
+            alertmanager_up=self._polls.alertmanager_up,
+            redrive=read_token(self._settings.monitoring.page_token_file) is not None,
+            disk_free_bytes=_free(self._settings.lake.root),
+        )
+
+
+class _Polls:
+    """What is asked beside the look."""
+
+    def __init__(self, settings: Settings, ask_burning: Any) -> None:
+        monitoring, root = settings.monitoring, settings.lake.root
+        self._tables: Poll[list[dict[str, Any]]] = Poll(
+            "tables", monitoring.look_seconds, lambda: tables_on_disk(root), default=[]
+        )
+        unknown: tuple[bool | None, list[dict[str, Any]]] = (None, [])
+        down: Burning = (False, [])
+        self._burning = Poll("prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None
+        url = monitoring.alertmanager_url
+        self._alertmanager = Poll("alertmanager", ASK_SECONDS, answers(url), default=False) if url else None
+        self._unknown = unknown
+
+    def _all(self) -> list[Poll[Any]]:
+        return [poll for poll in (self._tables, self._burning, self._alertmanager) if poll is not None]
+
+    def start(self) -> None:
+        for poll in self._all():
+            poll.start()
+
+    def close(self) -> None:
+        for poll in self._all():
+            poll.close()
+
+    @property
+    def tables(self) -> list[dict[str, Any]]:
+        return self._tables.newest
+
+    @property
+    def burning(self) -> tuple[bool | None, list[dict[str, Any]]]:
+        return self._unknown if self._burning is None else self._burning.newest
+
+    @property
+    def alertmanager_up(self) -> bool | None:
+        return None if self._alertmanager is None else self._alertmanager.newest
+
+
+def _free(root: str) -> float | None:
+    """Free bytes of the disk under the tables, or under the folder that they will be in."""
+    if not is_local(root):
+        return None
+    folder = Path(root.removeprefix("file://")).absolute()
+    for place in (folder, *folder.parents):
+        with suppress(OSError):
+            return float(shutil.disk_usage(place).free)
+    return None

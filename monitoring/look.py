@@ -1,0 +1,132 @@
+"""The monitor's look, every few seconds: asks all parts at once, remembers, judges, and publishes one snapshot.
+
+A part that does not answer in time counts as one that does not answer; its late answer is thrown away, and it is not asked again
+before.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from monitoring.history import History
+from monitoring.scrape import Scrape, scrape
+
+__all__ = ["Look", "Target", "own_scrape"]
+
+TIMEOUT_SECONDS: Final = 1.0
+STUCK_SECONDS: Final = 10.0
+MARGIN_SECONDS: Final = 0.2
+
+logger = logging.getLogger("tidegate.monitoring.look")
+
+
+class Target:
+    """One `/metrics` address of one job, asked on a thread of its own at each turn."""
+
+    def __init__(self, job: str, url: str, *, every_seconds: float, instance: str | None = None) -> None:
+        self.job, self.url, self.instance = job, url, instance
+        self._every_seconds = every_seconds
+        self._asked_at = -float("inf")
+        self._answer: Scrape | None = None
+        self._done = threading.Event()
+        self._done.set()
+
+    def ask(self) -> bool:
+        """Ask unless it is too early; False where this turn has no news of it."""
+        now = time.monotonic()
+        if now - self._asked_at < self._every_seconds - MARGIN_SECONDS:
+            return False
+        if self._done.is_set():
+            self._asked_at, self._answer = now, None
+            self._done.clear()
+            threading.Thread(target=self._ask, name=f"scrape-{self.job}", daemon=True).start()
+        return True
+
+    def answer(self, deadline: float) -> Scrape | None:
+        """What it told; None where it did not until then."""
+        return self._answer if self._done.wait(max(0.0, deadline - time.monotonic())) else None
+
+    def _ask(self) -> None:
+        try:
+            self._answer = scrape(self.url, timeout_seconds=TIMEOUT_SECONDS)
+        except Exception:
+            logger.exception("what %s told cannot be read", self.url)
+        finally:
+            self._done.set()
+
+
+class Look:
+    """Turns until stopped.
+
+    Args:
+        targets: whom to ask.
+        own: (job, what this process tells of itself).
+        history: where answers are remembered.
+        publish: (now) -> None, called after all answers are in: judges and publishes.
+        every_seconds: between two turns.
+    """
+
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        history: History,
+        *,
+        own: tuple[str, Callable[[], Scrape]],
+        publish: Callable[[float], None],
+        every_seconds: float,
+    ) -> None:
+        self._targets, self._history, self._own = list(targets), history, own
+        self._publish, self._every_seconds = publish, every_seconds
+        self._turned_at = time.monotonic()
+        self._fault = ""
+
+    def run(self, stop: threading.Event) -> None:
+        """Until stopped; a turn that fails is told and followed by the next."""
+        while not stop.is_set():
+            began = time.monotonic()
+            try:
+                self.turn()
+            except Exception as error:
+                self._tell(f"{type(error).__name__}: {error}")
+            else:
+                self._turned_at, self._fault = time.monotonic(), ""
+            stop.wait(max(0.05, self._every_seconds - (time.monotonic() - began)))
+
+    def turn(self) -> None:
+        """One look."""
+        asked = [target for target in self._targets if target.ask()]
+        deadline = time.monotonic() + TIMEOUT_SECONDS + MARGIN_SECONDS
+        answers = [(target, target.answer(deadline)) for target in asked]
+        now = time.time()
+        for target, answer in answers:
+            self._history.add(now, target.job, answer, instance=target.instance)
+        job, own = self._own
+        self._history.add(now, job, own())
+        self._publish(now)
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether the look turns, in words."""
+        age = time.monotonic() - self._turned_at
+        if age > STUCK_SECONDS:
+            why = f" ({self._fault})" if self._fault else ""
+            return False, f"the look has not turned for {age:.0f} s{why}"
+        return True, f"looked {age:.0f} s ago"
+
+    def _tell(self, fault: str) -> None:
+        if fault != self._fault:
+            logger.exception("a look failed, the next one follows")
+        self._fault = fault
+
+
+def own_scrape(registry: CollectorRegistry, wanted: Collection[str]) -> Scrape:
+    """What this process tells of itself, without asking itself over HTTP."""
+    values: dict[Any, float] = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name in wanted:
+                values[sample.name, tuple(sorted(sample.labels.items()))] = float(sample.value)
+    return Scrape(time.monotonic(), values)

@@ -1,0 +1,36 @@
+"""What the page asks that metrics do not know: devices, dead letters, redrives. The process that serves it gives the answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Answer", "Answers", "PageError"]
+
+Answer = dict[str, Any]
+
+
+class PageError(Exception):
+    """Instead of an answer: an HTTP status and one sentence for the person."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Callables that may take a while; each is run beside the server, its arguments are as the browser sent them.
+
+    Attributes:
+        device: (device) -> all that the page of one device shows.
+        devices: (search, limit) -> devices whose id contains the text.
+        dead_letters: (reason, device, limit) -> summary and newest letters.
+        dead_letter: (id) -> one letter with its bytes.
+        redrive: (ids, dry run) -> the report.
+    """
+
+    device: Callable[[str], Answer]
+    devices: Callable[[str, int], Answer]
+    dead_letters: Callable[[str | None, str | None, int], Answer]
+    dead_letter: Callable[[str], Answer]
+    redrive: Callable[[Sequence[str], bool], Answer]

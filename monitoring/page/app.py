@@ -1,0 +1,230 @@
+"""The routes of the page. Every handler is a few lines: bounds in, an answer or one sentence out."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from monitoring.metrics.monitor import MonitorMetrics
+from monitoring.page.answers import Answers, PageError
+from monitoring.page.assets import Assets
+from monitoring.page.board import Board
+from monitoring.page.json_response import error_response, json_response
+from monitoring.page.runbooks import runbook_html, runbook_page
+from monitoring.page.security import MOST_BODY_BYTES, Guard, check_token
+from monitoring.page.stream import Viewers
+from monitoring.page.workers import Workers
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["Page", "make_page"]
+
+MOST_ROWS: Final = 500
+MOST_TEXT: Final = 1024
+MOST_LETTERS: Final = 500
+REDRIVE_SECONDS: Final = 600.0
+BODY_SECONDS: Final = 10.0
+
+logger = logging.getLogger("tidegate.monitoring.page")
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The app, and the end of its streams: to be called before the server's."""
+
+    app: ASGIApp
+    close: Callable[[], None]
+
+
+def make_page(
+    settings: MonitoringSettings,
+    board: Board,
+    answers: Answers,
+    *,
+    registry: CollectorRegistry,
+    metrics: MonitorMetrics,
+    healthy: Callable[[], tuple[bool, str]],
+    assets: Assets | None = None,
+) -> Page:
+    """The page of one monitor."""
+    viewers = Viewers(board, metrics.viewers)
+    routes = _Routes(settings, board, answers, registry, healthy, viewers, assets or Assets())
+    app = Starlette(
+        routes=routes.listed(),
+        exception_handlers={PageError: _told, HTTPException: _told_by_http, Exception: _fault},
+    )
+    hosts = {settings.host, *settings.page_hosts} - {"0.0.0.0", "::"}  # noqa: S104 - taken out, not bound
+
+    def count(status: int) -> None:
+        metrics.requests.labels(f"{status // 100}xx").inc()
+
+    return Page(Guard(app, hosts=hosts, count=count), viewers.close)
+
+
+async def _told(_request: Request, error: Exception) -> Response:
+    return error_response(error) if isinstance(error, PageError) else error_response(PageError(500, "A fault."))
+
+
+async def _told_by_http(_request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    sentence = {404: "There is no such page.", 405: "This page does not take this method."}.get(status, "Refused.")
+    return error_response(PageError(status, sentence))
+
+
+async def _fault(_request: Request, error: Exception) -> Response:
+    return error_response(PageError(500, "A fault of the page itself: see the monitor's log."))
+
+
+class _Routes:
+    def __init__(
+        self,
+        settings: MonitoringSettings,
+        board: Board,
+        answers: Answers,
+        registry: CollectorRegistry,
+        healthy: Callable[[], tuple[bool, str]],
+        viewers: Viewers,
+        assets: Assets,
+    ) -> None:
+        self._settings, self._board, self._answers = settings, board, answers
+        self._registry, self._healthy, self._viewers, self._assets = registry, healthy, viewers, assets
+        self._workers = Workers()
+
+    def listed(self) -> list[Route]:
+        return [
+            Route("/", self.index),
+            Route("/assets/{name:path}", self.asset),
+            Route("/metrics", self.metrics),
+            Route("/healthz", self.healthz),
+            Route("/runbooks/{name}", self.runbook),
+            Route("/api/runbook", self.runbook_json),
+            Route("/api/status", self.status),
+            Route("/api/stream", self.stream),
+            Route("/api/history", self.history),
+            Route("/api/device", self.device),
+            Route("/api/devices", self.devices),
+            Route("/api/dead-letters", self.dead_letters),
+            Route("/api/dead-letter", self.dead_letter),
+            Route("/api/redrive", self.redrive, methods=["POST"]),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        return self._assets.response("index.html", request.headers)
+
+    async def asset(self, request: Request) -> Response:
+        return self._assets.response(request.path_params["name"], request.headers)
+
+    async def metrics(self, _request: Request) -> Response:
+        text = await self._workers.run(partial(generate_latest, self._registry))
+        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def healthz(self, _request: Request) -> Response:
+        ok, words = self._healthy()
+        return PlainTextResponse(f"{words}\n", 200 if ok else 503)
+
+    async def runbook(self, request: Request) -> Response:
+        return HTMLResponse(runbook_page(request.path_params["name"]))
+
+    async def runbook_json(self, request: Request) -> Response:
+        name = _text(request, "name")
+        return json_response({"name": name, "html": runbook_html(name)})
+
+    async def status(self, _request: Request) -> Response:
+        if (encoded := self._board.encoded) is None:
+            raise PageError(503, "The monitor has just started: it has not looked yet; ask again in a moment.")
+        return json_response(encoded)
+
+    async def stream(self, _request: Request) -> Response:
+        return self._viewers.response()
+
+    async def history(self, _request: Request) -> Response:
+        return json_response(self._board.history())
+
+    async def device(self, request: Request) -> Response:
+        return await self._answer(partial(self._answers.device, _text(request, "device")))
+
+    async def devices(self, request: Request) -> Response:
+        search, limit = _text(request, "search", ""), _limit(request, 100)
+        return await self._answer(partial(self._answers.devices, search, limit))
+
+    async def dead_letters(self, request: Request) -> Response:
+        reason, device = _text(request, "reason", "") or None, _text(request, "device", "") or None
+        return await self._answer(partial(self._answers.dead_letters, reason, device, _limit(request, 50)))
+
+    async def dead_letter(self, request: Request) -> Response:
+        return await self._answer(partial(self._answers.dead_letter, _text(request, "id")))
+
+    async def redrive(self, request: Request) -> Response:
+        check_token(request.headers, self._settings.page_token_file)
+        ids, dry_run = _wanted(await _body(request))
+        logger.info("a redrive of %d letters was asked for on the page%s", len(ids), " (dry run)" if dry_run else "")
+        return await self._answer(partial(self._answers.redrive, ids, dry_run), patience_seconds=REDRIVE_SECONDS)
+
+    async def _answer(self, question: Callable[[], dict[str, Any]], *, patience_seconds: float = 30.0) -> Response:
+        return json_response(await self._workers.run(question, patience_seconds=patience_seconds))
+
+
+def _text(request: Request, name: str, default: str | None = None) -> str:
+    """A parameter of the address.
+
+    Raises:
+        PageError: it is missing or longer than any that can be meant.
+    """
+    given = request.query_params.get(name, default)
+    if given is None or (default is None and not given):
+        raise PageError(400, f"This question needs ?{name}=.")
+    if len(given) > MOST_TEXT:
+        raise PageError(400, f"?{name}= may have {MOST_TEXT} characters.")
+    return given
+
+
+def _limit(request: Request, default: int) -> int:
+    text = request.query_params.get("limit", str(default))
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:6]) <= MOST_ROWS:
+        raise PageError(400, f"?limit= is a number from 1 to {MOST_ROWS}.")
+    return int(text)
+
+
+async def _body(request: Request) -> bytes:
+    """The body, never more of it than is allowed."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > MOST_BODY_BYTES:
+                    raise PageError(413, f"A request's body may have {MOST_BODY_BYTES} bytes.")
+    except (TimeoutError, ClientDisconnect):
+        raise PageError(400, f"The request's body did not come within {BODY_SECONDS:g} s.") from None
+    return bytes(found)
+
+
+def _wanted(body: bytes) -> tuple[list[str], bool]:
+    """Which letters are to be redriven, and whether only to try.
+
+    Raises:
+        PageError: the body says nothing of the kind.
+    """
+    sentence = f'Send {{"ids": [1 to {MOST_LETTERS} ids of dead letters], "dry_run": true or false}} as JSON.'
+    try:
+        found = json.loads(body)
+        ids, dry_run = found["ids"], found["dry_run"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise PageError(400, sentence) from None
+    texts = isinstance(ids, list) and all(isinstance(each, str) and len(each) <= MOST_TEXT for each in ids)
+    if not texts or not isinstance(dry_run, bool) or not 1 <= len(ids) <= MOST_LETTERS:
+        raise PageError(400, sentence)
+    return ids, dry_run

@@ -1,0 +1,68 @@
+"""The newest snapshot, encoded once for everybody, and half an hour of its few figures."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+__all__ = ["Board", "encode"]
+
+KEPT_SECONDS: Final = 1800.0
+
+
+def encode(value: object) -> bytes:
+    """JSON in ASCII: what a device said is escaped text in it, whatever reads it.
+
+    Raises:
+        ValueError: a number is infinite or none at all, which JSON has no words for.
+    """
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class Board:
+    """Written by the look's thread, read by the server's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._points: deque[tuple[float, Mapping[str, float | None]]] = deque()
+        self._listeners: list[Callable[[], None]] = []
+        self._encoded: bytes | None = None
+        self._event: bytes | None = None
+
+    def publish(self, snapshot: Mapping[str, Any]) -> None:
+        """Replace the snapshot and wake who follows it."""
+        encoded, at = encode(snapshot), float(snapshot["at"])
+        with self._lock:
+            self._encoded, self._event = encoded, b"event: snapshot\ndata: " + encoded + b"\n\n"
+            self._points.append((at, snapshot["point"]))
+            while self._points[0][0] < at - KEPT_SECONDS:
+                self._points.popleft()
+            listeners = list(self._listeners)
+        for wake in listeners:
+            wake()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after each snapshot, on the thread that published it."""
+        with self._lock:
+            self._listeners.append(wake)
+
+    @property
+    def encoded(self) -> bytes | None:
+        """The newest snapshot as JSON; None before the first look."""
+        return self._encoded
+
+    @property
+    def event(self) -> bytes | None:
+        """The same as an event of the stream."""
+        return self._event
+
+    def history(self) -> dict[str, Any]:
+        """The points of the last half hour, one list per figure."""
+        with self._lock:
+            points = list(self._points)
+        names = points[-1][1].keys() if points else ()
+        return {
+            "at": [at for at, _ in points],
+            "series": {name: [point.get(name) for _, point in points] for name in names},
+        }

@@ -1,0 +1,19 @@
+"""Answers as JSON, and refusals as `{"error": sentence}`."""
+
+from starlette.responses import Response
+
+from monitoring.page.answers import PageError
+from monitoring.page.board import encode
+
+__all__ = ["error_response", "json_response"]
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(value if isinstance(value, bytes) else encode(value), status, media_type="application/json")
+
+
+def error_response(error: PageError) -> Response:
+    """One sentence instead of an answer."""
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    return Response(encode({"error": str(error)}), error.status, headers, media_type="application/json")

@@ -1,0 +1,50 @@
+"""The runbook of each alert as HTML: text of ours, and yet no HTML in it is taken for HTML."""
+
+import html
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from monitoring.page.answers import PageError
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+__all__ = ["runbook_html", "runbook_page"]
+
+FOLDER: Final = Path(__file__).parent.parent / "runbooks"
+_NAME: Final = re.compile(r"[A-Za-z0-9]{1,80}")
+
+
+def runbook_html(name: str, folder: Path = FOLDER) -> str:
+    """The runbook of an alert as a piece of HTML.
+
+    Raises:
+        PageError: there is none of this name.
+    """
+    try:
+        if not _NAME.fullmatch(name):
+            raise FileNotFoundError(name)
+        text = (folder / f"{name}.md").read_text("utf-8")
+    except (OSError, ValueError):
+        raise PageError(404, "There is no runbook of this name.") from None
+    return str(_markdown().render(text))
+
+
+def runbook_page(name: str, folder: Path = FOLDER) -> str:
+    """The same as a page of its own, for links from elsewhere."""
+    body, title = runbook_html(name, folder), html.escape(name)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title} - Tidegate runbook</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="stylesheet" href="/assets/page.css"><link rel="stylesheet" href="/assets/runbook.css"></head>'
+        f'<body class="runbook"><main><p><a href="/">Tidegate</a></p>{body}</main></body></html>\n'
+    )
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable("table")

@@ -1,0 +1,89 @@
+"""The live stream of snapshots: everybody gets the newest one, encoded once; who is slow skips, who is dead is dropped."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
+
+from prometheus_client import Gauge
+from sse_starlette import EventSourceResponse
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
+
+from monitoring.page.answers import PageError
+from monitoring.page.board import Board
+
+__all__ = ["MOST_VIEWERS", "Viewers"]
+
+MOST_VIEWERS: Final = 50
+SEND_SECONDS: Final = 10.0
+"""Whoever takes nothing for so long has gone, though the network did not say so."""
+
+
+class Viewers:
+    """All browsers that follow; lives on the server's loop, but for `close`."""
+
+    def __init__(self, board: Board, gauge: Gauge, *, send_seconds: float = SEND_SECONDS) -> None:
+        self._board, self._gauge, self._send_seconds = board, gauge, send_seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._count = 0
+        self._closed = False
+
+    def response(self) -> EventSourceResponse:
+        """The stream for one more browser.
+
+        Raises:
+            PageError: there are as many as may be.
+        """
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._board.listen(self._wake_from_afar)
+        if self._count >= MOST_VIEWERS:
+            raise PageError(503, f"{MOST_VIEWERS} browsers follow this page already; close one and load it again.")
+        return _Stream(self, self._follow(), ping=15, send_timeout=self._send_seconds)
+
+    def entered(self, change: int) -> None:
+        """One more or one less."""
+        self._count += change
+        self._gauge.set(self._count)
+
+    def close(self) -> None:
+        """End all streams; safe from any thread."""
+        self._closed = True
+        self._wake_from_afar()
+
+    async def _follow(self) -> AsyncIterator[bytes]:
+        shown = None
+        while not self._closed:
+            news = self._news
+            if (event := self._board.event) is not None and event is not shown:
+                shown = event
+                yield event
+            if not self._closed and self._board.event is shown:
+                await news.wait()
+
+    def _wake_from_afar(self) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class _Stream(EventSourceResponse):
+    """Counted while it is open; an end for slowness is no fault."""
+
+    def __init__(self, viewers: Viewers, events: AsyncIterator[bytes], *, ping: int, send_timeout: float) -> None:
+        super().__init__(events, ping=ping, send_timeout=send_timeout, sep="\n")
+        self._viewers = viewers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._viewers.entered(1)
+        try:
+            with suppress(SendTimeoutError):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._viewers.entered(-1)

@@ -1,0 +1,72 @@
+"""One look as the page, `status` and the stream of snapshots see it."""
+
+from typing import Any, Final
+
+from monitoring.history import History
+from monitoring.settings import MonitoringSettings
+from monitoring.snapshot import figures, host, kafka, tables
+from monitoring.snapshot import flow as stations
+from monitoring.snapshot.side import Names, Side
+
+__all__ = ["METRICS", "build_snapshot"]
+
+METRICS: Final = figures.METRICS | kafka.METRICS | host.METRICS | tables.METRICS | stations.METRICS
+"""Sample names that the memory must keep for it."""
+
+_NO_DEVICES: Final[dict[str, Any]] = {
+    "known": None,
+    "active": None,
+    "silent": [],
+    "talkers": [],
+    "offenders": [],
+    "skewed": [],
+}
+
+
+def build_snapshot(
+    memory: History, side: Side, names: Names, settings: MonitoringSettings, *, now: float
+) -> dict[str, Any]:
+    """JSON-ready data; what is not known is None or empty, never zero."""
+    rates, latency = figures.fleet_rates(memory), figures.latency_ms(memory)
+    behind = kafka.lag(memory, names)
+    listed = tables.tables(memory, side.tables, now)
+    parts = stations.parts_of(memory, side)
+    return {
+        "at": now,
+        "version": side.version,
+        "ready": all(part["state"] in ("ready", "done") for part in parts.values())
+        if side.ready is None
+        else side.ready,
+        "read_only": True,
+        "redrive": side.redrive,
+        "prometheus": {"url": settings.prometheus_url, "up": side.prometheus_up},
+        "alertmanager": {"url": settings.alertmanager_url, "up": side.alertmanager_up},
+        "parts": parts,
+        "flow": stations.flow(memory, side, names, parts=parts, rates=rates, tables=listed),
+        "kafka": kafka.kafka(memory, names),
+        "rates": rates,
+        "latency_ms": latency,
+        "hops": figures.hops(memory),
+        "readings_latency_ms": figures.readings_latency_ms(memory),
+        "clock_skew_ms": figures.clock_skew_ms(memory),
+        "lag": behind,
+        "errors": figures.errors(memory),
+        "slo": figures.objectives(memory, settings, watched_seconds=now - side.started_at),
+        "alerts": list(side.alerts),
+        "burn_rate_alerts": bool(side.prometheus_up),
+        "canary": figures.canary(memory, now),
+        "devices": {**_NO_DEVICES, **side.devices},
+        "tables": listed,
+        "disk": host.disk(memory, side.disk_free_bytes),
+        "host": host.host(memory),
+        "audit": side.audit,
+        "point": {
+            "received": rates["received"],
+            "rows": rates["rows"],
+            "dead_lettered": rates["dead_lettered"],
+            "lag": sum(behind.values()) if behind else None,
+            "latency_p50": latency["p50"],
+            "latency_p95": latency["p95"],
+            "latency_p99": latency["p99"],
+        },
+    }

@@ -1,0 +1,163 @@
+"""The three signals: throughput, latency, errors; and the objectives. The canary's own messages are taken off the fleet's."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from monitoring.history import History
+from monitoring.settings import MonitoringSettings
+from monitoring.snapshot.numbers import by_label, finite, less, total
+
+__all__ = [
+    "METRICS",
+    "RATE_SECONDS",
+    "canary",
+    "clock_skew_ms",
+    "errors",
+    "fleet_rates",
+    "hops",
+    "latency_ms",
+    "objectives",
+]
+
+RATE_SECONDS: Final = 10.0
+LATENCY_SECONDS: Final = 120.0
+MEMORY_SECONDS: Final = 1200.0
+QUANTILES: Final = (0.5, 0.95, 0.99)
+
+_RECEIVED: Final = "tidegate_gateway_messages_received_total"
+_ACCEPTED: Final = "tidegate_gateway_messages_accepted_total"
+_REJECTED: Final = "tidegate_gateway_messages_rejected_total"
+_PARTS_REJECTED: Final = "tidegate_gateway_parts_rejected_total"
+_IGNORED: Final = "tidegate_gateway_messages_ignored_total"
+_ACKNOWLEDGED: Final = "tidegate_gateway_messages_acknowledged_total"
+_ROWS: Final = "tidegate_stream_rows_total"
+_CONFLICTS: Final = "tidegate_stream_conflicting_duplicates_total"
+_PUBLISHED: Final = "tidegate_canary_published_total"
+_SEEN: Final = "tidegate_canary_seen_total"
+_LAST_SEEN: Final = "tidegate_canary_last_seen_timestamp_seconds"
+_END_TO_END: Final = "tidegate_end_to_end_latency_seconds"
+_HOP: Final = "tidegate_canary_hop_seconds"
+_SKEW: Final = "tidegate_canary_clock_skew_seconds"
+_STAGE: Final = "tidegate_stage_latency_seconds"
+
+HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_to_commit", "commit_to_queryable")
+
+METRICS: Final = frozenset(
+    {
+        _RECEIVED, _ACCEPTED, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS, _PUBLISHED, _SEEN,
+        _LAST_SEEN, _SKEW, *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
+    }
+)  # fmt: skip
+"""Sample names that these figures need in the memory."""
+
+
+def fleet_rates(memory: History) -> dict[str, float | None]:
+    """Messages and rows per second of the fleet; None while unknown."""
+
+    def rate(metric: str, **labels: str) -> float | None:
+        return total(memory.rate(metric, RATE_SECONDS, **labels))
+
+    published, seen = rate(_PUBLISHED), rate(_SEEN)
+    return {
+        "received": less(rate(_RECEIVED), [published]),
+        "accepted": less(rate(_ACCEPTED), [published]),
+        "dead_lettered": rate(_REJECTED),
+        "ignored": rate(_IGNORED),
+        "acknowledged": less(rate(_ACKNOWLEDGED), [published]),
+        "rows": less(rate(_ROWS, table="readings"), [seen]),
+    }
+
+
+def latency_ms(memory: History) -> dict[str, float | None]:
+    """The canary's publish to queryable, of the last two minutes."""
+    return _quantiles_ms(memory, _END_TO_END)
+
+
+def readings_latency_ms(memory: History) -> dict[str, float | None]:
+    """Receive to commit of all readings."""
+    return _quantiles_ms(memory, _STAGE, stage="receive_to_commit")
+
+
+def hops(memory: History) -> list[dict[str, Any]]:
+    """The canary's latency, hop by hop."""
+    return [{"hop": hop, **_quantiles_ms(memory, _HOP, hop=hop)} for hop in HOPS]
+
+
+def clock_skew_ms(memory: History) -> dict[str, float]:
+    """The hops that differing clocks made negative, and by how much at worst."""
+    worst = by_label(memory.latest(_SKEW), "hop")
+    return {hop: round(-abs(seconds) * 1000, 1) for hop, seconds in worst.items() if seconds}
+
+
+def errors(memory: History) -> list[dict[str, Any]]:
+    """What was refused since the gateway's start, most first; conflicting copies are refused by the stream."""
+    totals, parts = by_label(memory.latest(_REJECTED), "reason"), by_label(memory.latest(_PARTS_REJECTED), "reason")
+    rates = by_label(memory.rate(_REJECTED, RATE_SECONDS), "reason")
+    conflict = "conflicting_duplicate"
+    if conflicts := total(memory.latest(_CONFLICTS)):
+        totals[conflict] = totals.get(conflict, 0.0) + conflicts
+        rates[conflict] = rates.get(conflict, 0.0) + (total(memory.rate(_CONFLICTS, RATE_SECONDS)) or 0.0)
+    found = [
+        {
+            "reason": reason,
+            "per_second": finite(rates.get(reason, 0.0)),
+            "total": totals.get(reason, 0.0),
+            "parts": parts.get(reason, 0.0),
+        }
+        for reason in totals.keys() | parts.keys()
+        if totals.get(reason) or parts.get(reason)
+    ]
+    return sorted(found, key=lambda each: (-each["total"], -each["parts"], each["reason"]))
+
+
+def objectives(memory: History, settings: MonitoringSettings, *, watched_seconds: float) -> dict[str, Any]:
+    """How much of each objective was kept over the monitor's memory, and what is left of the budget at this pace.
+
+    1 of the budget is left where all was good, 0 where just as much was bad as the objective allows, less below it.
+    """
+    window = min(MEMORY_SECONDS, watched_seconds)
+    in_time = total(memory.increase(f"{_END_TO_END}_bucket", MEMORY_SECONDS, le=_bound(settings.freshness_seconds)))
+    published = total(memory.increase(_PUBLISHED, MEMORY_SECONDS))
+    received = total(memory.increase(_RECEIVED, MEMORY_SECONDS))
+    rejected = total(memory.increase(_REJECTED, MEMORY_SECONDS))
+    return {
+        "freshness": {
+            **_kept(settings.freshness_objective, in_time, published),
+            "threshold_seconds": settings.freshness_seconds,
+            "window_seconds": finite(window, 0),
+        },
+        "validity": {
+            **_kept(settings.validity_objective, None if received is None else received - (rejected or 0.0), received),
+            "threshold_seconds": None,
+            "window_seconds": finite(window, 0),
+        },
+    }
+
+
+def canary(memory: History, now: float) -> dict[str, float | None]:
+    """What the canary sent and saw since its start."""
+    last_seen = total(memory.latest(_LAST_SEEN))
+    return {
+        "published": total(memory.latest(_PUBLISHED)),
+        "seen": total(memory.latest(_SEEN)),
+        "last_seen_seconds_ago": finite(max(0.0, now - last_seen), 1) if last_seen else None,
+    }
+
+
+def _kept(objective: float, good: float | None, valid: float | None) -> dict[str, float | None]:
+    ratio = None if good is None or not valid else min(1.0, max(0.0, good / valid))
+    left = None if ratio is None else 1 - (1 - ratio) / (1 - objective)
+    return {"objective": objective, "good_ratio": finite(ratio, 5), "budget_left": finite(left)}
+
+
+def _quantiles_ms(memory: History, metric: str, **labels: str) -> dict[str, float | None]:
+    found: Sequence[float | None] = memory.quantiles(metric, LATENCY_SECONDS, QUANTILES, **labels) or (None,) * 3
+    names = ("p50", "p95", "p99")
+    return {
+        name: None if seconds is None else finite(seconds * 1000, 1) for name, seconds in zip(names, found, strict=True)
+    }
+
+
+def _bound(seconds: float) -> str:
+    """As the client library writes a bucket's bound."""
+    return repr(float(seconds))

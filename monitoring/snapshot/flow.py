@@ -1,0 +1,232 @@
+"""The way of the data as six stations, each with what goes through it and whether it is well.
+
+A station is bad as soon as what it stands for does not answer or is not ready; an alert about it makes it a warning at least.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from monitoring.history import History
+from monitoring.snapshot.kafka import kafka_rate, lag
+from monitoring.snapshot.numbers import finite, total
+from monitoring.snapshot.side import Names, Side
+
+__all__ = ["METRICS", "flow", "parts_of"]
+
+LATENCY_SECONDS: Final = 120.0
+_IN_FLIGHT: Final = "tidegate_gateway_inflight_messages"
+_CONNECTED: Final = "tidegate_gateway_connected"
+_CLIENTS: Final = "broker_clients_connected"
+_PUBLISHED: Final = "broker_publish_messages_received"
+_DROPPED: Final = "broker_publish_messages_dropped"
+_BROKER: Final = "tidegate_broker_reachable"
+_KAFKA: Final = "tidegate_kafka_reachable"
+_BATCH: Final = "tidegate_stream_batch_duration_seconds"
+_UP: Final = "up"
+
+METRICS: Final = frozenset(
+    {_IN_FLIGHT, _CONNECTED, _CLIENTS, _PUBLISHED, _DROPPED, _BROKER, _KAFKA, f"{_BATCH}_bucket", f"{_BATCH}_count"}
+)
+
+Figure = dict[str, Any]
+Verdict = tuple[str, str]
+"""State and detail of a station."""
+
+JVMS: Final = ("tidegate-kafka", "tidegate-spark")
+STATES: Final = ("unknown", "ok", "warn", "bad")
+_HELD: Final = {"critical": "bad", "warning": "warn"}
+PARTS: Final = {
+    "devices": ("devices", "fleet"),
+    "broker": ("broker",),
+    "gateway": ("gateway",),
+    "kafka": ("kafka", "topics"),
+    "stream": ("stream", "spark"),
+    "tables": ("tables", "disk"),
+}
+"""Station -> parts whose alerts are shown there."""
+
+
+def parts_of(memory: History, side: Side) -> dict[str, dict[str, Any]]:
+    """Every part with its state: as its supervisor says, else as it answers."""
+    if side.parts is not None:
+        return {name: {key: part.get(key) for key in ("state", "since", "detail")} for name, part in side.parts.items()}
+    found = {}
+    for job, address in side.targets.items():
+        if job in JVMS:
+            continue  # without the agent a JVM runs as well
+        answers = total(memory.latest(_UP, job=job))
+        found[job.removeprefix("tidegate-")] = _part(answers, f"{address} does not answer")
+    for name, metric in (("broker", _BROKER), ("kafka", _KAFKA)):
+        found[name] = _part(total(memory.latest(metric)), f"{name} does not answer the monitor")
+    found["monitor"] = {"state": "ready", "since": side.started_at, "detail": ""}
+    return found
+
+
+def _part(answers: float | None, words: str) -> dict[str, Any]:
+    state = "unknown" if answers is None else "ready" if answers else "down"
+    return {"state": state, "since": None, "detail": words if state == "down" else ""}
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    memory: History
+    side: Side
+    names: Names
+    parts: Mapping[str, Mapping[str, Any]]
+
+    def one(self, metric: str, **labels: str) -> float | None:
+        return total(self.memory.latest(metric, **labels))
+
+
+def flow(
+    memory: History,
+    side: Side,
+    names: Names,
+    *,
+    parts: Mapping[str, Mapping[str, Any]],
+    rates: Mapping[str, float | None],
+    tables: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """The six stations in the order of the way."""
+    look = _Look(memory, side, names, parts)
+    stations = (
+        ("devices", "Devices", _devices_state(side), _devices(side, rates)),
+        ("broker", "MQTT broker", _answers(look, "broker", _BROKER), _broker(look)),
+        ("gateway", "Gateway", _gateway_state(look), _gateway(look, rates)),
+        ("kafka", "Kafka", _answers(look, "kafka", _KAFKA), _kafka(look)),
+        ("stream", "Spark stream", _target(look, "stream"), _stream(look, rates)),
+        ("tables", "Delta tables", _tables_state(look, tables), _tables(tables)),
+    )
+    return [_station(name, label, verdict, figures, side.alerts) for name, label, verdict, figures in stations]
+
+
+def _station(
+    name: str, label: str, verdict: Verdict, figures: list[Figure], alerts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    state, detail = verdict
+    for alert in _told(alerts, name):
+        held = _HELD.get(alert["severity"], "ok") if alert["state"] == "firing" else "warn"
+        if STATES.index(held) > STATES.index(state):
+            state, detail = held, detail or str(alert.get("text") or alert.get("summary") or alert["name"])
+        elif not detail and held != "ok":
+            detail = str(alert.get("text") or alert["name"])
+    return {"id": name, "label": label, "state": state, "detail": detail, "figures": figures}
+
+
+def _told(alerts: Iterable[Mapping[str, Any]], station: str) -> Iterable[Mapping[str, Any]]:
+    return (
+        alert
+        for alert in alerts
+        if alert.get("part") in PARTS[station]
+        and alert["state"] in ("pending", "firing")
+        and alert["severity"] in ("critical", "warning")
+    )
+
+
+def _supervised(look: _Look, name: str) -> Verdict | None:
+    """What the supervisor says is wrong with a part; None where it says nothing of the kind."""
+    part = look.parts.get(name)
+    if part is None or part["state"] in ("ready", "done", "unknown"):
+        return None
+    words = str(part["detail"] or part["state"])
+    first = part["state"] in ("starting", "waiting") and (look.side.parts or {}).get(name, {}).get("seconds") is None
+    return ("warn" if first else "bad"), words
+
+
+def _answers(look: _Look, name: str, metric: str) -> Verdict:
+    """A part that a probe asks."""
+    wrong, reachable = _supervised(look, name), look.one(metric)
+    if reachable == 0:
+        return ("warn" if wrong and wrong[0] == "warn" else "bad"), wrong[1] if wrong else "does not answer"
+    if wrong:
+        return wrong
+    if reachable is None:
+        return ("ok", "") if look.parts.get(name, {}).get("state") == "ready" else ("unknown", "not asked yet")
+    return "ok", ""
+
+
+def _target(look: _Look, name: str) -> Verdict:
+    """A part that is scraped."""
+    wrong, answers = _supervised(look, name), look.one(_UP, job=f"tidegate-{name}")
+    if wrong:
+        return wrong
+    if answers == 0:
+        return "bad", f"does not answer at {look.side.targets.get(f'tidegate-{name}', 'its address')}"
+    return ("ok", "") if answers else ("unknown", "not asked yet")
+
+
+def _gateway_state(look: _Look) -> Verdict:
+    state, detail = _target(look, "gateway")
+    if state == "ok" and look.one(_CONNECTED) == 0:
+        return "bad", "no MQTT session"
+    return state, detail
+
+
+def _devices_state(side: Side) -> Verdict:
+    if "known" not in side.devices:
+        return "unknown", "the tables say nothing of devices yet"
+    silent = len(side.devices.get("silent", ()))
+    return "ok", f"{silent} silent" if silent else ""
+
+
+def _tables_state(look: _Look, tables: Sequence[Mapping[str, Any]]) -> Verdict:
+    if wrong := look.side.probes.get("tables"):
+        return "bad", wrong
+    if not tables:
+        return "unknown", "no table yet"
+    stream = _target(look, "stream")
+    return ("warn", "nothing is written: the stream is down") if stream[0] == "bad" else ("ok", "")
+
+
+def _figure(name: str, value: float | None, unit: str = "") -> Figure:
+    return {"name": name, "value": finite(value, 2), "unit": unit}
+
+
+def _devices(side: Side, rates: Mapping[str, float | None]) -> list[Figure]:
+    known = side.devices
+    silent = len(known["silent"]) if "silent" in known else None
+    return [
+        _figure("messages", rates["received"], "/s"),
+        _figure("active", known.get("active")),
+        _figure("silent", known.get("silent_count", silent)),
+    ]
+
+
+def _broker(look: _Look) -> list[Figure]:
+    return [
+        _figure("published", total(look.memory.rate(_PUBLISHED, 30.0)), "/s"),
+        _figure("clients", look.one(_CLIENTS)),
+        _figure("dropped", look.one(_DROPPED)),
+    ]
+
+
+def _gateway(look: _Look, rates: Mapping[str, float | None]) -> list[Figure]:
+    return [
+        _figure("received", rates["received"], "/s"),
+        _figure("dead letters", rates["dead_lettered"], "/s"),
+        _figure("unacknowledged", look.one(_IN_FLIGHT)),
+    ]
+
+
+def _kafka(look: _Look) -> list[Figure]:
+    behind = lag(look.memory, look.names)
+    return [
+        _figure("records", kafka_rate(look.memory, look.names.readings), "/s"),
+        _figure("lag", sum(behind.values()) if behind else None),
+    ]
+
+
+def _stream(look: _Look, rates: Mapping[str, float | None]) -> list[Figure]:
+    found = look.memory.quantiles(_BATCH, LATENCY_SECONDS, (0.5,))
+    return [_figure("rows", rates["rows"], "/s"), _figure("batch", found[0] * 1000 if found else None, "ms")]
+
+
+def _tables(tables: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    readings = next((table for table in tables if table["name"] == "readings"), {})
+    files = [table["files"] for table in tables if table["files"] is not None]
+    return [
+        _figure("last commit", readings.get("last_commit_seconds_ago"), "s"),
+        _figure("files", sum(files) if files else None),
+        _figure("tables", len(tables)),
+    ]

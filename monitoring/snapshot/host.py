@@ -1,0 +1,40 @@
+"""The machine: processor, waiting for disks, memory, free space."""
+
+from typing import Any, Final
+
+from monitoring.history import History
+from monitoring.snapshot.numbers import by_label, finite, total
+
+__all__ = ["METRICS", "disk", "host"]
+
+RATE_SECONDS: Final = 30.0
+_CPU: Final = "node_cpu_seconds_total"
+_AVAILABLE: Final = "node_memory_MemAvailable_bytes"
+_TOTAL: Final = "node_memory_MemTotal_bytes"
+_FREE: Final = "node_filesystem_avail_bytes"
+_DAYS: Final = "tidegate_table_disk_full_days"
+
+METRICS: Final = frozenset({_CPU, _AVAILABLE, _TOTAL, _FREE, _DAYS})
+
+
+def host(memory: History) -> dict[str, float | None]:
+    """Shares of all processors' time of the last half minute, and memory."""
+    modes = by_label(memory.rate(_CPU, RATE_SECONDS), "mode")
+    spent = sum(modes.values())
+    waited, idle = modes.get("iowait", 0.0), modes.get("idle", 0.0)
+    return {
+        "cpu_ratio": finite(1 - (idle + waited) / spent) if spent > 0 else None,
+        "iowait_ratio": finite(waited / spent, 4) if spent > 0 else None,
+        "memory_available_bytes": total(memory.latest(_AVAILABLE)),
+        "memory_total_bytes": total(memory.latest(_TOTAL)),
+    }
+
+
+def disk(memory: History, free_bytes: float | None) -> dict[str, Any]:
+    """The fullest of the disks that hold data; `free_bytes` where no probe tells."""
+    told = memory.latest(_FREE)
+    days = memory.latest(_DAYS)
+    return {
+        "free_bytes": min(told.values()) if told else free_bytes,
+        "full_days": finite(min(days.values()), 1) if days else None,
+    }

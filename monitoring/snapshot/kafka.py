@@ -1,0 +1,92 @@
+"""Kafka as the page shows it: partitions with their ends, and how far the groups are."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from monitoring.history import History, Labels
+from monitoring.snapshot.numbers import finite, total
+from monitoring.snapshot.side import Names
+
+__all__ = ["METRICS", "kafka", "kafka_rate", "lag"]
+
+RATE_SECONDS: Final = 30.0
+"""The probe asks every few seconds only."""
+
+_END: Final = "kafka_topic_partition_current_offset"
+_COMMITTED: Final = "kafka_consumergroup_current_offset"
+_LAG: Final = "kafka_consumergroup_lag"
+_LAG_SECONDS: Final = "tidegate_kafka_lag_seconds"
+_LOSS: Final = "tidegate_kafka_time_to_data_loss_seconds"
+_BROKERS: Final = "kafka_brokers"
+_BEHIND: Final = "tidegate_stream_offsets_behind"
+
+METRICS: Final = frozenset({_END, _COMMITTED, _LAG, _LAG_SECONDS, _LOSS, _BROKERS, _BEHIND})
+
+
+def kafka(memory: History, names: Names) -> dict[str, Any]:
+    """Partitions and groups, in the order of their names."""
+    return {
+        "brokers": total(memory.latest(_BROKERS)),
+        "partitions": _partitions(memory, names),
+        "groups": _groups(memory),
+    }
+
+
+def lag(memory: History, names: Names) -> dict[str, float]:
+    """Records not landed yet, per topic: as Kafka has it, so that it grows while the stream is down."""
+    told = memory.latest(_LAG, consumergroup=names.group) or memory.latest(_BEHIND)
+    return _per(told, "topic")
+
+
+def kafka_rate(memory: History, topic: str) -> float | None:
+    """Records appended to a topic per second."""
+    return total(memory.rate(_END, RATE_SECONDS, topic=topic))
+
+
+def _partitions(memory: History, names: Names) -> list[dict[str, Any]]:
+    place = ("topic", "partition")
+    ends, rates = _keyed(memory.latest(_END), *place), _keyed(memory.rate(_END, RATE_SECONDS), *place)
+    committed = _keyed(memory.latest(_COMMITTED, consumergroup=names.group), *place)
+    behind = _keyed(memory.latest(_LAG, consumergroup=names.group), *place)
+    return [
+        {
+            "topic": topic,
+            "partition": int(partition),
+            "end": end,
+            "committed": committed.get((topic, partition)),
+            "lag": behind.get((topic, partition)),
+            "per_second": finite(rates.get((topic, partition))),
+        }
+        for (topic, partition), end in sorted(ends.items(), key=lambda each: (each[0][0], int(each[0][1])))
+    ]
+
+
+def _groups(memory: History) -> list[dict[str, Any]]:
+    place = ("consumergroup", "topic")
+    behind, rates = _keyed(memory.latest(_LAG), *place), _keyed(memory.rate(_COMMITTED, RATE_SECONDS), *place)
+    ages, losses = _keyed(memory.latest(_LAG_SECONDS), *place), _keyed(memory.latest(_LOSS), *place)
+    return [
+        {
+            "group": group,
+            "topic": topic,
+            "lag": records,
+            "lag_seconds": finite(ages.get((group, topic)), 1),
+            "per_second": finite(rates.get((group, topic))),
+            "time_to_data_loss_seconds": finite(losses.get((group, topic)), 0),
+        }
+        for (group, topic), records in sorted(behind.items())
+    ]
+
+
+def _keyed(series: Mapping[Labels, float], *names: str) -> dict[tuple[str, ...], float]:
+    """Sums by the values of these labels."""
+    found: dict[tuple[str, ...], float] = {}
+    for labels, value in series.items():
+        named = dict(labels)
+        key = tuple(named.get(name, "") for name in names)
+        found[key] = found.get(key, 0.0) + value
+    return found
+
+
+def _per(series: Mapping[Labels, float], name: str) -> dict[str, float]:
+    return {key[0]: value for key, value in sorted(_keyed(series, name).items())}
