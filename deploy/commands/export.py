@@ -2,12 +2,13 @@
 
 import typer
 
-from deploy.commands import export_grafana
+from deploy.commands import export_grafana, export_prometheus
 
 __all__ = ["register"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write files for tools that you already run.")
 export_grafana.register(app)
+export_prometheus.register(app)
 
 
 def register(parent: typer.Typer) -> None:

@@ -1,8 +1,8 @@
 """The two objectives, freshness and validity: what counts as bad, what was counted, and how fast the budget burns.
 
 The windows are those of the SRE workbook: 14.4 times over an hour spends 2 % of a month's budget, 6 times over six hours
-5 %, once over three days 10 %. A short window ends the alert soon after the cause has gone; a minimum of events in the long one keeps a few
-bad ones after a start from looking like a share.
+5 %, once over three days 10 %. A short window ends the alert soon after the cause has gone; a minimum of events in the long
+one keeps a few bad ones after a start from looking like a share.
 """
 
 from dataclasses import dataclass

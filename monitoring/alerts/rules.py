@@ -5,6 +5,7 @@ from typing import Any, Final
 from monitoring.alerts.catalog import alerts
 from monitoring.alerts.model import Alert
 from monitoring.alerts.objectives import WINDOWS, objectives
+from monitoring.prometheus.scrape_config import address
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["rule_file"]
@@ -112,10 +113,4 @@ def runbook_url(alert: Alert, settings: MonitoringSettings) -> str:
     """Where the page of the alert is read: the given place, else the ops page."""
     if settings.runbook_base_url:
         return f"{settings.runbook_base_url.rstrip('/')}/{alert.name}"
-    return f"http://{_reachable(settings.host)}:{settings.page_port}{alert.runbook}"
-
-
-def _reachable(host: str) -> str:
-    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
+    return f"http://{address(settings.host, settings.page_port)}{alert.runbook}"

@@ -1,0 +1,79 @@
+"""Alertmanager's configuration: what is grouped, what is not told while its cause fires, who is told."""
+
+from typing import Any, Final
+
+from monitoring.alerts.catalog import alerts
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["RECEIVERS", "alertmanager_config"]
+
+RECEIVERS: Final = ("critical", "warning", "watchdog")
+"""Names without an address: nobody is told until somebody writes one in."""
+SAME_THING: Final = ["alertname", "cluster", "service", "job", "consumergroup", "topic", "server", "mountpoint"]
+TARGET_DOWN: Final = "TidegateTargetDown"
+
+
+def alertmanager_config(settings: MonitoringSettings) -> dict[str, Any]:
+    """The content of alertmanager.yml."""
+    return {
+        "route": {
+            "receiver": "warning",
+            "group_by": ["alertname", "cluster", "service"],
+            "group_wait": "10s",
+            "group_interval": "1m",
+            "repeat_interval": "4h",
+            "routes": [
+                {
+                    "receiver": "watchdog",
+                    "matchers": ['alertname="TidegateWatchdog"'],
+                    "group_wait": "0s",
+                    "group_interval": "1m",
+                    "repeat_interval": "1m",
+                },
+                {"receiver": "critical", "matchers": ['severity="critical"'], "repeat_interval": "1h"},
+            ],
+        },
+        "inhibit_rules": [
+            {
+                "source_matchers": ['severity="critical"'],
+                "target_matchers": ['severity="warning"'],
+                "equal": SAME_THING,
+            },
+            {
+                "source_matchers": [f'alertname="{TARGET_DOWN}"'],
+                "target_matchers": [f'alertname!="{TARGET_DOWN}"', 'job!=""'],
+                "equal": ["cluster", "job"],
+            },
+            *_consequences(settings),
+        ],
+        "receivers": [{"name": name} for name in RECEIVERS],
+    }
+
+
+def _consequences(settings: MonitoringSettings) -> list[dict[str, Any]]:
+    """One rule per cause: while it fires, what follows from it is not told.
+
+    Where only one severity of an alert follows, the other one is told all the same.
+    """
+    known = alerts(settings)
+    follow: dict[tuple[str, str], dict[str, None]] = {}
+    for alert in known:
+        for cause in alert.follows:
+            whole = all(cause in other.follows for other in known if other.name == alert.name)
+            follow.setdefault((cause, "" if whole else alert.severity), {})[alert.name] = None
+    return [
+        {
+            "source_matchers": _source(cause),
+            "target_matchers": [
+                f'alertname=~"{"|".join(names)}"',
+                *([f'severity="{severity}"'] if severity else []),
+            ],
+            "equal": ["cluster"],
+        }
+        for (cause, severity), names in follow.items()
+    ]
+
+
+def _source(cause: str) -> list[str]:
+    name, _, job = cause.partition("/")
+    return [f'alertname="{name}"', *([f'job="{job}"'] if job else [])]

@@ -1,0 +1,66 @@
+"""The files of `tidegate export prometheus`."""
+
+from typing import Any, Final
+
+import yaml
+
+from monitoring.alerts.alertmanager import alertmanager_config
+from monitoring.alerts.rules import rule_file
+from monitoring.prometheus.scrape_config import scrape_config
+from monitoring.settings import MonitoringSettings
+
+__all__ = ["prometheus_files"]
+
+EVERY_SECONDS: Final = 15
+RULES: Final = "tidegate-rules.yml"
+MADE: Final = "# Made by `tidegate export prometheus`; made anew by the same command.\n"
+README: Final = """\
+# Tidegate for your Prometheus
+
+| file | what it is |
+|---|---|
+| `prometheus.yml` | a whole configuration: whom to ask, which rules, whom to tell |
+| `tidegate-rules.yml` | every alert, and the recorded rates that dashboards ask |
+| `alertmanager.yml` | a whole configuration: grouping, and which alert is not told while its cause fires |
+
+## A Prometheus of its own
+
+    promtool check config prometheus.yml
+    amtool check-config alertmanager.yml
+    prometheus --config.file=prometheus.yml
+    alertmanager --config.file=alertmanager.yml
+
+## A Prometheus that you already run
+
+1. Copy `tidegate-rules.yml` to where your rules are, and name it under `rule_files`.
+2. Copy the jobs under `scrape_configs` into yours. Their names matter: rules and dashboards ask for `job="tidegate-gateway"`
+   and so on.
+3. Give each installation a `cluster` label (here `external_labels`).
+4. Copy `inhibit_rules` and the routes of `alertmanager.yml` into yours.
+
+## Who is told
+
+The receivers `critical`, `warning` and `watchdog` have a name and no address: nobody is told until you write one, such as
+
+    receivers:
+      - name: critical
+        webhook_configs:
+          - url: http://pager.example/hook
+
+Send `watchdog` to something that raises alarm when it stops arriving. Every alert has an annotation `runbook_url`; where the
+ops page is not reachable for those who get alerts, set `monitoring.runbook_base_url` and export again.
+"""
+
+
+def prometheus_files(settings: MonitoringSettings) -> dict[str, str]:
+    """File name -> content."""
+    return {
+        "prometheus.yml": _yaml(scrape_config(settings, rules=RULES, every_seconds=EVERY_SECONDS)),
+        RULES: _yaml(rule_file(settings)),
+        "alertmanager.yml": _yaml(alertmanager_config(settings)),
+        "README.md": README,
+    }
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    return MADE + str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
