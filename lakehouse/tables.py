@@ -89,6 +89,7 @@ READINGS: Final = Table(
         Column("gateway", "string", "Gateway that received the message."),
         Column("gateway_epoch", "bigint", "Connection of that gateway."),
         Column("message_number", "bigint", "Number of the message within the gateway's process, in receive order."),
+        Column("trace", "string", "W3C traceparent of the message; null where it came with none."),
         _ORIGIN[2],
     ),
     statistics=("device", "metric", "event_time", "received_at", "landed_at"),

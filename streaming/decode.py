@@ -50,6 +50,7 @@ DEAD_LETTER_SCHEMA: Final = (
 
 _ENVELOPE: Final = (
     "gateway", "epoch", "number", "received_us", "topic", "device", "message_id", "boot", "seq", "flags", "tags",
+    "trace",
 )  # fmt: skip
 _OWN_NUMBER: Final = "i.boot IS NOT NULL AND i.seq IS NOT NULL"
 _NO_FLAGS: Final = "CAST(array() AS ARRAY<STRING>)"
@@ -76,6 +77,7 @@ _READING_COLUMNS: Final = (
     "r_gateway AS gateway",
     "r_epoch AS gateway_epoch",
     "r_number AS message_number",
+    "r_trace AS trace",
     "CAST(timestamp_micros(r_received_us) AS DATE) AS date",
 )
 """How each column of `readings` comes from a record (`r_…`) and one of its readings (`i`)."""
@@ -175,7 +177,7 @@ def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column,
         F.octet_length("raw_value").cast("bigint").alias("payload_bytes"),
         nothing.alias("payload_sha256"),
         landed.alias("landed_at"),
-        nothing.alias("trace"),
+        "trace",
         "message_id",
         F.lit(None).cast("boolean").alias("retain"),
         "date",

@@ -164,6 +164,7 @@ def _rows(begin: datetime, first: int, commits: int, each: int, devices: int) ->
         "gateway": constant("gateway", text),
         "gateway_epoch": constant(1, pa.int64()),
         "message_number": number,
+        "trace": null(text),
     }
     return pa.table(columns)
 
