@@ -166,6 +166,12 @@ def _traffic() -> list[Panel]:
             Query(total("kafka_log_log_size", "topic", _TOPIC), "{{topic}}"),
         ),
         timeseries(
+            "Partitions not whole",
+            "By topic: partitions with a replica out of sync, as seen by a client; it works where no JMX agent is.",
+            "short",
+            Query(total("kafka_topic_partition_under_replicated_partition", "topic", _TOPIC), "{{topic}}"),
+        ),
+        timeseries(
             "Replicas leaving and joining",
             "ISR shrinks and expands per second; at rest both are 0.",
             "ops",

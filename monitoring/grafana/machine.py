@@ -49,6 +49,18 @@ def jvm_panels() -> list[Panel]:
             maximum=1,
         ),
         timeseries(
+            "Running for",
+            "How long each process has been running; a fall to 0 is a restart.",
+            "s",
+            Query(f"time() - {total('process_start_time_seconds', 'job', how='max')}", "{{job}}"),
+        ),
+        timeseries(
+            "Buffers outside the heap",
+            "Memory of each JVM's buffer pools.",
+            "bytes",
+            Query(total("jvm_buffer_pool_used_bytes", "job, pool"), "{{job}} {{pool}}"),
+        ),
+        timeseries(
             "Threads",
             "Threads of each JVM.",
             "short",

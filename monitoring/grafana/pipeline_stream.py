@@ -45,6 +45,20 @@ def stream_panels() -> list[Panel]:
             *(Query(quantile(share, batch), f"p{share * 100:g}") for share in _SHARES),
         ),
         timeseries(
+            "Time spent in phases",
+            "Share of the time that Spark spends in each phase of its batches, in its own words; near 1 together it is busy.",
+            "percentunit",
+            Query(rate("tidegate_stream_phase_seconds_total", "phase", 'phase!="triggerExecution"'), "{{phase}}"),
+            stacked=True,
+        ),
+        timeseries(
+            "Records in and worked off",
+            "Records that arrived per second before the newest batch, and that it worked off per second; 0 while idle.",
+            "cps",
+            Query(total("tidegate_stream_input_rows_per_second", "query"), "{{query}} in"),
+            Query(total("tidegate_stream_processed_rows_per_second", "query"), "{{query}} worked off"),
+        ),
+        timeseries(
             "Commit duration by table",
             "Mean of one table's write and commit.",
             "s",
@@ -72,6 +86,18 @@ def stream_panels() -> list[Panel]:
             Query(rate("tidegate_stream_duplicate_rows_total"), "duplicates"),
             Query(rate("tidegate_stream_duplicate_rows_unchecked_total"), "not compared"),
             Query(rate("tidegate_stream_conflicting_duplicates_total"), "conflicts"),
+        ),
+        timeseries(
+            "Late rows",
+            "Rows of readings older than the watermark's delay when the gateway received them; all are stored.",
+            "cps",
+            Query(rate("tidegate_stream_late_rows_total"), "late"),
+        ),
+        timeseries(
+            "Since the last batch",
+            "How long ago the newest batch ended; it grows where the stream stands still, and where nothing comes in.",
+            "s",
+            Query(age("tidegate_stream_last_batch_timestamp_seconds", "query"), "{{query}}"),
         ),
         timeseries(
             "Restarts and poison",
