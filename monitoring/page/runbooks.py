@@ -38,8 +38,9 @@ def runbook_page(name: str, folder: Path = FOLDER) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title} - Tidegate runbook</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="stylesheet" href="/assets/page.css"><link rel="stylesheet" href="/assets/runbook.css"></head>'
-        f'<body class="runbook"><main><p><a href="/">Tidegate</a></p>{body}</main></body></html>\n'
+        '<script src="/assets/theme.js"></script><link rel="stylesheet" href="/assets/theme.css">'
+        '<link rel="stylesheet" href="/assets/style.css"></head>'
+        f'<body class="runbook"><main class="prose"><p><a href="/">Tidegate</a></p>{body}</main></body></html>\n'
     )
 
 

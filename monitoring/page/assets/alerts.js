@@ -1,0 +1,125 @@
+// Alerts: what is wrong, whom it hurts, why it may be, and what to type. Changes are read out politely.
+
+import { withCommands } from "./copy.js";
+import { attr, el, fill, keyed, write } from "./dom.js";
+import { clock, duration, number, utc } from "./format.js";
+import { nameNode } from "./name.js";
+import { openRunbook, runbookName, safeAddress } from "./runbook.js";
+import { setState, stateBadge } from "./state.js";
+
+const WATCHDOG = "TidegateWatchdog";
+const RANK = { critical: 0, warning: 1, info: 2 };
+const STATES = { firing: 0, pending: 1, resolved: 2 };
+const CAP = 30;
+
+/** Those that somebody must look at: firing, and more than a note. */
+export function countedAlerts(alerts) {
+  return alerts.filter((alert) => alert.state === "firing" && alert.name !== WATCHDOG && alert.severity !== "info");
+}
+
+function keyOf(alert) {
+  return `${alert.name} ${alert.source} ${JSON.stringify(alert.labels ?? {})}`;
+}
+
+function sorted(alerts) {
+  const rank = (alert) => (STATES[alert.state] ?? 3) * 10 + (RANK[alert.severity] ?? 3);
+  return [...alerts].sort((a, b) => rank(a) - rank(b) || (b.since ?? 0) - (a.since ?? 0));
+}
+
+function runbookLink(alert) {
+  const name = runbookName(alert.runbook);
+  const href = alert.runbook ? safeAddress(alert.runbook) : null;
+  if (!href) return null;
+  const click = (event) => {
+    if (!name || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    openRunbook(name);
+  };
+  return el("a", { class: "button", href, target: name ? null : "_blank", rel: "noopener noreferrer", on: { click } }, "Runbook");
+}
+
+/** What does not change while an alert lasts; made once. */
+function body(alert) {
+  const list = (tag, items) => el(tag, {}, (items ?? []).map((item) => el("li", {}, withCommands(item))));
+  const labels = Object.entries(alert.labels ?? {});
+  return [
+    alert.impact ? [el("h4", {}, "Impact"), el("p", {}, withCommands(alert.impact))] : null,
+    alert.causes?.length ? [el("h4", {}, "Likely causes"), list("ul", alert.causes)] : null,
+    alert.actions?.length ? [el("h4", {}, "What to do"), list("ol", alert.actions)] : null,
+    labels.length ? el("dl", { class: "labels" }, labels.map(([name, value]) => el("div", {}, el("dt", {}, nameNode(name)), el("dd", {}, nameNode(value))))) : null,
+    el("p", { class: "row" }, runbookLink(alert), el("span", { class: "muted small" }, alert.source === "prometheus" ? "found by Prometheus" : "found by the monitor itself")),
+  ].flat();
+}
+
+function makeAlert(first) {
+  const badge = stateBadge();
+  const name = el("h3");
+  const since = el("span", { class: "muted small" });
+  const text = el("p", { class: "alert-text" });
+  const inner = el("div", { class: "alert-body" });
+  const more = el("details", { open: first.open }, el("summary", {}, "Impact, causes, what to do"), inner);
+  const node = el("article", { class: "alert" }, el("div", { class: "box-top" }, name, badge), text, since, more);
+  let shown = null;
+  return {
+    node,
+    update: ({ alert, at }) => {
+      attr(node, "data-state", alert.state);
+      attr(node, "data-severity", alert.severity);
+      attr(node, "data-alert", alert.name);
+      write(name, alert.name);
+      const kind = alert.state === "resolved" ? "ok" : alert.state === "firing" && alert.severity === "critical" ? "bad" : alert.severity === "info" ? "unknown" : "warn";
+      setState(badge, kind, alert.state === "resolved" ? "resolved" : `${alert.severity}, ${alert.state}`);
+      write(text, alert.text || alert.summary || "");
+      const value = alert.value === null || alert.value === undefined ? "" : `; value ${number(alert.value)}`;
+      write(since, `since ${clock(alert.since)} (${duration(Math.max(0, Math.round(at - alert.since)))})${value}`);
+      attr(since, "title", utc(alert.since));
+      const content = JSON.stringify([alert.impact, alert.causes, alert.actions, alert.labels, alert.runbook, alert.source]);
+      if (content !== shown) fill(inner, body(alert));
+      shown = content;
+    },
+  };
+}
+
+/** Reads out what began and what ended since the last snapshot; not what was there when the page was opened. */
+function announcer(region) {
+  let before = null;
+  return (alerts) => {
+    const now = new Map(countedAlerts(alerts).map((alert) => [keyOf(alert), alert.name]));
+    if (before) {
+      const words = [
+        ...[...now].filter(([key]) => !before.has(key)).map(([, name]) => `Alert: ${name}.`),
+        ...[...before].filter(([key]) => !now.has(key)).map(([, name]) => `${name} is over.`),
+      ];
+      if (words.length) region.textContent = words.slice(0, 5).join(" ");
+    }
+    before = now;
+  };
+}
+
+export function mountAlerts(root) {
+  const none = el("p", { class: "fine" });
+  const badge = stateBadge();
+  setState(badge, "ok", "No alert");
+  none.append(badge);
+  const list = el("div", { class: "alerts" });
+  const more = el("p", { class: "muted" });
+  const notes = el("ul", { class: "muted small plain" });
+  root.append(none, list, more, notes);
+  const announce = announcer(document.getElementById("announce"));
+  return (snapshot) => {
+    const all = snapshot.alerts ?? [];
+    const shown = sorted(all.filter((alert) => alert.name !== WATCHDOG));
+    const opened = shown[0]?.state === "firing" ? shown[0] : null;
+    none.hidden = shown.some((alert) => alert.state !== "resolved");
+    keyed(list, shown.slice(0, CAP).map((alert) => ({ alert, at: snapshot.at, open: alert === opened })), ({ alert }) => keyOf(alert), makeAlert);
+    more.hidden = shown.length <= CAP;
+    write(more, `${number(shown.length - CAP)} more alerts are not shown.`);
+    const watchdog = all.find((alert) => alert.name === WATCHDOG);
+    const lines = [
+      watchdog ? `Watchdog ${watchdog.state === "firing" ? "is alive: alerts are being evaluated" : watchdog.state}.` : null,
+      snapshot.burn_rate_alerts ? null : "Burn-rate alerts need Prometheus, which is not there; threshold alerts work without it.",
+    ].filter(Boolean);
+    keyed(notes, lines, (line) => line, (line) => ({ node: el("li", {}, line), update: () => {} }));
+    announce(all);
+  };
+}

@@ -1,0 +1,102 @@
+// One plot over time by uPlot, with a legend of our own: the newest values, or those under the pointer.
+
+import { attr, el, write } from "./dom.js";
+import { clock, number } from "./format.js";
+
+const { uPlot } = window;
+const HEIGHT = 170;
+const TICK = ["00", "05", "10", "15", "20", "30"];
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function axisTimes(_, ticks) {
+  return ticks.map((at) => {
+    const text = clock(at);
+    const time = text.slice(-8);
+    return time.endsWith(":00") ? time.slice(0, 5) : TICK.includes(time.slice(6)) || ticks.length < 8 ? time : "";
+  });
+}
+
+const axis = (extra) => ({
+  stroke: () => colour("--muted"),
+  grid: { stroke: () => colour("--line"), width: 1 },
+  ticks: { show: false },
+  font: '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif',
+  ...extra,
+});
+
+/**
+ * A chart with `series` of {label, color (a CSS variable), dash?, format?}. `show(at, columns)` draws it anew; `at` are epoch
+ * seconds, a null is a gap. The figure's text alternative is its legend.
+ */
+export class TimeChart {
+  #plot = null;
+  #data = null;
+  #hovered = false;
+
+  constructor({ label, series, format = number, height = HEIGHT, sync = "tidegate", fromZero = true }) {
+    Object.assign(this, { series, format, height, sync, fromZero });
+    this.canvas = el("div", { class: "plot", role: "img", "aria-label": label });
+    this.when = el("span", { class: "muted legend-at" });
+    this.values = series.map(() => el("output", { class: "legend-value" }));
+    const keys = series.map(({ label: name, color, dash }, index) =>
+      el("li", {}, el("span", { class: `swatch ${color.slice(2)}${dash ? (dash[0] > 4 ? " dashed" : " dotted") : ""}`, "aria-hidden": "true" }), name, " ", this.values[index]));
+    this.node = el("figure", { class: "chart" }, el("figcaption", {}, el("span", { class: "chart-title" }, label), el("ul", { class: "legend" }, keys), this.when), this.canvas);
+    new ResizeObserver(() => this.#resize()).observe(this.canvas);
+    document.addEventListener("themechange", () => this.#plot?.redraw(false));
+  }
+
+  show(at, columns) {
+    this.#data = [at, ...columns];
+    if (this.#plot) this.#plot.setData(this.#data);
+    else this.#resize();
+    this.#legend();
+  }
+
+  #resize() {
+    const width = Math.floor(this.canvas.clientWidth);
+    if (!width || !this.#data) return;
+    if (!this.#plot) this.#plot = new uPlot(this.#options(width), this.#data, this.canvas);
+    else if (this.#plot.width !== width) this.#plot.setSize({ width, height: this.height });
+  }
+
+  #options(width) {
+    return {
+      width,
+      height: this.height,
+      legend: { show: false },
+      padding: [8, 8, 0, 0],
+      cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
+      scales: { y: { range: (_, low, high) => this.#range(low, high) } },
+      axes: [axis({ values: axisTimes, space: 70, size: 26 }), axis({ size: 62, values: (_, ticks) => ticks.map((tick) => this.format(tick)) })],
+      series: [{}, ...this.series.map(({ label, color, dash }) => ({ label, dash, width: 1.6, stroke: () => colour(color), points: { show: false }, spanGaps: false }))],
+      hooks: { setCursor: [(plot) => this.#hover(plot)] },
+    };
+  }
+
+  #range(low, high) {
+    if (high === null || low === null) return [0, 1];
+    if (this.fromZero) return [Math.min(0, low), Math.max(high, 0) * 1.08 || 1];
+    const room = (high - low) * 0.08 || Math.abs(high) * 0.05 || 1;
+    return [low - room, high + room];
+  }
+
+  #hover(plot) {
+    const was = this.#hovered;
+    this.#hovered = plot.cursor.idx !== null && plot.cursor.idx !== undefined && plot.cursor.left >= 0;
+    if (was || this.#hovered) this.#legend();
+  }
+
+  #legend() {
+    const [at] = this.#data;
+    const index = this.#hovered ? this.#plot.cursor.idx : at.length - 1;
+    this.values.forEach((node, position) => {
+      const value = this.#data[position + 1]?.[index];
+      write(node, (this.series[position].format ?? this.format)(value));
+      attr(node, "data-value", value ?? "");
+    });
+    write(this.when, this.#hovered ? clock(at[index]) : "");
+  }
+}

@@ -1,0 +1,129 @@
+// The page of one device: its last readings as plots, its ledger of 24 hours, its clock, what was refused of it.
+
+import { ask } from "./api.js";
+import { TimeChart } from "./chart.js";
+import { copyButton } from "./copy.js";
+import { el, fill, write } from "./dom.js";
+import { clock, duration, instant, millis, number, utc } from "./format.js";
+import { openLetter } from "./letter.js";
+import { letterTable } from "./letters.js";
+import { nameNode, visible } from "./name.js";
+import { failure } from "./panel.js";
+import { setState, stateBadge } from "./state.js";
+import { showFigure } from "./table.js";
+
+const LOOK_MS = 5000;
+const LEDGER = {
+  received: "received",
+  stored: "stored",
+  dead_lettered: "dead letters",
+  ignored: "ignored by rule",
+  duplicate: "duplicates",
+  gap: "missing in sequence",
+  late: "late",
+};
+
+/** Clock, silence and when it was heard. */
+function factNodes(row, silent) {
+  const badge = stateBadge();
+  const usual = row.interval_learned_s ?? row.interval_s;
+  const quiet = typeof silent === "number" && typeof usual === "number" && silent > Math.max(10, 3 * usual);
+  setState(badge, typeof silent !== "number" ? "unknown" : quiet ? "warn" : "ok", typeof silent !== "number" ? "unknown" : quiet ? "silent" : "heard as usual");
+  const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
+  return [
+    el("p", {}, badge),
+    el("dl", { class: "facts" }, [
+      fact("Last heard", `${clock(row.last_seen)}${typeof silent === "number" ? ` (${duration(silent)} ago)` : ""}`, utc(row.last_seen)),
+      fact("Usually every", duration(usual)),
+      fact("First heard", clock(row.first_seen), utc(row.first_seen)),
+      fact("Clock off by", millis(row.clock_skew_ms)),
+      row.last_rejected_because ? fact("Last refused", `${row.last_rejected_because}, ${clock(row.last_rejected_at)}`) : null,
+      row.profile ? fact("Profile", visible(row.profile)) : null,
+    ]),
+  ];
+}
+
+function ascending({ at, value }) {
+  const points = at.map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]]).filter(([moment]) => Number.isFinite(moment));
+  points.sort(([a], [b]) => a - b);
+  return [points.map(([moment]) => moment), points.map(([, number_]) => (typeof number_ === "number" ? number_ : null))];
+}
+
+export class DevicePage {
+  #device = null;
+  #timer = null;
+  #charts = new Map();
+  #turn = 0;
+
+  constructor(root, redrive) {
+    this.title = el("h2", { tabindex: "-1" });
+    this.facts = el("div");
+    this.ledger = Object.fromEntries(Object.keys(LEDGER).map((name) => [name, el("dd", { "data-ledger": name })]));
+    this.plots = el("div", { class: "pair" });
+    this.texts = el("div");
+    this.letters = letterTable((id) => openLetter(id, redrive));
+    this.problem = el("div");
+    this.commands = el("p", { class: "row" });
+    const section = (title, ...children) => el("section", { class: "card", "aria-label": title }, el("h3", {}, title), children);
+    this.content = el("div", { class: "stack" },
+      el("section", { class: "card", "aria-label": "Device" }, this.facts, this.commands),
+      section("Last readings", this.plots, this.texts),
+      section("Messages of 24 hours", el("dl", { class: "strip" }, Object.entries(LEDGER).map(([name, label]) => el("div", {}, el("dt", {}, label), this.ledger[name])))),
+      section("Dead letters", this.letters.node));
+    root.append(el("p", {}, el("a", { href: "#/" }, "← All devices")), this.title, this.problem, this.content);
+  }
+
+  open(device) {
+    this.#device = device;
+    this.#charts.clear();
+    fill(this.plots);
+    fill(this.problem);
+    fill(this.title, "Device ", nameNode(device));
+    this.content.hidden = true;
+    const quoted = /^[\w./:-]+$/.test(device) ? device : `'${device.replaceAll("'", "'\\''")}'`;
+    fill(this.commands, copyButton(`tidegate device show ${quoted}`, "Copy command"), copyButton(`tidegate trace --device ${quoted}`, "Copy trace command"));
+    this.load();
+    clearInterval(this.#timer);
+    this.#timer = setInterval(() => document.hidden || document.documentElement.dataset.live !== "live" || this.load(), LOOK_MS);
+  }
+
+  close() {
+    clearInterval(this.#timer);
+    this.#device = null;
+  }
+
+  async load() {
+    const [device, turn] = [this.#device, ++this.#turn];
+    try {
+      const found = await ask("/api/device", { device });
+      if (turn !== this.#turn || device !== this.#device) return;
+      this.#show(found);
+      fill(this.problem);
+    } catch (error) {
+      if (turn === this.#turn) fill(this.problem, failure(error));
+    }
+  }
+
+  #show(found) {
+    this.content.hidden = false;
+    fill(this.facts, found.device ? factNodes(found.device, found.silent_seconds) : el("p", { class: "muted" }, "No message of this device has been counted yet."));
+    for (const [name, node] of Object.entries(this.ledger)) showFigure(node, found.ledger?.[name], number);
+    this.#plot((found.metrics ?? []).slice(0, 12));
+    this.letters.update(found.dead_letters ?? []);
+  }
+
+  #plot(metrics) {
+    for (const metric of metrics) {
+      if (!this.#charts.has(metric.metric)) {
+        const unit = metric.unit ? ` ${visible(metric.unit)}` : "";
+        const format = (value) => (typeof value === "number" ? `${number(value)}${unit}` : "–");
+        const chart = new TimeChart({ label: visible(metric.metric), height: 140, sync: "device", format: number, series: [{ label: "last", color: "--series-1", format }], fromZero: false });
+        this.#charts.set(metric.metric, chart);
+        this.plots.append(chart.node);
+      }
+      const [at, values] = ascending(metric);
+      this.#charts.get(metric.metric).show(at, [values]);
+    }
+    write(this.texts, metrics.length ? "" : "No reading with a number yet.");
+  }
+}

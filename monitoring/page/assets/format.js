@@ -1,0 +1,104 @@
+// Figures for people: three digits are enough, an unknown one is a dash. Pure.
+
+export const NONE = "–";
+const STEPS = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+function isNumber(value) {
+  return typeof value === "number" && !Number.isNaN(value);
+}
+
+/** Three significant digits without an exponent. */
+function digits(value) {
+  if (value < 0) return `−${digits(-value)}`;
+  const size = Math.abs(value);
+  if (size >= 100 || Number.isInteger(value)) return String(Math.round(value));
+  if (size >= 10) return value.toFixed(1);
+  if (size >= 1) return value.toFixed(2);
+  if (size >= 0.001) return String(Number(value.toPrecision(2)));
+  return size === 0 ? "0" : "<0.001";
+}
+
+/** A count or a rate: whole below 100,000 where it is whole, then 123 k, 4.56 M. */
+export function number(value) {
+  if (!isNumber(value)) return NONE;
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (Math.abs(value) < 1e3) return digits(value);
+  if (Math.abs(value) < 1e5) return GROUPED.format(value).replace("-", "−");
+  for (const [step, sign] of STEPS) {
+    if (Math.abs(value) >= step * 0.9995) {
+      const scaled = value / step;
+      return Math.abs(scaled) >= 1e5 ? `${scaled.toExponential(2)} ${sign}` : `${digits(scaled)} ${sign}`;
+    }
+  }
+  return GROUPED.format(value);
+}
+
+/** Milliseconds, as ms below a second and as a duration above a minute. */
+export function millis(value) {
+  if (!isNumber(value)) return NONE;
+  if (Math.abs(value) < 1000) return `${digits(value)} ms`;
+  return Math.abs(value) < 60_000 ? `${digits(value / 1000)} s` : duration(value / 1000);
+}
+
+/** Seconds in at most two units: 4 s, 3 min 20 s, 5 h 2 min, 12 d 4 h. */
+export function duration(seconds) {
+  if (!isNumber(seconds)) return NONE;
+  if (!Number.isFinite(seconds)) return "∞";
+  if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds < 10) return `${digits(Math.round(seconds * 10) / 10)} s`;
+  const whole = Math.round(seconds);
+  const units = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  if (whole >= 86_400 * 1000) return `${number(Math.round(whole / 86_400))} d`;
+  const first = units.findIndex(([size]) => whole >= size);
+  const [size, sign] = units[first];
+  const next = units[first + 1];
+  const rest = next ? Math.floor((whole % size) / next[0]) : 0;
+  return `${Math.floor(whole / size)} ${sign}${rest ? ` ${rest} ${next[1]}` : ""}`;
+}
+
+export function bytes(value) {
+  if (!isNumber(value)) return NONE;
+  let scaled = value;
+  for (const sign of ["B", "KiB", "MiB", "GiB", "TiB"]) {
+    if (Math.abs(scaled) < 1024) return `${digits(scaled)} ${sign}`;
+    scaled /= 1024;
+  }
+  return `${number(scaled)} PiB`;
+}
+
+/** A share as percent; near 100 it keeps the digits that matter to an objective, and never rounds up to it. */
+export function percent(ratio) {
+  if (!isNumber(ratio)) return NONE;
+  const value = ratio * 100;
+  if (value > 99 && value < 100) return `${(Math.floor(value * 1000) / 1000).toFixed(3).replace(/0{1,2}$/, "")} %`;
+  return `${digits(Math.round(value * 100) / 100)} %`;
+}
+
+const FORMATS = { ms: millis, s: duration, seconds: duration, bytes, B: bytes, ratio: percent, "": number };
+
+/** A figure with its unit, as the flow's boxes name it. */
+export function figure(value, unit) {
+  if (unit in FORMATS) return FORMATS[unit](value);
+  return isNumber(value) ? `${number(value)} ${unit}` : NONE;
+}
+
+/** Epoch seconds or an ISO text as Date; null where it is neither. */
+export function instant(at) {
+  const date = isNumber(at) ? new Date(at * 1000) : typeof at === "string" ? new Date(at) : null;
+  return date && !Number.isNaN(date.getTime()) ? date : null;
+}
+
+/** Time of day in the browser's zone; with the day where it is not today. */
+export function clock(at) {
+  const date = instant(at);
+  if (!date) return NONE;
+  const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
+  if (date.toDateString() === new Date().toDateString()) return time;
+  return `${date.getFullYear()}-${String(date.getMonth() + 1).padStart(2, "0")}-${String(date.getDate()).padStart(2, "0")} ${time}`;
+}
+
+/** The same instant in UTC, for titles. */
+export function utc(at) {
+  return instant(at)?.toISOString() ?? "";
+}

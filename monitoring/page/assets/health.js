@@ -1,0 +1,65 @@
+// Small cards: the canary, the last audit, the machine and its disk.
+
+import { el } from "./dom.js";
+import { bytes, clock, duration, number, percent } from "./format.js";
+import { setState, stateBadge } from "./state.js";
+import { showFigure } from "./table.js";
+
+/** Figures in the card's content, its state beside the card's heading. */
+function card(root, rows) {
+  const badge = stateBadge();
+  const values = Object.fromEntries(Object.keys(rows).map((name) => [name, el("dd", { "data-figure": name })]));
+  root.append(el("dl", { class: "pairs" }, Object.entries(rows).map(([name, [label]]) => el("div", {}, el("dt", {}, label), values[name]))));
+  const heading = root.parentElement.querySelector("h2");
+  const top = el("div", { class: "box-top" });
+  heading.replaceWith(top);
+  top.append(heading, badge);
+  const show = (found) => {
+    for (const [name, [, format]] of Object.entries(rows)) showFigure(values[name], found?.[name], format);
+  };
+  return { show, badge };
+}
+
+const ago = (value) => (typeof value === "number" ? `${duration(value)} ago` : "–");
+const LATE_SECONDS = 30;
+
+export function mountCanary(root) {
+  const { show, badge } = card(root, { published: ["published", number], seen: ["read back", number], last_seen_seconds_ago: ["last read back", ago] });
+  return ({ canary }) => {
+    show(canary);
+    const seconds = canary?.last_seen_seconds_ago;
+    if (typeof seconds !== "number") setState(badge, "unknown", "not seen yet");
+    else setState(badge, seconds > LATE_SECONDS ? "bad" : "ok", seconds > LATE_SECONDS ? "overdue" : "comes through");
+  };
+}
+
+export function mountAudit(root) {
+  const { show, badge } = card(root, {
+    messages: ["messages looked at", number],
+    unaccounted: ["unaccounted", number],
+    duplicate_rows: ["duplicate rows", number],
+    order_violations: ["out of order", number],
+    at: ["last audit", clock],
+  });
+  return ({ audit }) => {
+    show(audit);
+    const wrong = audit && (audit.unaccounted || audit.duplicate_rows || audit.order_violations);
+    setState(badge, !audit ? "unknown" : wrong ? "bad" : "ok", !audit ? "none yet" : wrong ? "does not balance" : "balances");
+  };
+}
+
+export function mountHost(root) {
+  const { show, badge } = card(root, {
+    cpu_ratio: ["CPU busy", percent],
+    iowait_ratio: ["waiting for disk", percent],
+    memory: ["memory available", (value) => value ?? "–"],
+    free_bytes: ["disk free", bytes],
+    full_days: ["disk full in", (value) => (typeof value === "number" ? (value >= 3650 ? "> 10 years" : `${number(value)} days`) : "not foreseeable")],
+  });
+  return ({ host, disk }) => {
+    const memory = typeof host?.memory_available_bytes === "number" ? `${bytes(host.memory_available_bytes)} of ${bytes(host.memory_total_bytes)}` : null;
+    show({ ...host, ...disk, memory });
+    const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
+    setState(badge, !disk ? "unknown" : soon ? "bad" : "ok", !disk ? "unknown" : soon ? "disk fills up" : "enough room");
+  };
+}

@@ -1,0 +1,49 @@
+// What the charts draw: the monitor's last half hour, continued by each snapshot's own point.
+
+import { ask } from "./api.js";
+
+const SECONDS = 1800;
+
+export class History {
+  at = [];
+  series = {};
+
+  /** Takes the monitor's memory in place of ours; what came meanwhile is kept. */
+  async load() {
+    const { at, series } = await ask("/api/history");
+    const newest = at.at(-1) ?? 0;
+    const first = this.at.findIndex((moment) => moment > newest);
+    const own = first < 0 ? this.at.length : first;
+    for (const name of new Set([...Object.keys(series), ...Object.keys(this.series)])) {
+      const before = series[name] ?? at.map(() => null);
+      this.series[name] = [...before, ...(this.series[name]?.slice(own) ?? this.at.slice(own).map(() => null))];
+    }
+    this.at = [...at, ...this.at.slice(own)];
+  }
+
+  /** One more point. A hole in time becomes a gap in the lines, not a straight line across it. */
+  add(at, point) {
+    const last = this.at.at(-1);
+    if (last !== undefined && at <= last) return;
+    const step = this.at.length > 2 ? last - this.at.at(-2) : 2;
+    if (last !== undefined && at - last > Math.max(10, 4 * step)) this.#push(last + 1, {});
+    this.#push(at, point ?? {});
+    let old = 0;
+    while (this.at[old] < at - SECONDS) old += 1;
+    if (old) {
+      this.at.splice(0, old);
+      for (const values of Object.values(this.series)) values.splice(0, old);
+    }
+  }
+
+  #push(at, point) {
+    for (const name of Object.keys(point)) this.series[name] ??= this.at.map(() => null);
+    this.at.push(at);
+    for (const [name, values] of Object.entries(this.series)) values.push(point[name] ?? null);
+  }
+
+  /** The series of these names as columns. */
+  columns(...names) {
+    return names.map((name) => this.series[name] ?? this.at.map(() => null));
+  }
+}

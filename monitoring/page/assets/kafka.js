@@ -1,0 +1,56 @@
+// Consumer groups with lag, its age and the time until retention takes what was not read; partitions beneath.
+
+import { attr, el, write } from "./dom.js";
+import { duration, number } from "./format.js";
+import { showName } from "./name.js";
+import { makeTable, showFigure } from "./table.js";
+
+const text = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
+const SOON_SECONDS = 24 * 3600;
+
+function showLoss(cell, item) {
+  const seconds = item.time_to_data_loss_seconds;
+  showFigure(cell, seconds, (value) => (value === null || value === undefined ? "never" : duration(value)));
+  const soon = typeof seconds === "number" && seconds < SOON_SECONDS;
+  attr(cell, "data-state", soon ? "bad" : null);
+  if (soon) write(cell, `▲ ${duration(seconds)}`);
+}
+
+export function mountKafka(root) {
+  const brokers = el("output");
+  const groups = makeTable({
+    label: "Consumer groups",
+    keyOf: (item) => `${item.group} ${item.topic}`,
+    empty: "No group has read yet.",
+    columns: [
+      { head: "Group", row: true, show: text((item) => item.group) },
+      { head: "Topic", show: text((item) => item.topic) },
+      { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
+      { head: "Behind by", figure: true, show: (cell, item) => showFigure(cell, item.lag_seconds, duration) },
+      { head: "Reads /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
+      { head: "Data loss in", figure: true, show: showLoss },
+    ],
+  });
+  const partitions = makeTable({
+    label: "Partitions",
+    keyOf: (item) => `${item.topic} ${item.partition}`,
+    cap: 64,
+    columns: [
+      { head: "Topic", row: true, show: text((item) => item.topic) },
+      { head: "Partition", figure: true, show: (cell, item) => showFigure(cell, item.partition) },
+      { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
+      { head: "Written /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
+      { head: "Read up to", figure: true, show: (cell, item) => showFigure(cell, item.committed) },
+      { head: "End", figure: true, show: (cell, item) => showFigure(cell, item.end) },
+    ],
+  });
+  const summary = el("summary");
+  root.append(el("p", { class: "muted" }, "Brokers: ", brokers), groups.node, el("details", {}, summary, partitions.node));
+  return ({ kafka }) => {
+    showFigure(brokers, kafka?.brokers);
+    groups.update(kafka?.groups ?? []);
+    const found = [...(kafka?.partitions ?? [])].sort((a, b) => (b.lag ?? 0) - (a.lag ?? 0));
+    write(summary, `Partitions: ${number(found.length)}, largest lag ${number(found[0]?.lag)}`);
+    partitions.update(found);
+  };
+}

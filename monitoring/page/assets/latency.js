@@ -1,0 +1,84 @@
+// How long a reading takes: end to end, hop by hop as a waterfall of the four clocks, and over time.
+
+import { TimeChart } from "./chart.js";
+import { attr, el, keyed, write } from "./dom.js";
+import { millis } from "./format.js";
+import { showFigure } from "./table.js";
+
+const HOPS = {
+  device_to_gateway: "device → gateway",
+  gateway_to_kafka: "gateway → Kafka",
+  kafka_to_read: "Kafka → Spark reads",
+  read_to_commit: "read → commit",
+  commit_to_queryable: "commit → queryable",
+};
+const QUANTILES = ["p50", "p95", "p99"];
+
+function figures(label, note) {
+  const values = QUANTILES.map(() => el("dd"));
+  const node = el("div", { class: "quantiles" }, el("p", { class: "quantiles-label" }, label, el("span", { class: "muted" }, ` ${note}`)),
+    el("dl", {}, QUANTILES.map((name, index) => el("div", {}, el("dt", {}, name), values[index]))));
+  return { node, update: (found) => QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], millis)) };
+}
+
+/** Each hop begins where the medians before it end; its bar reaches to p50, then paler to p95 and p99. */
+function placed(hops) {
+  let start = 0;
+  const found = hops.map((hop) => {
+    const from = start;
+    start += hop.p50 ?? 0;
+    return { ...hop, from };
+  });
+  const end = Math.max(1e-9, ...found.map((hop) => hop.from + (hop.p99 ?? hop.p95 ?? hop.p50 ?? 0)));
+  return found.map((hop) => ({ ...hop, end }));
+}
+
+function makeHop() {
+  // Roles are written out, since a phone lays the rows out as a grid.
+  const name = el("th", { scope: "row", role: "rowheader" });
+  const bars = QUANTILES.toReversed().map((quantile) => [quantile, el("span", { class: `fall fall-${quantile}` })]);
+  const track = el("td", { class: "fall-track", "aria-hidden": "true" }, el("div", {}, bars.map(([, bar]) => bar)));
+  const cells = QUANTILES.map(() => el("td", { class: "figure", role: "cell" }));
+  const node = el("tr", { role: "row" }, name, track, cells);
+  return {
+    node,
+    update: (hop) => {
+      attr(node, "data-hop", hop.hop);
+      write(name, HOPS[hop.hop] ?? hop.hop);
+      for (const [quantile, bar] of bars) {
+        bar.style.left = `${(100 * hop.from) / hop.end}%`;
+        bar.style.width = `${(100 * Math.max(0, hop[quantile] ?? 0)) / hop.end}%`;
+      }
+      QUANTILES.forEach((quantile, index) => showFigure(cells[index], hop[quantile], millis));
+    },
+  };
+}
+
+export function mountLatency(root, history) {
+  const canary = figures("Canary", "publish → queryable, last 2 min");
+  const all = figures("All readings", "received → committed");
+  const body = el("tbody", { role: "rowgroup" });
+  const table = el("table", { class: "falls", role: "table" }, el("caption", { class: "hidden" }, "Latency per hop"),
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, el("th", { scope: "col", role: "columnheader" }, "Hop"), el("td", { class: "fall-track", "aria-hidden": "true" }), QUANTILES.map((name) => el("th", { scope: "col", class: "figure", role: "columnheader" }, name)))), body);
+  const skew = el("p", { class: "note", role: "note" });
+  const chart = new TimeChart({
+    label: "Canary, end to end",
+    format: millis,
+    series: [
+      { label: "p50", color: "--series-1" },
+      { label: "p95", color: "--series-2", dash: [8, 4] },
+      { label: "p99", color: "--series-3", dash: [2, 3] },
+    ],
+  });
+  root.append(el("div", { class: "pair" }, canary.node, all.node), table,
+    el("p", { class: "muted small" }, "Each hop begins where the medians before it end; percentiles of hops don't add up to the whole."), skew, chart.node);
+  return (snapshot) => {
+    canary.update(snapshot.latency_ms);
+    all.update(snapshot.readings_latency_ms);
+    keyed(body, placed(snapshot.hops ?? []), (hop) => hop.hop, makeHop);
+    const skewed = Object.entries(snapshot.clock_skew_ms ?? {});
+    skew.hidden = skewed.length === 0;
+    write(skew, `Clocks differ: ${skewed.map(([hop, ms]) => `${HOPS[hop] ?? hop} by up to ${millis(ms)}`).join("; ")}. Such hops count as 0.`);
+    chart.show(history.at, history.columns("latency_p50", "latency_p95", "latency_p99"));
+  };
+}

@@ -1,0 +1,170 @@
+// Dead letters: counted by cause, listed newest first, filtered, chosen and redriven.
+
+import { ask } from "./api.js";
+import { attr, el, fill, write } from "./dom.js";
+import { clock, number } from "./format.js";
+import { openLetter } from "./letter.js";
+import { deviceLink, showName } from "./name.js";
+import { openRedrive } from "./redrive.js";
+import { makeTable, showFigure } from "./table.js";
+
+const LIMIT = 100;
+const LOOK_MS = 10_000;
+const name = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
+
+function showDevice(cell, item) {
+  if (cell.dataset.device === (item.device ?? "")) return;
+  cell.dataset.device = item.device ?? "";
+  fill(cell, item.device ? deviceLink(item.device) : el("span", { class: "muted" }, "not known"));
+}
+
+/** A table of letters; `open(id)` is called by a click, `chosen` is a Set of ids where letters can be chosen. */
+export function letterTable(open, chosen = null, changed = () => {}) {
+  const choose = {
+    head: "Chosen",
+    show: (cell, item) => {
+      if (!cell.firstChild) cell.append(el("input", { type: "checkbox" }));
+      const box = cell.firstChild;
+      attr(box, "aria-label", `Choose letter ${item.id}`);
+      box.checked = chosen.has(item.id);
+      box.onchange = () => {
+        if (box.checked) chosen.add(item.id);
+        else chosen.delete(item.id);
+        changed();
+      };
+    },
+  };
+  const columns = [
+    {
+      head: "Reason",
+      row: true,
+      show: (cell, item) => {
+        if (!cell.firstChild) cell.append(el("button", { type: "button", class: "link" }));
+        write(cell.firstChild, `${item.reason}${item.partial ? " (part)" : ""}`);
+        cell.firstChild.onclick = () => open(item.id);
+        attr(cell.firstChild, "data-letter", item.id);
+      },
+    },
+    { head: "Device", show: showDevice },
+    { head: "Where", show: name((item) => item.path ?? "–") },
+    { head: "Got", show: name((item) => item.got ?? "–") },
+    { head: "Received", show: (cell, item) => showFigure(cell, item.received_at, clock) },
+    { head: "Redriven", show: (cell, item) => write(cell, item.redriven_as ?? "–") },
+  ];
+  return makeTable({ label: "Dead letters", keyOf: (item) => item.id, cap: LIMIT, empty: "No dead letter.", columns: chosen ? [choose, ...columns] : columns });
+}
+
+function summaryTable(choose) {
+  return makeTable({
+    label: "Dead letters by cause",
+    keyOf: (item) => JSON.stringify([item.reason, item.device, item.mqtt_topic]),
+    cap: 12,
+    empty: "No dead letter.",
+    columns: [
+      {
+        head: "Reason",
+        row: true,
+        show: (cell, item) => {
+          if (!cell.firstChild) cell.append(el("button", { type: "button", class: "link" }));
+          write(cell.firstChild, item.reason);
+          cell.firstChild.onclick = () => choose(item.reason, item.device ?? "");
+        },
+      },
+      { head: "Device", show: showDevice },
+      { head: "MQTT topic", show: name((item) => item.mqtt_topic ?? "–") },
+      { head: "Letters", figure: true, show: (cell, item) => showFigure(cell, item.count) },
+    ],
+  });
+}
+
+export class Letters {
+  #chosen = new Set();
+  #ids = [];
+  #allowed = false;
+  #askedAt = -Infinity;
+  #total = null;
+  #turn = 0;
+
+  constructor(root) {
+    this.reason = el("select", { name: "reason" }, el("option", { value: "" }, "every reason"));
+    this.device = el("input", { name: "device", type: "search", placeholder: "every device", autocomplete: "off", spellcheck: "false" });
+    this.summary = summaryTable((reason, device) => this.filter(reason, device));
+    this.table = letterTable((id) => openLetter(id, (ids) => this.redrive(ids)), this.#chosen, () => this.#count());
+    this.button = el("button", { type: "button", class: "button", on: { click: () => this.redrive([...this.#chosen]) } });
+    this.all = el("button", { type: "button", class: "button", on: { click: () => this.#chooseAll() } });
+    this.problem = el("p", { class: "failure", role: "alert", hidden: true });
+    const form = el("form", { class: "row filter", on: { submit: (event) => (event.preventDefault(), this.load()) } },
+      el("label", {}, "Reason ", this.reason), el("label", {}, "Device ", this.device), el("button", { type: "submit", class: "button" }, "Show"), this.all, this.button);
+    this.reason.addEventListener("change", () => this.load());
+    root.append(el("details", {}, el("summary", {}, "By cause"), this.summary.node), form, this.problem, this.table.node);
+    this.#count();
+  }
+
+  /** Shows only these, and brings them into view. */
+  filter(reason, device = "") {
+    this.#offer([reason]);
+    this.reason.value = reason;
+    this.device.value = device;
+    this.load();
+    document.getElementById("letters").scrollIntoView();
+    this.reason.focus({ preventScroll: true });
+  }
+
+  /** Looks again where something new was refused, seldom enough for the tables. */
+  update(snapshot) {
+    this.#allowed = snapshot.redrive === true;
+    this.#offer((snapshot.errors ?? []).map((item) => item.reason));
+    const total = (snapshot.errors ?? []).reduce((sum, item) => sum + (item.total ?? 0), 0);
+    const due = performance.now() - this.#askedAt > LOOK_MS;
+    if (this.#total === null || (due && (total !== this.#total || !this.problem.hidden))) {
+      this.#total = total;
+      this.load();
+    }
+  }
+
+  async load() {
+    this.#askedAt = performance.now();
+    const turn = ++this.#turn;
+    try {
+      const { summary, letters } = await ask("/api/dead-letters", { reason: this.reason.value, device: this.device.value, limit: LIMIT });
+      if (turn !== this.#turn) return;
+      this.problem.hidden = true;
+      this.#ids = letters.map((letter) => letter.id);
+      for (const id of this.#chosen) if (!this.#ids.includes(id)) this.#chosen.delete(id);
+      this.summary.update(summary);
+      this.table.update(letters);
+    } catch (error) {
+      write(this.problem, error.message);
+      this.problem.hidden = false;
+    }
+    this.#count();
+  }
+
+  redrive(ids) {
+    openRedrive(ids, this.#allowed, () => {
+      this.#chosen.clear();
+      this.load();
+    });
+  }
+
+  #offer(reasons) {
+    const there = new Set([...this.reason.options].map((option) => option.value));
+    for (const reason of reasons) if (!there.has(reason)) this.reason.append(el("option", { value: reason }, reason));
+  }
+
+  #chooseAll() {
+    const all = this.#chosen.size === this.#ids.length;
+    this.#chosen.clear();
+    if (!all) for (const id of this.#ids) this.#chosen.add(id);
+    for (const box of this.table.node.querySelectorAll("input[type=checkbox]")) box.checked = !all;
+    this.#count();
+  }
+
+  #count() {
+    const count = this.#chosen.size;
+    write(this.button, count ? `Redrive ${number(count)} chosen …` : "Redrive chosen …");
+    this.button.disabled = count === 0;
+    this.all.disabled = this.#ids.length === 0;
+    write(this.all, count && count === this.#ids.length ? "Choose none" : "Choose all shown");
+  }
+}

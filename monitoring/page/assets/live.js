@@ -1,0 +1,79 @@
+// The stream of snapshots, and whether it is still alive. What is stale is never called live.
+
+const PATIENCE_MS = 4000;
+const CHECK_MS = 250;
+const REOPEN_MS = 3000;
+
+/**
+ * Follows `address`. `onSnapshot(snapshot)` gets each new one; `onState("connecting" | "live" | "lost", since)` each change,
+ * with the Date of the last snapshot. A server that repeats an old snapshot counts as silent.
+ */
+export class Live {
+  #source = null;
+  #openedAt = 0;
+  #freshAt = null;
+  #freshDate = null;
+  #lastAt = null;
+  #gaps = [];
+  #state = "connecting";
+
+  constructor(address, onSnapshot, onState) {
+    this.address = address;
+    this.onSnapshot = onSnapshot;
+    this.onState = onState;
+    this.#freshDate = new Date();
+  }
+
+  start() {
+    this.#open();
+    this.#freshAt = performance.now();
+    setInterval(() => this.#check(), CHECK_MS);
+  }
+
+  get state() {
+    return this.#state;
+  }
+
+  #open() {
+    this.#source?.close();
+    this.#openedAt = performance.now();
+    this.#source = new EventSource(this.address);
+    this.#source.addEventListener("snapshot", (event) => this.#take(event.data));
+  }
+
+  #take(text) {
+    let snapshot;
+    try {
+      snapshot = JSON.parse(text);
+    } catch {
+      return; // half a snapshot: the next one comes soon, or the check notices
+    }
+    if (snapshot.at === this.#lastAt) return;
+    const now = performance.now();
+    if (this.#state === "live") this.#gaps = [...this.#gaps.slice(-2), now - this.#freshAt];
+    this.#lastAt = snapshot.at;
+    this.#freshAt = now;
+    this.#freshDate = new Date();
+    this.#become("live");
+    this.onSnapshot(snapshot);
+  }
+
+  /** A monitor that looks rarely is given time: more than twice its shortest gap of late. */
+  #patience() {
+    return this.#gaps.length < 3 ? PATIENCE_MS : Math.max(PATIENCE_MS, 2.2 * Math.min(...this.#gaps));
+  }
+
+  #check() {
+    const now = performance.now();
+    if (now - this.#freshAt > this.#patience()) this.#become("lost");
+    const closed = this.#source.readyState === EventSource.CLOSED;
+    const hung = this.#state === "lost" && now - this.#freshAt > 2 * this.#patience();
+    if ((closed || hung) && now - this.#openedAt > REOPEN_MS) this.#open();
+  }
+
+  #become(state) {
+    if (state === this.#state) return;
+    this.#state = state;
+    this.onState(state, this.#freshDate);
+  }
+}

@@ -1,0 +1,66 @@
+// Names that others chose (device ids, topics, payload texts): shown to the letter, harmless, cut in the middle.
+
+import { attr, el } from "./dom.js";
+
+const HEAD = 160;
+const TAIL = 10;
+const TITLE = 65_536;
+/** Invisible, reordering or broken: they would make two ids look alike. A joiner within an emoji stays. */
+const HIDDEN =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff0-\uffff]|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\p{Surrogate}|[\u{e0000}-\u{e007f}]/gu;
+
+const graphemes = "Segmenter" in Intl ? new Intl.Segmenter() : null;
+
+/** The last signs of a text, without tearing a sign that is made of several code points. */
+function lastSigns(text, count) {
+  const end = text.slice(-8 * count);
+  const signs = graphemes ? [...graphemes.segment(end)].map((part) => part.segment) : [...end];
+  return signs.slice(-count).join("");
+}
+
+/** The text with what cannot be seen written out as \u{…}; a text of nothing is said to be one. */
+export function visible(text) {
+  return String(text).replace(HIDDEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
+}
+
+/** Where to look the device up; null where the id is too long for an address. */
+export function deviceAddress(device) {
+  if (device.length > 4096) return null;
+  try {
+    return `#/device/${encodeURIComponent(device)}`;
+  } catch {
+    return null; // half a surrogate pair has no UTF-8
+  }
+}
+
+/** Fills `node` with the text in two spans, of which CSS shortens the first only. The title holds all of it. */
+export function showName(node, text) {
+  const known = text === null || text === undefined ? "" : String(text);
+  if (node.dataset.name === known.slice(0, 512) && Number(node.dataset.length) === known.length) return;
+  node.dataset.name = known.slice(0, 512);
+  node.dataset.length = known.length;
+  const long = known.length > HEAD;
+  const tail = lastSigns(known, TAIL);
+  const head = long ? `${[...known.slice(0, HEAD)].join("")}…` : known.slice(0, known.length - tail.length);
+  attr(node, "title", known ? visible(known.slice(0, TITLE)) : "(empty)");
+  attr(node, "dir", "auto");
+  node.classList.add("name");
+  if (!known) return node.replaceChildren(el("span", { class: "none" }, "(empty)"));
+  if (known.length <= 2 * TAIL) return node.replaceChildren(el("span", { class: "name-whole" }, visible(known)));
+  node.replaceChildren(el("span", { class: "name-head" }, visible(head)), el("span", { class: "name-tail" }, visible(tail)));
+}
+
+/** A name as a node of its own. */
+export function nameNode(text) {
+  const node = el("bdi");
+  showName(node, text);
+  return node;
+}
+
+/** A device's name as a link to its page. */
+export function deviceLink(device) {
+  const address = deviceAddress(device);
+  const node = address === null ? el("bdi") : el("a", { href: address });
+  showName(node, device);
+  return node;
+}

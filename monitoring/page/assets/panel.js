@@ -1,0 +1,56 @@
+// The side panel: one at a time, Escape closes it, focus goes back to where it was opened from.
+
+import { el, fill } from "./dom.js";
+
+const NARROW = matchMedia("(max-width: 899px)");
+
+let panel = null;
+let opener = null;
+let onClose = null;
+
+function parts() {
+  if (panel) return panel;
+  const dialog = document.getElementById("panel");
+  const title = dialog.querySelector("h2");
+  const body = dialog.querySelector(".panel-body");
+  dialog.querySelector("button").addEventListener("click", closePanel);
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault();
+    closePanel();
+  });
+  panel = { dialog, title, body };
+  return panel;
+}
+
+/** Opens the panel with a title (text or node) and content nodes; returns the body. `closed` is called when it closes. */
+export function openPanel(title, content = [], closed = null) {
+  const { dialog, title: heading, body } = parts();
+  if (!dialog.open) opener = document.activeElement;
+  onClose?.();
+  onClose = closed;
+  fill(heading, title);
+  fill(body, content);
+  body.scrollTop = 0;
+  if (!dialog.open) {
+    if (NARROW.matches) dialog.showModal();
+    else dialog.show();
+  }
+  heading.focus();
+  return body;
+}
+
+export function closePanel() {
+  const { dialog } = parts();
+  if (!dialog.open) return false;
+  dialog.close();
+  onClose?.();
+  onClose = null;
+  if (opener?.isConnected) opener.focus();
+  opener = null;
+  return true;
+}
+
+/** A sentence that something went wrong, read out at once. */
+export function failure(error) {
+  return el("p", { class: "failure", role: "alert" }, error.message ?? String(error));
+}

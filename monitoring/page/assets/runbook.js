@@ -1,0 +1,60 @@
+// A runbook in the side panel, built anew from the server's HTML: only harmless tags come through, never an attribute but href.
+
+import { ask } from "./api.js";
+import { copyButton } from "./copy.js";
+import { el } from "./dom.js";
+import { failure, openPanel } from "./panel.js";
+
+const TAGS = new Set(
+  "h1 h2 h3 h4 p ul ol li pre code strong em b i a table thead tbody tr th td blockquote br hr del sup sub".split(" "),
+);
+const DROPPED = new Set("script style template iframe object embed svg math noscript textarea title head".split(" "));
+const DEPTH = 30;
+
+/** Only addresses that open a page: this site's, or http(s). */
+export function safeAddress(address) {
+  try {
+    const url = new URL(address, location.href);
+    return url.protocol === "http:" || url.protocol === "https:" ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+function build(source, depth = 0) {
+  if (source.nodeType === Node.TEXT_NODE) return [source.data];
+  const tag = source.nodeType === Node.ELEMENT_NODE ? source.localName : null;
+  if (tag === null || DROPPED.has(tag) || depth > DEPTH) return [];
+  const children = [...source.childNodes].flatMap((child) => build(child, depth + 1));
+  if (!TAGS.has(tag)) return children;
+  if (tag === "pre") return [el("div", { class: "code" }, el("pre", { tabindex: "0" }, children), copyButton(source.textContent.trimEnd()))];
+  if (tag !== "a") return [el(tag === "h1" ? "h2" : tag, {}, children)];
+  const href = safeAddress(source.getAttribute("href") ?? "");
+  return [el("a", { href, rel: "noopener noreferrer", target: "_blank" }, children)];
+}
+
+/** Nodes of HTML that somebody else made; parsed in a document that runs nothing. */
+export function sanitized(html) {
+  return [...new DOMParser().parseFromString(html, "text/html").body.childNodes].flatMap((node) => build(node));
+}
+
+/** Name of the runbook at this site's address /runbooks/<Name>; null where it lives elsewhere. */
+export function runbookName(address) {
+  return /^\/runbooks\/([A-Za-z0-9_-]+)$/.exec(address ?? "")?.[1] ?? null;
+}
+
+/** Shows it beside the page. */
+export async function openRunbook(name) {
+  const body = openPanel(`Runbook: ${name}`, el("p", { class: "muted" }, "Loading …"));
+  const content = el("div", { class: "prose" });
+  try {
+    const { html } = await ask("/api/runbook", { name });
+    const nodes = sanitized(html);
+    // The panel's title says what the page's first heading would.
+    if (nodes[0] instanceof Element && nodes[0].localName === "h2" && nodes[0].textContent.trim() === name) nodes.shift();
+    content.append(...nodes);
+  } catch (error) {
+    content.append(failure(error));
+  }
+  body.replaceChildren(content);
+}

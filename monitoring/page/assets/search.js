@@ -1,0 +1,80 @@
+// Looks a device up by a part of its name. `/` comes here, arrows go through what was found, Escape leaves.
+
+import { ask } from "./api.js";
+import { el, fill, write } from "./dom.js";
+import { clock } from "./format.js";
+import { deviceAddress, deviceLink } from "./name.js";
+
+const WAIT_MS = 200;
+const LIMIT = 20;
+
+export function mountSearch() {
+  const form = document.getElementById("search");
+  const input = form.querySelector("input");
+  const list = form.querySelector("ul");
+  const count = form.querySelector("[role=status]");
+  let waiting = null;
+  let asked = null;
+
+  const close = () => {
+    clearTimeout(waiting);
+    asked?.abort();
+    list.hidden = true;
+    write(count, "");
+  };
+
+  const show = (devices) => {
+    fill(list, devices.map((row) => el("li", {}, deviceLink(row.device), el("span", { class: "muted small" }, `last heard ${clock(row.last_seen)}`))));
+    if (!devices.length) fill(list, el("li", { class: "muted" }, "No device has this in its name."));
+    list.hidden = false;
+    write(count, `${devices.length}${devices.length === LIMIT ? " or more" : ""} found`);
+  };
+
+  const look = async () => {
+    asked?.abort();
+    asked = new AbortController();
+    try {
+      show((await ask("/api/devices", { search: input.value, limit: LIMIT }, { signal: asked.signal })).devices);
+    } catch (error) {
+      if (error.name !== "AbortError") fill(list, el("li", { class: "failure" }, error.message));
+      if (error.name !== "AbortError") list.hidden = false;
+    }
+  };
+
+  input.addEventListener("input", () => {
+    clearTimeout(waiting);
+    if (input.value) waiting = setTimeout(look, WAIT_MS);
+    else close();
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const address = input.value && deviceAddress(input.value);
+    const first = list.hidden ? null : list.querySelector("a");
+    const exact = first && [...list.querySelectorAll("a")].find((link) => link.hash === address);
+    const to = exact?.hash ?? first?.getAttribute("href") ?? address;
+    if (to) location.hash = to;
+    close();
+  });
+  form.addEventListener("keydown", (event) => {
+    const stops = [input, ...list.querySelectorAll("a")];
+    const at = stops.indexOf(document.activeElement);
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      if (list.hidden) input.blur();
+      else input.focus();
+      close();
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      stops[Math.max(0, Math.min(stops.length - 1, at + (event.key === "ArrowDown" ? 1 : -1)))].focus();
+    }
+  });
+  list.addEventListener("click", (event) => event.target.closest("a") && close());
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    input.focus();
+    input.select();
+  });
+  document.addEventListener("click", (event) => form.contains(event.target) || close());
+}

@@ -1,0 +1,46 @@
+// Objectives: what share was good, and how much of the error budget is left.
+
+import { attr, el, write } from "./dom.js";
+import { duration, percent } from "./format.js";
+import { setState, stateBadge } from "./state.js";
+import { showFigure } from "./table.js";
+
+const MEANING = {
+  freshness: (slo) => `Canary readings queryable within ${duration(slo.threshold_seconds)}`,
+  validity: () => "Messages that are not refused",
+};
+
+function makeObjective(id) {
+  const badge = stateBadge();
+  const good = el("dd");
+  const goal = el("dd");
+  const left = el("dd");
+  const meaning = el("p", { class: "muted small" });
+  const fillBar = el("span");
+  const bar = el("div", { class: "budget", role: "meter", "aria-label": `Error budget left: ${id}`, "aria-valuemin": "0", "aria-valuemax": "100" }, fillBar);
+  const node = el("div", { class: "objective", "data-slo": id }, el("div", { class: "box-top" }, el("h3", {}, id[0].toUpperCase() + id.slice(1)), badge), meaning,
+    el("dl", { class: "strip" }, el("div", {}, el("dt", {}, "good"), good), el("div", {}, el("dt", {}, "objective"), goal), el("div", {}, el("dt", {}, "budget left"), left)), bar);
+  const update = (slo) => {
+    write(meaning, `${MEANING[id](slo)}${slo.window_seconds ? `, last ${duration(slo.window_seconds)}` : ""}`);
+    showFigure(good, slo.good_ratio, percent);
+    showFigure(goal, slo.objective, percent);
+    showFigure(left, slo.budget_left, percent);
+    const known = typeof slo.budget_left === "number";
+    const share = known ? Math.max(0, Math.min(1, slo.budget_left)) : 0;
+    fillBar.style.width = `${100 * share}%`;
+    attr(bar, "aria-valuenow", Math.round(100 * share));
+    attr(bar, "aria-valuetext", known ? percent(slo.budget_left) : "unknown");
+    const state = !known ? "unknown" : slo.budget_left <= 0 ? "bad" : slo.budget_left < 0.25 ? "warn" : "ok";
+    attr(bar, "data-state", state);
+    setState(badge, state, { ok: "within budget", warn: "budget is short", bad: "budget spent", unknown: "unknown" }[state]);
+  };
+  return { node, update };
+}
+
+export function mountObjectives(root) {
+  const parts = Object.keys(MEANING).map((id) => [id, makeObjective(id)]);
+  root.append(...parts.map(([, part]) => part.node));
+  return (snapshot) => {
+    for (const [id, part] of parts) part.update(snapshot.slo?.[id] ?? {});
+  };
+}

@@ -1,0 +1,42 @@
+// A table that is updated in place: rows keep their nodes, long lists are cut and say so.
+
+import { attr, el, keyed, write } from "./dom.js";
+import { number } from "./format.js";
+
+const CAP = 50;
+
+/** Shows a figure; the exact one stands in data-value and, where it was shortened, in the title. */
+export function showFigure(node, value, format = number) {
+  const exact = value === null || value === undefined ? "" : String(value);
+  const text = format(value);
+  write(node, text);
+  attr(node, "data-value", exact);
+  attr(node, "title", exact && text !== exact ? exact : null);
+}
+
+/**
+ * A table with `columns` of {head, show(cell, item), figure?, row?}: `figure` sets numbers to the right, `row` heads the row.
+ * `update(items)` shows the first `cap`.
+ */
+export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None." }) {
+  const body = el("tbody");
+  const heads = columns.map(({ head, figure }) => el("th", { scope: "col", class: figure ? "figure" : null }, head));
+  const table = el("table", {}, el("caption", { class: "hidden" }, label), el("thead", {}, el("tr", {}, heads)), body);
+  const nothing = el("p", { class: "muted" }, empty);
+  const more = el("p", { class: "muted" });
+  const scroller = el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  const node = el("div", {}, scroller, nothing, more);
+  const make = () => {
+    const cells = columns.map(({ figure, row }) =>
+      row ? el("th", { scope: "row" }) : el("td", { class: figure ? "figure" : null }));
+    return { node: el("tr", {}, cells), update: (item) => columns.forEach(({ show }, index) => show(cells[index], item)) };
+  };
+  const update = (items) => {
+    keyed(body, items.slice(0, cap), keyOf, make);
+    scroller.hidden = items.length === 0;
+    nothing.hidden = items.length > 0;
+    more.hidden = items.length <= cap;
+    if (!more.hidden) write(more, `${number(items.length - cap)} more are not shown.`);
+  };
+  return { node, update };
+}

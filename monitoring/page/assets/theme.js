@@ -1,0 +1,33 @@
+// Dark or light, set before the first paint so that nothing flashes: as chosen on the page, else as the system says.
+(() => {
+  const KEY = "tidegate-theme";
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem(KEY);
+  } catch {
+    // Storage may be forbidden; the choice then lasts as long as the page.
+  }
+  const show = () => {
+    document.documentElement.dataset.theme = ["dark", "light"].includes(chosen) ? chosen : system.matches ? "dark" : "light";
+    document.dispatchEvent(new Event("themechange"));
+  };
+  system.addEventListener("change", show);
+  show();
+  document.addEventListener("DOMContentLoaded", () => {
+    const button = document.getElementById("theme");
+    if (!button) return; // a runbook as a page of its own has no switch
+    const name = () => button.setAttribute("aria-label", document.documentElement.dataset.theme === "dark" ? "Light colours" : "Dark colours");
+    button.addEventListener("click", () => {
+      chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      try {
+        localStorage.setItem(KEY, chosen);
+      } catch {
+        // as above
+      }
+      show();
+    });
+    document.addEventListener("themechange", name);
+    name();
+  });
+})();
