@@ -25,6 +25,7 @@ SHARED_FIXTURES = (
     "fixtures_faults.py",
     "fixtures_promql.py",
     "fixtures_grafana_lint.py",
+    "fixtures_promtool.py",
     "fixtures_metrics_feed.py",
 )
 """Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""

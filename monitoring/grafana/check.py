@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from monitoring.grafana.variables import EVERYTHING
+from monitoring.scrape import OPENER
 
 __all__ = ["EXPECTED_EMPTY", "EmptyQuery", "ask_prometheus", "empty_queries"]
 
@@ -66,7 +67,7 @@ def ask_prometheus(base_url: str, *, timeout_seconds: float = 10.0) -> Ask:
         body = urllib.parse.urlencode({"query": expr}).encode()
         request = urllib.request.Request(f"{base_url.rstrip('/')}/api/v1/query", data=body)  # noqa: S310 - the caller's own
         try:
-            with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
+            with OPENER.open(request, timeout=timeout_seconds) as answer:
                 return list(json.load(answer)["data"]["result"])
         except urllib.error.HTTPError as error:
             if error.code not in _REFUSED:
