@@ -23,6 +23,7 @@ SHARED_FIXTURES = (
     "fixtures_gateway.py",
     "fixtures_sparkplug.py",
     "fixtures_faults.py",
+    "fixtures_page.py",
     "fixtures_promql.py",
     "fixtures_grafana_lint.py",
     "fixtures_promtool.py",
