@@ -100,7 +100,8 @@ class ClusterProbe:
             self._lock.release()
 
     def _tell(self, why: str) -> None:
-        if why and self._why != why:
+        # Said once: in a long outage the reason changes with each try.
+        if why and not self._why:
             logger.warning("%s", why)
         elif not why and self._why:
             logger.info("Kafka answers the monitor again")

@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -28,6 +29,8 @@ _LATEST: Final = -1
 
 Where = tuple[str, int]
 """Topic and partition."""
+Ends = dict[Where, tuple[int, int]]
+"""Oldest offset that is there, and the next to be written."""
 
 
 def monitor_conf(settings: KafkaSettings, group: str, on_error: Callable[[KafkaError], None]) -> dict[str, Any]:
@@ -91,23 +94,36 @@ class ClusterReader:
             RetryableError: none answers.
         """
         until = time.monotonic() + timeout_seconds
-        leaders = sorted({one.leader for one in partitions if one.leader >= 0})
-        ends: dict[Where, tuple[int, int]] = {}
-        why = ""
-        for leader in leaders:
+        ends: Ends = {}
+        silent = ""
+        for leader in sorted({one.leader for one in partitions if one.leader >= 0}):
             asked = [one for one in partitions if one.leader == leader]
             try:
-                oldest, newest = (self._at(asked, when, until) for when in (_EARLIEST, _LATEST))
+                ends |= self._ends(asked, until)
             except KafkaException as error:
-                why = error.args[0].str()
-                continue
-            ends |= {where: (oldest[where], newest[where]) for where in oldest.keys() & newest.keys()}
-        if why and not ends:
-            message = f"Kafka does not tell its offsets to the monitor: {why}"
+                # The client's own errors are negative: no answer. Others are an answer, for one of the topics.
+                if error.args[0].code() < 0:
+                    silent = error.args[0].str()
+                else:
+                    ends |= self._ends_by_topic(asked, until)
+        if silent and not ends:
+            message = f"Kafka does not tell its offsets to the monitor: {silent}"
             raise RetryableError(message)
         return [_with_ends(one, ends.get((one.topic, one.partition))) for one in partitions]
 
-    def _at(self, partitions: list[Partition], time_ms: int, until: float) -> dict[Where, int]:
+    def _ends_by_topic(self, partitions: Sequence[Partition], until: float) -> Ends:
+        """For a moment in which one topic has no leader yet, or no longer: the others have."""
+        ends: Ends = {}
+        for topic in {one.topic for one in partitions}:
+            with suppress(KafkaException):
+                ends |= self._ends([one for one in partitions if one.topic == topic], until)
+        return ends
+
+    def _ends(self, partitions: Sequence[Partition], until: float) -> Ends:
+        oldest, newest = (self._at(partitions, when, until) for when in (_EARLIEST, _LATEST))
+        return {where: (oldest[where], newest[where]) for where in oldest.keys() & newest.keys()}
+
+    def _at(self, partitions: Sequence[Partition], time_ms: int, until: float) -> dict[Where, int]:
         wait = max(0.05, min(_LEADER_SECONDS, until - time.monotonic()))
         asked = [TopicPartition(one.topic, one.partition, time_ms) for one in partitions]
         answers = self._consumer.offsets_for_times(asked, timeout=wait)

@@ -1,7 +1,7 @@
 """A look at Kafka as samples under kafka_exporter's names, and two of our own; label values in the families' order."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ingest.cluster_state import ClusterState, GroupPartition, Partition
 
@@ -44,20 +44,26 @@ def _partitions(partitions: Iterable[Partition]) -> Samples:
 def _groups(groups: Iterable[GroupPartition]) -> Samples:
     offsets: list[tuple[tuple[str, ...], float]] = []
     lags: list[tuple[tuple[str, ...], float]] = []
-    oldest: dict[tuple[str, ...], float] = {}
-    loss: dict[tuple[str, ...], float] = {}
+    behind: dict[tuple[str, ...], list[GroupPartition]] = {}
     for one in groups:
         labels = (one.group, one.topic, str(one.partition))
         lags.append((labels, float(one.lag)))
         if one.committed is not None:
             offsets.append((labels, float(one.committed)))
-        if one.lag_seconds is not None:
-            oldest[labels[:2]] = max(one.lag_seconds, oldest.get(labels[:2], 0.0))
-        if one.seconds_to_loss is not None:
-            loss[labels[:2]] = min(one.seconds_to_loss, loss.get(labels[:2], math.inf))
+        behind.setdefault(labels[:2], [])
+        if one.lag:
+            behind[labels[:2]].append(one)
+    ages = [(where, _worst(max, [one.lag_seconds for one in parts], 0.0)) for where, parts in behind.items()]
+    left = [(where, _worst(min, [one.seconds_to_loss for one in parts], math.inf)) for where, parts in behind.items()]
     return {
         "kafka_consumergroup_current_offset": offsets,
         "kafka_consumergroup_lag": lags,
-        "tidegate_kafka_lag_seconds": list(oldest.items()),
-        "tidegate_kafka_time_to_data_loss_seconds": list(loss.items()),
+        "tidegate_kafka_lag_seconds": [(where, value) for where, value in ages if value is not None],
+        "tidegate_kafka_time_to_data_loss_seconds": [(where, value) for where, value in left if value is not None],
     }
+
+
+def _worst(pick: Callable[[list[float]], float], values: list[float | None], none_behind: float) -> float | None:
+    """Of the partitions that are behind; None where it is known of none of them."""
+    known = [value for value in values if value is not None]
+    return pick(known) if known else (None if values else none_behind)

@@ -22,6 +22,7 @@ class GroupReader:
 
     def __init__(self, settings: KafkaSettings, group: str, on_error: Callable[[KafkaError], None]) -> None:
         self._consumer = make_client(Consumer, monitor_conf(settings, group, on_error), settings)
+        self._met: set[str] = set()
 
     def committed(self, partitions: Sequence[Where], timeout_seconds: float) -> dict[Where, int] | None:
         """Next offset to be read, where one was committed; None where Kafka does not tell.
@@ -44,6 +45,7 @@ class GroupReader:
         left, found = set(positions), dict[Where, int]()
         until = time.monotonic() + timeout_seconds
         try:
+            self._meet({topic for topic, _ in positions}, timeout_seconds)
             self._consumer.assign([TopicPartition(topic, number, at) for (topic, number), at in positions.items()])
             while left and (wait := until - time.monotonic()) > 0:
                 self._take(wait, left, found)
@@ -52,6 +54,12 @@ class GroupReader:
         finally:
             self._consumer.unassign()
         return found
+
+    def _meet(self, topics: set[str], timeout_seconds: float) -> None:
+        """Ask for topics that are new here; the client itself would ask a second after the first record is wanted."""
+        for topic in topics - self._met:
+            self._consumer.list_topics(topic, timeout=timeout_seconds)
+            self._met.add(topic)
 
     def _take(self, wait_seconds: float, left: set[Where], found: dict[Where, int]) -> None:
         for message in self._consumer.consume(1, min(wait_seconds, 0.1)):
