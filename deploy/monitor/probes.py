@@ -1,17 +1,20 @@
 """Which probes this monitor runs, by the settings."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
 from deploy.settings import Settings
 from ingest.contract.topics import LAND_GROUP, stream_group
+from lakehouse.files import is_local
 from monitoring.history import History
 from monitoring.probe import Probe
 
 __all__ = ["NEEDED", "is_flowing", "make_probes"]
 
+HOST_SECONDS: Final = 5.0
 KAFKA_SECONDS: Final = 2.0
 AUDIT_LOOK_SECONDS: Final = 10.0
 MOST_LAG_SECONDS: Final = 30.0
@@ -23,15 +26,26 @@ NEEDED: Final = frozenset({_STREAMS, _CONNECTED, _LAG})
 """Sample names that probes look up in the memory."""
 
 
-def make_probes(settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe) -> Iterator[Probe]:
-    """Those whose systems are named by the settings."""
+def make_probes(
+    settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe, *, data: Path
+) -> Iterator[Probe]:
+    """Those whose systems are named by the settings; `data` is the folder of an embedded run."""
+    from deploy.monitor.host import HostProbe
     from ingest.cluster import ClusterProbe
 
+    yield Probe("host", HOST_SECONDS, HostProbe(_folders(settings, data)).look)
     kafka = ClusterProbe(settings.kafka, lambda: _groups(history))
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)
     yield Probe("tables", settings.monitoring.tables_seconds, fleet.look)
     if settings.monitoring.audit_seconds:
         yield Probe("audit", AUDIT_LOOK_SECONDS, audit.look)
+
+
+def _folders(settings: Settings, data: Path) -> list[Path]:
+    """Whose disks hold data: the tables' and, of an embedded run, Kafka's and the broker's."""
+    root = settings.lake.root
+    tables = [Path(root.removeprefix("file://"))] if is_local(root) else []
+    return [*tables, data] if (data / "run.json").exists() else tables
 
 
 def _groups(history: History) -> Iterable[str]:

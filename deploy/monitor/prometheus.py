@@ -12,6 +12,8 @@ from monitoring.scrape import OPENER
 __all__ = ["answers", "burning"]
 
 TIMEOUT_SECONDS: Final = 1.0
+WATCHDOG: Final = "TidegateWatchdog"
+"""Fires at all times, for whoever waits for it; to a person it is no news."""
 MOST_BYTES: Final = 4 * 1024**2
 
 Burning = tuple[bool, list[dict[str, Any]]]
@@ -32,7 +34,7 @@ def answers(url: str) -> Callable[[], bool]:
 
 def burning(url: str, alerts: Iterable[Alert]) -> Callable[[], Burning]:
     """(whether Prometheus answers, its alerts of these that no built-in check sees), asked at each call."""
-    wanted = {alert.name: alert for alert in alerts if not alert.builtin}
+    wanted = {alert.name: alert for alert in alerts if not alert.builtin and alert.name != WATCHDOG}
 
     def ask() -> Burning:
         try:
@@ -66,5 +68,5 @@ def _shown(told: Mapping[str, Any], alert: Alert) -> dict[str, Any]:
         "runbook": alert.runbook,
         "source": "prometheus",
         "part": alert.part,
-        "text": str(words.get("description") or words.get("summary") or alert.summary),
+        "text": str(words.get("description") or words.get("summary") or alert.summary).strip().split("\n", 1)[0],
     }

@@ -78,7 +78,8 @@ class Monitor:
         self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), Board()
         self._fleet = FleetProbe(settings.lake.root, lambda: is_flowing(self._history))
         self._audit = AuditProbe(config, monitoring.audit_seconds, stop)
-        self._probes = Probes(make_probes(settings, self._history, self._fleet, self._audit), self._metrics)
+        probes = make_probes(settings, self._history, self._fleet, self._audit, data=self._data)
+        self._probes = Probes(probes, self._metrics)
         self._polls = _Polls(
             settings, burning(monitoring.prometheus_url, self._alerts) if monitoring.prometheus_url else None
         )
