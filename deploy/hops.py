@@ -83,6 +83,7 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     """Run hop 3 until a signal asks to stop; Spark's own log goes to `log_dir`."""
     from deploy.local.artifacts import spark_jars
     from deploy.local.java import find_java
+    from deploy.local.jmx import spark_flags
     from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
     from ingest.groups import OffsetMirror
     from lakehouse.derived import ALL_TABLES
@@ -98,10 +99,11 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     topics = (READINGS, DEAD_LETTERS)
     metrics = StreamMetrics(registry, query=LAND, tables=ALL_TABLES, topics=topics, chores=CHORE_NAMES)
     java = find_java()
-    jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=tuple(java.gc_options))
+    monitoring = settings.monitoring
+    flags = (*java.gc_options, *spark_flags(monitoring.host, monitoring.spark_jmx_port))
+    jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=flags)
     state = StreamState()
     mirror = OffsetMirror(settings.kafka, LAND_GROUP)
-    monitoring = settings.monitoring
     with serve_metrics(
         registry, host=monitoring.host, port=monitoring.stream_port, part="stream", healthy=state.healthy
     ):

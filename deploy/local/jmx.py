@@ -4,6 +4,7 @@ A JVM whose agent cannot start ends. So it is named only where it will start: Ka
 JVMs second.
 """
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,21 @@ from deploy.local import artifacts
 from deploy.local.ports import is_free, owner_of
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["KAFKA_RULES", "SPARK_RULES", "agent_flag", "agent_obstacle"]
+__all__ = ["KAFKA_RULES", "SPARK_RULES", "agent_flag", "agent_obstacle", "spark_flags"]
+
+logger = logging.getLogger("tidegate.deploy.local.jmx")
 
 _RULES: Final = Path(monitoring.__file__).parent.absolute() / "jmx"
 KAFKA_RULES: Final = _RULES / "kafka.yml"
 SPARK_RULES: Final = _RULES / "spark.yml"
+
+# As properties of the JVM, so that what `stream.extra` says wins.
+_SPARK_METRICS: Final = (
+    "-Dspark.metrics.conf.driver.sink.jmx.class=org.apache.spark.metrics.sink.JmxSink",
+    # Without it, names begin with the application's id, which is another one at each start.
+    "-Dspark.metrics.namespace=tidegate",
+    "-Dspark.sql.streaming.metricsEnabled=true",
+)
 
 
 def agent_flag(*, host: str, port: int, rules: Path, cache: Path | None = None) -> str:
@@ -38,3 +49,13 @@ def agent_obstacle(host: str, port: int, *, cache: Path | None = None) -> str | 
     except UnavailableError as error:
         return str(error)
     return None
+
+
+def spark_flags(host: str, port: int, *, cache: Path | None = None) -> list[str]:
+    """What Spark's driver is started with so that it shows its JVM, its queries and its tasks; nothing where `port` is 0."""
+    if not port:
+        return []
+    if obstacle := agent_obstacle(host, port, cache=cache):
+        logger.warning("Spark starts without metrics of its JVM: %s.", obstacle)
+        return []
+    return [agent_flag(host=host, port=port, rules=SPARK_RULES, cache=cache), *_SPARK_METRICS]

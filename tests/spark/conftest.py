@@ -17,6 +17,8 @@ from prometheus_client import CollectorRegistry
 
 from deploy.local import artifacts
 from deploy.local.java import find_java
+from deploy.local.jmx import spark_flags
+from deploy.local.ports import choose_port
 from ingest.contract.dead_letter import DeadLetterRecord, cut_payload, encode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.reasons import Reason
@@ -38,11 +40,17 @@ from streaming.source import LandedTopics
 
 
 @pytest.fixture(scope="session")
-def jvm_options(tmp_path_factory: pytest.TempPathFactory) -> JvmOptions:
-    artifacts.ensure("spark", lambda text: None)
+def spark_metrics_port() -> int:
+    """Where Spark's JVM shows its metrics, as it does in an embedded run."""
+    return choose_port(0)[0]
+
+
+@pytest.fixture(scope="session")
+def jvm_options(tmp_path_factory: pytest.TempPathFactory, spark_metrics_port: int) -> JvmOptions:
+    artifacts.ensure("all", lambda text: None)
     java = find_java()
     # Compiling less is worth more than running faster in a session of short queries.
-    flags = (*java.gc_options, "-XX:TieredStopAtLevel=1")
+    flags = (*java.gc_options, "-XX:TieredStopAtLevel=1", *spark_flags("127.0.0.1", spark_metrics_port))
     return JvmOptions(java.home, tuple(artifacts.spark_jars()), tmp_path_factory.mktemp("spark"), flags=flags)
 
 

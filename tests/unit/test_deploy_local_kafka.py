@@ -165,12 +165,3 @@ def test_without_its_agent_kafka_starts_all_the_same_and_says_so(
     part = EmbeddedKafka(tmp_path, JAVA, 1, 2, cache=cache, jmx=("127.0.0.1", 0))
     assert agents(part.command()) == []
     assert re.search(f"Kafka starts without metrics of its JVM: .*{why}", caplog.text)
-
-
-def test_an_address_of_ipv6_is_written_as_the_agent_reads_it(agent: Path) -> None:
-    flag = jmx.agent_flag(host="::1", port=9474, rules=jmx.KAFKA_RULES, cache=agent.parent)
-    assert flag == f"-javaagent:{agent}=[::1]:9474:{jmx.KAFKA_RULES}"
-
-
-def test_an_address_of_another_machine_is_an_obstacle(agent: Path) -> None:
-    assert "use an address of this machine" in str(jmx.agent_obstacle("192.0.2.1", 9474, cache=agent.parent))
