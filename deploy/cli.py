@@ -16,6 +16,7 @@ from deploy.commands import (
     bench,
     chaos,
     config,
+    demo,
     device,
     dlq,
     embedded,
@@ -32,6 +33,7 @@ from deploy.commands import (
     sql,
     streams,
     tables,
+    trace,
 )
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
@@ -52,6 +54,7 @@ embedded.register(app)
 sql.register(app)
 tables.register(app)
 proof.register(app)
+trace.register(app)
 repair.register(app)
 dlq.register(app)
 device.register(app)
@@ -67,6 +70,7 @@ streams.register(app)
 export.register(app)
 bench.register(app)
 chaos.register(app)
+demo.register(app)
 
 
 def main() -> None:

@@ -76,7 +76,6 @@ def _monitor(settings: Settings, config: Path) -> PartSpec:
         ready=_healthy(f"{page_address(settings.monitoring)}healthz"),
         stop_seconds=10.0,
         stalled=hangs,
-        optional=True,
     )
 
 

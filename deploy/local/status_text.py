@@ -154,6 +154,9 @@ def _alerts(status: Status, paint: Paint) -> Iterator[str]:
             continue
         state = alert["state"]
         yield f"{paint(state, state)} {alert['name']} ({alert['severity']}, {span(time.time() - alert['since'])})"
+        if causes := alert.get("explained_by"):
+            yield f"  follows from {causes[0]}"
+            continue
         yield from _indented(clean(alert["text"]))
         if actions := alert["actions"]:
             yield from _indented(f"1. {clean(actions[0])}")
@@ -167,7 +170,8 @@ def _indented(text: str) -> list[str]:
 
 def _next(status: Status) -> Iterator[str]:
     """One thing to do."""
-    worst = next((alert for alert in status["alerts"] if alert.get("state") == "firing"), None)
+    firing = [alert for alert in status["alerts"] if alert.get("state") == "firing"]
+    worst = next((alert for alert in firing if not alert.get("explained_by")), None)
     late = next((name for name, part in status["parts"].items() if part["state"] not in ("ready", "done")), None)
     if worst is not None:
         yield f"Next: {worst['name']}, step 1 above; all steps are in its runbook."

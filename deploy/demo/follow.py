@@ -1,0 +1,82 @@
+"""What alerts did since a moment: from the monitor's snapshots to a list of changes. Pure: snapshots in, changes out."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Change", "Story"]
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """An alert came into a state so many seconds after the fault. `over` is a pending one that never fired."""
+
+    after_seconds: float
+    alert: str
+    state: str
+    severity: str
+    text: str
+    runbook: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+class Story:
+    """All changes since the fault; alerts that were there before it are no part of it until they change."""
+
+    def __init__(self, before: Mapping[str, Any], *, began_at: float) -> None:
+        self._began_at = began_at
+        self._known = {_key(alert): alert for alert in before.get("alerts", [])}
+        self._before = dict(self._known)
+        self.changes: list[Change] = []
+
+    def look(self, snapshot: Mapping[str, Any]) -> list[Change]:
+        """What is new in this snapshot."""
+        found = {_key(alert): alert for alert in snapshot.get("alerts", [])}
+        new = [*self._begun(found), *self._ended(found, float(snapshot["at"]))]
+        self._known = found
+        self.changes += sorted(new, key=lambda change: change.after_seconds)
+        return new
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Names of alerts that are pending or firing since the fault, and were not before it."""
+        return [
+            alert["name"]
+            for key, alert in self._known.items()
+            if alert["state"] != "resolved" and not _same(self._before.get(key), alert)
+        ]
+
+    def went(self, alert: str, *states: str) -> bool:
+        """Whether an alert came into each of these states, one after the other."""
+        seen = iter(change.state for change in self.changes if change.alert == alert)
+        return all(state in seen for state in states)
+
+    def _begun(self, found: Mapping[Key, Mapping[str, Any]]) -> Iterator[Change]:
+        for key, alert in found.items():
+            if not _same(self._known.get(key), alert):
+                yield self._change(alert, alert["state"], float(alert["since"]))
+
+    def _ended(self, found: Mapping[Key, Mapping[str, Any]], at: float) -> Iterator[Change]:
+        """What is no longer told: Prometheus tells nothing of what is over, the monitor nothing of what never fired."""
+        for key, alert in self._known.items():
+            if key not in found and alert["state"] != "resolved":
+                yield self._change(alert, "resolved" if alert["state"] == "firing" else "over", at)
+
+    def _change(self, alert: Mapping[str, Any], state: str, at: float) -> Change:
+        after = round(max(0.0, at - self._began_at), 1)
+        return Change(after, alert["name"], state, alert["severity"], alert["text"], alert["runbook"])
+
+
+def _same(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
+    return before is not None and (before["state"], before["since"]) == (now["state"], now["since"])
+
+
+def _key(alert: Mapping[str, Any]) -> Key:
+    """Prometheus and the monitor may tell of the same alert: those are two."""
+    labels = {**alert.get("labels", {}), "source": alert.get("source", "")}
+    return alert["name"], tuple(sorted(labels.items()))

@@ -1,0 +1,73 @@
+"""Makes a part of a run hang or crash, and always lets it go on."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import psutil
+
+from deploy.local.guard import RUN_ID
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["crashing", "hanging", "owned"]
+
+LOOK_SECONDS: Final = 0.2
+
+
+def owned(pid: int | None, run_id: str) -> bool:
+    """Whether this is a process of that run: an id in a file may have been given to another process since."""
+    try:
+        return pid is not None and psutil.Process(pid).environ().get(RUN_ID) == run_id
+    except psutil.Error:
+        return False
+
+
+@contextmanager
+def hanging(pid: int, run_id: str) -> Iterator[None]:
+    """The part's process and all that it started stand still while the block runs.
+
+    They are let go by a process of its own, which does so when this one closes its pipe: by leaving the block, by
+    Ctrl-C, or by being killed.
+
+    Raises:
+        UnavailableError: it is no process of the run.
+    """
+    if not owned(pid, run_id):
+        msg = f"Process {pid} is not one of this run any more. Look with `tidegate status`, and try again."
+        raise UnavailableError(msg)
+    guard = subprocess.Popen(
+        ["sh", "-c", 'cat >/dev/null; kill -s CONT -- "-$0"', str(pid)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        # Each part leads a process group of its own: a JVM below Python hangs with it.
+        os.killpg(pid, signal.SIGSTOP)
+        yield
+    finally:
+        guard.communicate()
+
+
+@contextmanager
+def crashing(pid_now: Callable[[], int | None], run_id: str) -> Iterator[None]:
+    """The part is killed, and again whenever it was started anew, while the block runs."""
+    over = threading.Event()
+    killer = threading.Thread(target=_kill_each, args=(pid_now, run_id, over), daemon=True)
+    killer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join()
+
+
+def _kill_each(pid_now: Callable[[], int | None], run_id: str, over: threading.Event) -> None:
+    while not over.is_set():
+        pid = pid_now()
+        if pid is not None and owned(pid, run_id):
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        over.wait(LOOK_SECONDS)

@@ -1,0 +1,194 @@
+"""One demonstration from beginning to end: wait for calm, break, follow the alerts, heal, wait, strike the balance."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.demo.faults import Fault
+from deploy.demo.follow import Change, Story
+from deploy.demo.hold import crashing, hanging
+from deploy.local.page import page_address
+from deploy.local.runfile import RunFile, read_run, read_state, require_run
+from deploy.local.snapshot import ask_monitor
+from deploy.settings import Settings, load_settings
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["Demo", "DemoReport"]
+
+LOOK_SECONDS: Final = 0.5
+CALM_SECONDS: Final = 240.0
+HEALED_SECONDS: Final = 240.0
+"""How long after the fault alerts may take to resolve, and the parts to be ready: a machine may be busy."""
+LINGER_SECONDS: Final = 30.0
+"""How long alerts that follow from the fault are waited for: some look back over a quarter of an hour."""
+MARGIN_SECONDS: Final = 60.0
+BALANCE: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "unaccounted")
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class DemoReport:
+    """What happened."""
+
+    fault: Fault
+    kill: bool
+    seconds: float
+    changes: list[Change] = field(default_factory=list)
+    fired: bool = False
+    resolved: bool = False
+    ready_after_seconds: float | None = None
+    audit: dict[str, Any] = field(default_factory=dict)
+    balanced: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """The alert fired and resolved, the run is ready again, and nothing was lost, doubled or reordered."""
+        return self.fired and self.resolved and self.balanced and self.ready_after_seconds is not None
+
+    def balance(self) -> str:
+        """What the audit found, in a line."""
+        return "Audit: " + ", ".join(f"{name.replace('_', ' ')} {self.audit[name]:,}" for name in BALANCE)
+
+    def verdict(self) -> str:
+        """The end of the story, in a sentence."""
+        if self.ok:
+            return f"{self.fault.alert} fired and resolved, the run is ready, and the books balance."
+        missing = {
+            f"{self.fault.alert} did not fire": not self.fired,
+            f"{self.fault.alert} did not resolve": self.fired and not self.resolved,
+            "the run is not ready again": self.ready_after_seconds is None,
+            "the audit does NOT balance": not self.balanced,
+        }
+        return f"Not as it should be: {', '.join(text for text, holds in missing.items() if holds)}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "ok": self.ok,
+            "part": self.fault.part,
+            "way": "kill" if self.kill else "hang",
+            "seconds": self.seconds,
+            "alert": self.fault.alert,
+            "fired": self.fired,
+            "resolved": self.resolved,
+            "ready_after_seconds": self.ready_after_seconds,
+            "changes": [change.as_dict() for change in self.changes],
+            "audit": self.audit,
+        }
+
+
+class Demo:
+    """A fault on a run that is ready; `tell` gets a line per thing that happens."""
+
+    def __init__(self, data: Path, fault: Fault, *, seconds: float, kill: bool, tell: Tell) -> None:
+        self._data, self._fault, self._seconds, self._kill = data, fault, seconds, kill
+        self._run_file: RunFile = require_run(data)
+        self._settings: Settings = load_settings(data / self._run_file.config, environ={})
+        self._page = page_address(self._settings.monitoring)
+        self._told = tell
+        self._began_at = 0.0
+
+    def run(self) -> DemoReport:
+        """Break, follow, heal, prove.
+
+        Raises:
+            UnavailableError: the run is not ready, or its monitor does not answer.
+        """
+        report = DemoReport(self._fault, self._kill, self._seconds)
+        self._wait_for_calm()
+        before = ask_monitor(self._settings.monitoring)
+        if before is None:
+            msg = f"The monitor does not answer at {self._page}. See `tidegate logs monitor`."
+            raise UnavailableError(msg)
+        self._began_at = time.time()
+        story = Story(before, began_at=self._began_at)
+        self._tell(f"{self._fault.part} {'is killed' if self._kill else 'hangs'} for {self._seconds:g} s. {self._page}")
+        self._tell(self._fault.shows)
+        with self._broken():
+            self._follow(story, lambda: time.time() - self._began_at >= self._seconds, self._seconds + LOOK_SECONDS)
+        self._tell("healed: it goes on" if not self._kill else "healed: it may start again")
+        self._follow(story, lambda: self._is_over(story), HEALED_SECONDS)
+        if self._ready():
+            report.ready_after_seconds = round(time.time() - self._began_at, 1)
+            self._tell("all parts are ready")
+        self._follow(story, lambda: not story.unfinished, LINGER_SECONDS)
+        for name in sorted(set(story.unfinished)):
+            self._tell(f"{name} is not over yet: it looks further back than this fault lasted")
+        report.changes = story.changes
+        report.fired = story.went(self._fault.alert, "firing")
+        report.resolved = story.went(self._fault.alert, "firing", "resolved")
+        self._strike(report)
+        return report
+
+    def _tell(self, text: str, after_seconds: float | None = None) -> None:
+        after = time.time() - self._began_at if after_seconds is None else after_seconds
+        self._told(f"{after:6.1f} s  {text}")
+
+    def _wait_for_calm(self) -> None:
+        """Ready, and old enough: in their first minutes parts are given time before anything is alarming."""
+        watcher, age_seconds = self._fault.watcher
+        deadline, told = time.monotonic() + CALM_SECONDS, ""
+        while why := self._unrest(watcher, age_seconds):
+            if time.monotonic() > deadline:
+                msg = f"The run is not calm enough for a demonstration: {why}. Look with `tidegate status`."
+                raise UnavailableError(msg)
+            if why != told:
+                self._told(f"waiting: {why}")
+                told = why
+            time.sleep(LOOK_SECONDS)
+
+    def _unrest(self, watcher: str, age_seconds: float) -> str:
+        if not self._ready():
+            return "not all parts are ready"
+        if read_state(self._data)["parts"][watcher]["since"] > time.time() - age_seconds:
+            return f"{self._fault.alert} is silent while the {watcher} is younger than {age_seconds:g} s"
+        snapshot = ask_monitor(self._settings.monitoring) or {}
+        states = {alert["state"] for alert in snapshot.get("alerts", []) if alert["name"] == self._fault.alert}
+        if states & {"pending", "firing"}:
+            return f"{self._fault.alert} is not over yet"
+        return ""
+
+    def _ready(self) -> bool:
+        return bool(read_state(self._data).get("ready"))
+
+    def _pid(self) -> int | None:
+        run = read_run(self._data)
+        return run.parts.get(self._fault.part) if run is not None else None
+
+    def _broken(self) -> AbstractContextManager[None]:
+        if self._kill:
+            return crashing(self._pid, self._run_file.run_id)
+        pid = self._pid()
+        if pid is None:
+            msg = f"{self._fault.part} does not run at this moment. Look with `tidegate status`, and try again."
+            raise UnavailableError(msg)
+        return hanging(pid, self._run_file.run_id)
+
+    def _follow(self, story: Story, done: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not done() and time.monotonic() < deadline:
+            snapshot = ask_monitor(self._settings.monitoring)
+            for change in story.look(snapshot) if snapshot is not None else ():
+                self._show(change)
+            time.sleep(LOOK_SECONDS)
+
+    def _show(self, change: Change) -> None:
+        where = f"\n{'':>10}{self._page.rstrip('/')}{change.runbook}" if change.state == "firing" else ""
+        words = f"  {change.text}" if change.state in ("pending", "firing") else ""
+        self._tell(f"{change.state:<8} {change.alert}{words}{where}", change.after_seconds)
+
+    def _is_over(self, story: Story) -> bool:
+        """All parts are ready, and the alert is over or never was."""
+        return self._ready() and self._fault.alert not in story.unfinished
+
+    def _strike(self, report: DemoReport) -> None:
+        from deploy.audit import audit
+
+        since = timedelta(seconds=time.time() - self._began_at + MARGIN_SECONDS)
+        found = audit(self._settings.kafka, self._settings.lake.root, since, wait_seconds=60.0)
+        report.audit, report.balanced = found.to_dict(), found.balanced
