@@ -323,8 +323,7 @@ class TestOutages:
         script = tmp_path / "watch.py"
         script.write_text(
             "import sys, threading, time\n"
-            "from ingest.admin import ensure_topics
-from ingest.cluster import ClusterProbe\n"
+            "from ingest.cluster import ClusterProbe\n"
             "from ingest.settings import KafkaSettings\n"
             "probe = ClusterProbe(KafkaSettings(bootstrap_servers=sys.argv[1]), lambda: ['tidegate-land'])\n"
             "probe.look()\n"
