@@ -25,7 +25,7 @@ class AlertState:
     since: float
     value: float
     active_since: float
-    last_active: float
+    quiet_since: float | None = None
     explained_by: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,9 +71,9 @@ class Evaluator:
     def _active(self, number: int, alert: Alert, labels: Labels, value: float, now: float) -> None:
         state = self._states.get((number, labels))
         if state is None or state.state == "resolved":
-            state = AlertState(alert, labels, "pending", now, value, now, now)
+            state = AlertState(alert, labels, "pending", now, value, now)
             self._states[number, labels] = state
-        state.value, state.last_active = value, now
+        state.value, state.quiet_since = value, None
         if state.state == "pending" and now - state.active_since >= alert.for_seconds:
             state.state, state.since = "firing", now
 
@@ -81,8 +81,10 @@ class Evaluator:
         state = self._states[key]
         if state.state == "pending" or (state.state == "resolved" and now - state.since >= RESOLVED_SECONDS):
             del self._states[key]
-        elif state.state == "firing" and now - state.last_active >= state.alert.keep_firing_seconds:
-            state.state, state.since = "resolved", now
+        elif state.state == "firing":
+            state.quiet_since = now if state.quiet_since is None else state.quiet_since
+            if now - state.quiet_since >= state.alert.keep_firing_seconds:
+                state.state, state.since = "resolved", now
 
     def _explain(self) -> None:
         """The page shows the cause first, as Alertmanager tells only of the cause."""
