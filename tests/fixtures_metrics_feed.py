@@ -120,6 +120,14 @@ def _serve(feed: Feed) -> ThreadingHTTPServer:
 
 
 @pytest.fixture(scope="session")
+def metrics_feed() -> Feed:
+    """All that the six jobs serve, with samples of every family."""
+    feed = Feed()
+    feed.text("gateway")
+    return feed
+
+
+@pytest.fixture(scope="session")
 def start_prometheus() -> Iterator[Callable[..., Prometheus]]:
     """`start_prometheus(folder, configuration, rules)` runs the one of this machine on a free port until the tests end."""
     import shutil

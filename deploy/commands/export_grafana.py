@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.commands.options import Json, OptionalConfig, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
     from monitoring.grafana.check import EmptyQuery
@@ -33,17 +33,20 @@ def export_grafana(
         ),
     ] = None,
     config: OptionalConfig = None,
+    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Write dashboards for Grafana (overview, pipeline, Kafka) and the files that provision them.
 
-    The objectives of the settings are drawn in. DIR/README.md says how a Grafana takes them.
+    The objectives of the settings are drawn in, with --data those of an embedded run. DIR/README.md says how a Grafana takes them.
     """
     from deploy.exported import write_exported
+    from deploy.local.locate import locate_settings
     from deploy.settings import load_settings
     from monitoring.grafana.files import grafana_files
 
-    settings = load_settings(config).monitoring
+    found = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
+    settings = found.monitoring
     done = write_exported(folder, grafana_files(settings), force=force)
     empty = [] if check is None else _check(check, settings)
     if as_json:

@@ -9,14 +9,13 @@ from monitoring.grafana.exclusions import lint_file
 from monitoring.grafana.kafka import kafka
 from monitoring.grafana.overview import overview
 from monitoring.grafana.pipeline import pipeline
+from monitoring.prometheus.files import EVERY_SECONDS
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["dashboards", "grafana_files"]
 
 PROMETHEUS_URL: Final = "TIDEGATE_PROMETHEUS_URL"
 FOLDER: Final = "TIDEGATE_GRAFANA"
-SCRAPE_SECONDS: Final = 5
-"""How often `tidegate export prometheus` lets Prometheus look; Grafana makes the windows of rates from it."""
 
 README: Final = f"""# Tidegate's dashboards for Grafana
 
@@ -83,7 +82,7 @@ def _datasource() -> dict[str, Any]:
         "url": f"${{{PROMETHEUS_URL}}}",
         "isDefault": False,
         "editable": False,
-        "jsonData": {"httpMethod": "POST", "timeInterval": f"{SCRAPE_SECONDS}s"},
+        "jsonData": {"httpMethod": "POST", "timeInterval": f"{EVERY_SECONDS}s"},
     }
     return {"apiVersion": 1, "datasources": [source]}
 

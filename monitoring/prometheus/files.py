@@ -9,9 +9,10 @@ from monitoring.alerts.rules import rule_file
 from monitoring.prometheus.scrape_config import scrape_config
 from monitoring.settings import MonitoringSettings
 
-__all__ = ["prometheus_files"]
+__all__ = ["EVERY_SECONDS", "prometheus_files"]
 
 EVERY_SECONDS: Final = 15
+"""How often Prometheus asks; Grafana makes the windows of rates from it."""
 RULES: Final = "tidegate-rules.yml"
 MADE: Final = "# Made by `tidegate export prometheus`; made anew by the same command.\n"
 README: Final = """\

@@ -96,3 +96,22 @@ def test_a_thousand_messages_are_a_thousand_on_every_panel_of_the_fleet(tmp_path
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+KNOWN_ELSEWHERE = {
+    "node_memory_MemAvailable_bytes": "node_exporter's name",
+    "node_memory_MemTotal_bytes": "node_exporter's name",
+    "tidegate_table_disk_full_days": "people plan disks in days",
+}
+
+
+@pytest.mark.parametrize("part", ["gateway", "stream", "canary", "monitor"])
+def test_promtool_finds_nothing_wrong_with_our_metrics(part: str, metrics_feed: Any) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on this machine: apt-get install prometheus")
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=metrics_feed.text(part), capture_output=True, check=False
+    )
+    found = [line for line in done.stderr.decode().splitlines() if line.split(" ", 1)[0] not in KNOWN_ELSEWHERE]
+
+    assert found == []
