@@ -38,7 +38,8 @@ def export_grafana(
 ) -> None:
     """Write dashboards for Grafana (overview, pipeline, Kafka) and the files that provision them.
 
-    The objectives of the settings are drawn in, with --data those of an embedded run. DIR/README.md says how a Grafana takes them.
+    The objectives of the settings are drawn in, with --data those of an embedded run.
+    DIR/README.md says how a Grafana takes them.
     """
     from deploy.exported import write_exported
     from deploy.local.locate import locate_settings

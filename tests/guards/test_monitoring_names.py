@@ -41,9 +41,7 @@ UNWATCHED = {
     "jvm_gc_collection_seconds_count": "The time is watched; counts are for tuning a collector.",
     "broker_messages_received": "All packets, pings included; PUBLISH packets are watched.",
     "broker_messages_sent": "All packets, pings included; PUBLISH packets are watched.",
-    "broker_uptime": "A restart shows in the clients and in the parts' own connections.",
     "kafka_topic_partition_in_sync_replica": "Kept for dashboards made for kafka_exporter; whether it is too few is watched.",
-    "kafka_topic_partition_leader": "An id, no quantity; offline partitions are watched.",
     "kafka_server_raft_metrics_current_state": "A word as a number; the active controllers are watched.",
     "spark_driver_structured_streaming_eventtime_watermark": "0 for the landing, which has none; rollups tell their own.",
 }
