@@ -24,6 +24,7 @@ SHARED_FIXTURES = (
     "fixtures_sparkplug.py",
     "fixtures_faults.py",
     "fixtures_page.py",
+    "fixtures_monitor.py",
     "fixtures_promql.py",
     "fixtures_grafana_lint.py",
     "fixtures_promtool.py",

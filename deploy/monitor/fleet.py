@@ -1,7 +1,7 @@
 """The probe `tables`: the fleet as `devices` and `ledger` know it; who is silent, who talks most, whose messages are refused.
 
-Both are read without a JVM, in two scans. The canary is left out. A look that takes long is followed by a pause of twenty times
-its length, so that it never takes more than a twentieth of one core, however large the fleet is.
+Both are read without a JVM, in two scans. The canary is left out. A look is followed by a pause of twenty times what it cost, so
+that it never takes more than a twentieth of one core, however large the fleet is.
 """
 
 import logging
@@ -82,16 +82,16 @@ class FleetProbe:
         Raises:
             TidegateError: a table cannot be read.
         """
-        began = time.monotonic()
-        if began < self._not_before:
+        if time.monotonic() < self._not_before:
             return self._samples
+        spent = time.process_time()
         try:
             devices, hour = self._ask_devices(), self._ask_ledger()
         except UnavailableError:
             if _has_tables(self._root):
                 raise
             devices, hour = None, None
-        self._not_before = time.monotonic() + (time.monotonic() - began) / MOST_SHARE
+        self._not_before = time.monotonic() + (time.process_time() - spent) / MOST_SHARE
         self.devices = {**_shown(devices), **_shown_hour(hour)}
         self._samples = {**_device_samples(devices), **_hour_samples(hour)}
         return self._samples

@@ -35,13 +35,15 @@ def runbook_html(name: str, folder: Path = FOLDER) -> str:
 def runbook_page(name: str, folder: Path = FOLDER) -> str:
     """The same as a page of its own, for links from elsewhere."""
     body, title = runbook_html(name, folder), html.escape(name)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title} - Tidegate runbook</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<script src="/assets/theme.js"></script><link rel="stylesheet" href="/assets/theme.css">'
-        '<link rel="stylesheet" href="/assets/style.css"></head>'
-        f'<body class="runbook"><main class="prose"><p><a href="/">Tidegate</a></p>{body}</main></body></html>\n'
-    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title} - Tidegate runbook</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<script src="/assets/theme.js"></script>
+<link rel="icon" href="/assets/icon.svg">
+<link rel="stylesheet" href="/assets/theme.css"><link rel="stylesheet" href="/assets/style.css"></head>
+<body class="runbook"><main class="prose"><p><a href="/">Tidegate</a></p>
+{body}</main></body></html>
+"""
 
 
 @cache
