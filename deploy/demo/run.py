@@ -178,6 +178,9 @@ class Demo:
             time.sleep(LOOK_SECONDS)
 
     def _show(self, change: Change) -> None:
+        """What only waits is told of the alert that is meant: many others wait a moment, and never fire."""
+        if change.alert != self._fault.alert and change.state in ("pending", "over"):
+            return
         where = f"\n{'':>10}{self._page.rstrip('/')}{change.runbook}" if change.state == "firing" else ""
         words = f"  {change.text}" if change.state in ("pending", "firing") else ""
         self._tell(f"{change.state:<8} {change.alert}{words}{where}", change.after_seconds)

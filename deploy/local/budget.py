@@ -12,7 +12,7 @@ __all__ = ["available_mb", "memory_budget_mb", "memory_line"]
 KAFKA_BEYOND_HEAP_MB: Final = 250
 SPARK_BEYOND_HEAP_MB: Final = 500
 SMALL_MB: Final = {"broker": 50, "gateway": 120, "stream": 170, "fleet": 60, "canary": 150, "supervisor": 90}
-WATCHERS_MB: Final = {"monitor": 200, "prometheus": 120, "alertmanager": 50}
+WATCHERS_MB: Final = {"monitor": 260, "prometheus": 100, "alertmanager": 50}
 
 
 def memory_budget_mb(settings: Settings) -> dict[str, int]:

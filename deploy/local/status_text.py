@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from deploy.local.waterfall import waterfall
-from deploy.local.words import clean, count, span, time_left
+from deploy.local.words import clean, count, rate, span, time_left
 
 __all__ = ["render_status"]
 
@@ -95,13 +95,13 @@ def _wrapped(words: Sequence[str], between: str) -> list[str]:
 
 
 def _refused(entry: Mapping[str, Any]) -> str:
-    now = f" (now {entry['per_second']:g}/s)" if entry["per_second"] else ""
+    now = f" (now {rate(entry['per_second'])})" if entry["per_second"] else ""
     return f"{entry['reason']} {count(entry['total'])}{now}"
 
 
 def _rates(rates: Mapping[str, float | None]) -> list[str]:
     return [
-        f"{name.replace('_', ' ')} {value:g}/s"
+        f"{name.replace('_', ' ')} {rate(value)}"
         for name, value in rates.items()
         if value or (name == "received" and value is not None)
     ]
@@ -120,9 +120,13 @@ def _objective(name: str, slo: Mapping[str, Any]) -> str:
     wanted = f"wanted {100 * slo['objective']:g} %"
     if slo.get("good_ratio") is None:
         return f"{name} not known yet ({wanted})"
-    left = f", {100 * slo['budget_left']:.0f} % of the budget left" if slo.get("budget_left") is not None else ""
+    left = f", {_budget(slo['budget_left'])}" if slo.get("budget_left") is not None else ""
     window = f" of {span(slo['window_seconds'])}" if slo.get("window_seconds") else ""
     return f"{name} {100 * slo['good_ratio']:.2f} %{window} ({wanted}{left})"
+
+
+def _budget(left: float) -> str:
+    return f"{100 * left:.0f} % of the budget left" if left > 0 else "no budget left"
 
 
 def _devices(devices: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from math import isinf
 
-__all__ = ["clean", "count", "span", "time_left"]
+__all__ = ["clean", "count", "rate", "span", "time_left"]
 
 
 def clean(text: str) -> str:
@@ -13,6 +13,11 @@ def clean(text: str) -> str:
 def count(number: float) -> str:
     """A whole number with its thousands apart."""
     return f"{number:,.0f}"
+
+
+def rate(per_second: float) -> str:
+    """So many a second, with no more digits than matter."""
+    return f"{per_second:,.0f}/s" if per_second >= 1000 else f"{per_second:.3g}/s"
 
 
 def span(seconds: float) -> str:

@@ -50,7 +50,7 @@ def test_it_says_what_the_page_says() -> None:
     for words in (
         "kafka        ready        3 min",
         "Rates      received 0/s  accepted 3.5/s  dead lettered 0.2/s",
-        "           acknowledged 1234.5/s  rows 12345.7/s",
+        "           acknowledged 1,234/s  rows 12,346/s",
         "Latency    p50 420 ms  p95 800 ms  (canary: publish to row)",
         "Lag        telemetry.readings 1,200, oldest 61 s old, Kafka drops it in 26 h",
         "SLO        freshness 99.87 % of 60 min (wanted 99 %, 87 % of the budget left)",
