@@ -5,6 +5,7 @@ import socket
 import statistics
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 
 from deploy.local import artifacts, jmx
 from deploy.local.java import find_java
@@ -73,6 +75,15 @@ def test_every_declared_name_is_served_with_its_labels(kafka: tuple[Any, str]) -
     declared = {family.name: set(family.labels) for family in (*AGENT, *KAFKA_JVM)}
     assert {name: labels for name, labels in declared.items() if served.get(name) != labels} == {}
     assert {name for name in served if name.startswith("kafka")} <= set(declared)
+
+
+def test_prometheus_is_told_the_same_names_in_its_own_format(kafka: tuple[Any, str]) -> None:
+    request = urllib.request.Request(kafka[1], headers={"Accept": "application/openmetrics-text; version=1.0.0"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+        families = list(openmetrics(answer.read().decode()))
+    served = {sample.name for family in families for sample in family.samples}
+    assert {family.name for family in (*AGENT, *KAFKA_JVM)} <= served
 
 
 def test_what_is_produced_and_consumed_is_counted_once(kafka: tuple[Any, str]) -> None:
