@@ -1,7 +1,7 @@
 """What brokers tell of themselves under `$SYS`, under the names of mosquitto's exporter.
 
 Mosquitto's topics are `$SYS/broker/…`, EMQX's `$SYS/brokers/<node>/…` for each node. Only what means the same is taken: EMQX's
- `messages/dropped` counts what nobody subscribed to, too, and its uptime is a text of many forms.
+`messages/dropped` counts what nobody subscribed to, too, and its uptime is a text of many forms.
 """
 
 import re
