@@ -123,7 +123,7 @@ class SmallLake:
         write_deltalake(f"{self.root}/{table}", pa.table(columns, schema=schema), mode="append")
 
 
-def _default(field: Any) -> Any:  # noqa: PLR0911 - one per type
+def _default(field: Any) -> Any:
     if field.nullable:
         return None
     if pa.types.is_timestamp(field.type):

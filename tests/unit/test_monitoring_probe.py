@@ -1,0 +1,221 @@
+"""Probes that hang, fail and come back; and a look at parts that do the same."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from monitoring import probe as probes
+from monitoring.history import History
+from monitoring.look import Look, Target, own_scrape
+from monitoring.metrics.monitor import MonitorMetrics
+from monitoring.probe import Probe, Probes
+from monitoring.scrape import Scrape
+
+Wait = Callable[..., Any]
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> MonitorMetrics:
+    return MonitorMetrics(registry)
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What a look that hangs waits for; released at the end."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_what_a_probe_says_is_served(metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait) -> None:
+    closed = threading.Event()
+    running = Probes([Probe("tables", 0.1, lambda: {"tidegate_devices_known": [((), 7.0)]}, closed.set)], metrics)
+    running.start()
+    wait_until(lambda: registry.get_sample_value("tidegate_devices_known") == 7)
+    assert running.faults() == {"tables": ""}
+    running.close()
+    assert closed.is_set()
+
+
+def test_one_that_hangs_holds_neither_the_others_nor_the_end(
+    metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait, never: threading.Event
+) -> None:
+    looks: list[int] = []
+
+    def other() -> dict[str, Any]:
+        looks.append(1)
+        return {"tidegate_devices_known": [((), float(len(looks)))]}
+
+    hung = threading.Event()
+
+    def hang() -> dict[str, Any]:
+        hung.set()
+        never.wait()
+        return {}
+
+    running = Probes([Probe("kafka", 0.1, hang), Probe("tables", 0.1, other)], metrics)
+    running.start()
+    wait_until(lambda: hung.is_set() and len(looks) > 3)
+    running.close(seconds=0.1)
+    assert not never.is_set()
+
+
+def test_one_that_is_silent_is_forgotten_and_its_system_called_unreachable(
+    metrics: MonitorMetrics,
+    registry: CollectorRegistry,
+    wait_until: Wait,
+    never: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probes, "LEAST_PATIENCE_SECONDS", 0.3)
+    hang = threading.Event()
+
+    def look() -> dict[str, Any]:
+        if hang.is_set():
+            never.wait()
+        return {"tidegate_kafka_reachable": [((), 1.0)], "kafka_brokers": [((), 3.0)]}
+
+    running = Probes([Probe("kafka", 0.05, look)], metrics)
+    running.start()
+    wait_until(lambda: registry.get_sample_value("kafka_brokers") == 3)
+    running.check()
+    assert registry.get_sample_value("kafka_brokers") == 3
+    hang.set()
+    wait_until(lambda: running.check() or registry.get_sample_value("kafka_brokers") is None)
+    assert registry.get_sample_value("tidegate_kafka_reachable") == 0
+    assert "no answer for" in running.faults()["kafka"]
+    hang.clear()
+    never.set()
+    wait_until(lambda: registry.get_sample_value("kafka_brokers") == 3)
+    assert registry.get_sample_value("tidegate_kafka_reachable") == 1
+    assert running.faults() == {"kafka": ""}
+    running.close()
+
+
+def test_a_fault_is_counted_and_told_and_the_next_look_follows(
+    metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait
+) -> None:
+    wrong = threading.Event()
+    wrong.set()
+
+    def look() -> dict[str, Any]:
+        if wrong.is_set():
+            raise OSError("the table is gone")
+        return {"tidegate_devices_known": [((), 1.0)]}
+
+    running = Probes([Probe("tables", 0.05, look)], metrics)
+    running.start()
+    failures = lambda: registry.get_sample_value("tidegate_monitor_probe_failures_total", {"probe": "tables"})  # noqa: E731
+    wait_until(lambda: failures() > 2)
+    assert running.faults() == {"tables": "the table is gone"}
+    wrong.clear()
+    wait_until(lambda: registry.get_sample_value("tidegate_devices_known") == 1)
+    wait_until(lambda: running.faults() == {"tables": ""})
+    running.close()
+
+
+def test_what_is_not_declared_is_a_fault_and_not_served(
+    metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait
+) -> None:
+    running = Probes([Probe("tables", 0.05, lambda: {"tidegate_made_up": [((), 1.0)]})], metrics)
+    running.start()
+    wait_until(lambda: running.faults()["tables"])
+    assert registry.get_sample_value("tidegate_made_up") is None
+    running.close()
+
+
+class Scripted(Target):
+    """A target whose answers a test gives; `block` makes it hang."""
+
+    def __init__(self, job: str, *, every_seconds: float = 0.0) -> None:
+        super().__init__(job, "http://127.0.0.1:1/metrics", every_seconds=every_seconds)
+        self.told: Scrape | None = Scrape(0.0, {("tidegate_devices_known", ()): 1.0})
+        self.block: threading.Event | None = None
+        self.asked = 0
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.block is not None:
+            self.block.wait()
+        self._answer = self.told
+        self._done.set()
+
+
+def _look(targets: list[Scripted], seen: list[float]) -> tuple[Look, History]:
+    history = History(["tidegate_devices_known", "tidegate_kafka_reachable"])
+    own = Scrape(0.0, {("tidegate_kafka_reachable", ()): 1.0})
+    return Look(
+        targets, history, own=("tidegate-monitor", lambda: own), publish=seen.append, every_seconds=0.1
+    ), history
+
+
+def test_a_part_that_hangs_counts_as_silent_and_is_not_asked_twice(
+    never: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitoring.look.TIMEOUT_SECONDS", 0.05)
+    well, hung = Scripted("well"), Scripted("hung")
+    hung.block = never
+    seen: list[float] = []
+    look, history = _look([well, hung], seen)
+    for _ in range(3):
+        look.turn()
+    assert len(seen) == 3
+    assert (well.asked, hung.asked) == (3, 1)
+    assert history.latest("up") == {
+        (("job", "well"),): 1.0,
+        (("job", "hung"),): 0.0,
+        (("job", "tidegate-monitor"),): 1.0,
+    }
+    never.set()
+    hung._done.wait()
+    look.turn()
+    assert history.latest("up", job="hung") == {(("job", "hung"),): 1.0}
+
+
+def test_those_that_cost_more_are_asked_more_rarely() -> None:
+    often, rarely = Scripted("often"), Scripted("rarely", every_seconds=3600)
+    look, history = _look([often, rarely], [])
+    for _ in range(3):
+        look.turn()
+    assert (often.asked, rarely.asked) == (3, 1)
+    assert history.latest("up", job="rarely") == {(("job", "rarely"),): 1.0}
+
+
+def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
+    wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitoring.look.STUCK_SECONDS", 0.2)
+    turns: list[float] = []
+
+    def publish(now: float) -> None:
+        turns.append(now)
+        if len(turns) < 10:
+            raise ValueError("cannot be judged")
+
+    look = Look([], History([]), own=("me", lambda: Scrape(0.0, {})), publish=publish, every_seconds=0.05)
+    stop = threading.Event()
+    thread = threading.Thread(target=look.run, args=(stop,))
+    thread.start()
+    wait_until(lambda: not look.healthy()[0])
+    assert "has not turned" in look.healthy()[1]
+    assert "cannot be judged" in look.healthy()[1]
+    wait_until(lambda: look.healthy()[0])
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_what_the_process_tells_of_itself_is_what_it_serves(
+    metrics: MonitorMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.families.replace("kafka", {"kafka_topic_partitions": [(("a",), 2.0)]})
+    metrics.alerts.labels("firing").set(3)
+    found = own_scrape(registry, {"kafka_topic_partitions", "tidegate_monitor_alerts"})
+    assert found.values == {
+        ("kafka_topic_partitions", (("topic", "a"),)): 2.0,
+        ("tidegate_monitor_alerts", (("state", "firing"),)): 3.0,
+        ("tidegate_monitor_alerts", (("state", "pending"),)): 0.0,
+    }
