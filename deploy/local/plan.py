@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.local import artifacts
 from deploy.local.broker import choose_broker, make_broker
 from deploy.local.claims import PortClaims
 from deploy.local.java import find_java
@@ -90,7 +91,7 @@ def make_plan(
         run.ports["kafka_controller"],
         heap=effective.embedded.kafka_heap,
         temporary=data / "tmp",
-        jmx=(HOST, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
+        jmx=(effective.monitoring.host, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
     )
     return Plan(
         settings=effective,
@@ -99,7 +100,7 @@ def make_plan(
             *(watcher_spec(watcher) for watcher in make_watchers(effective, data, run.ports)),
         ],
         remarks=remarks,
-        notes=[{"part": "broker", "text": text} for text in broker.warnings],
+        notes=[{"part": "broker", "text": text} for text in broker.warnings] + _notes_of_agents(),
     )
 
 
@@ -117,7 +118,7 @@ def choose_ports(
         "gateway": (monitoring.gateway_port, monitoring.host),
         "stream": (monitoring.stream_port, monitoring.host),
         "canary": (monitoring.canary_port, monitoring.host),
-        **{f"{name}_jmx": (port, HOST) for name, port in _agents(settings).items()},
+        **{f"{name}_jmx": (port, monitoring.host) for name, port in _agents(settings).items()},
         **{name: (getattr(embedded, f"{name}_port"), HOST) for name in watchers},
     }
     ports: dict[str, int] = {}
@@ -130,10 +131,19 @@ def choose_ports(
 
 
 def _agents(settings: Settings) -> dict[str, int]:
-    """Preferred ports of the agents in the JVMs; 0 means no agent, and stays so."""
+    """Preferred ports of the agents in the JVMs; 0 means no agent, and so does a jar that could not be fetched."""
     monitoring = settings.monitoring
+    if not artifacts.jmx_agent().is_file():
+        return {}
     wishes = {"kafka": monitoring.kafka_jmx_port, "spark": monitoring.spark_jmx_port}
     return {name: port for name, port in wishes.items() if port}
+
+
+def _notes_of_agents() -> list[dict[str, str]]:
+    if artifacts.jmx_agent().is_file():
+        return []
+    text = "Its JVM and Spark's show no metrics: the agent could not be fetched. The next start tries again."
+    return [{"part": "kafka", "text": text}]
 
 
 def _credentials(file: Path) -> tuple[str, str]:
@@ -181,7 +191,8 @@ def embedded_settings(
         },
         "lake": {"root": str(data / "tables")},
         "monitoring": {
-            **{f"{part}_port": ports[part] for part in EXPORTERS if part in ports},
+            # An agent that is not there is not to be looked for, nor missed.
+            **{f"{part}_port": ports.get(part, 0) for part in EXPORTERS if part in ports or part.endswith("_jmx")},
             "page_token_file": str(data / PAGE_TOKEN),
             **{f"{name}_url": f"http://{HOST}:{ports[name]}" for name in WATCHERS if name in ports},
         },

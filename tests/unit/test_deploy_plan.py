@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.budget import memory_budget_mb, memory_line
 from deploy.local.claims import PortClaims
@@ -114,6 +115,16 @@ def test_a_prometheus_that_is_started_is_told_to_the_monitor_and_to_people(tmp_p
     assert (own.prometheus_url, own.alertmanager_url) == ("http://ops.lan:9090", None)
 
 
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the JMX agent."""
+    jar = tmp_path / "agent.jar"
+    jar.touch()
+    monkeypatch.setattr(artifacts, "jmx_agent", lambda: jar)
+    return jar
+
+
+@pytest.mark.usefixtures("agent")
 def test_ports_of_the_monitor_reach_the_parts_and_an_agent_that_is_off_stays_off(tmp_path: Path) -> None:
     monitoring = embedded(tmp_path).monitoring
     assert (monitoring.page_port, monitoring.kafka_jmx_port, monitoring.spark_jmx_port) == (8, 9, 10)
@@ -126,6 +137,18 @@ def test_ports_of_the_monitor_reach_the_parts_and_an_agent_that_is_off_stays_off
     assert set(ports) == {*PORTS, "prometheus"} - {"spark_jmx"}
     assert len(set(ports.values())) == len(ports)
     assert all(port > 40_000 for port in ports.values())
+
+
+def test_an_agent_that_could_not_be_fetched_is_not_looked_for(agent: Path, tmp_path: Path) -> None:
+    agent.unlink()
+    claims = PortClaims(tmp_path / "claims")
+    try:
+        ports = choose_ports(load_settings(environ={}), 40_000, claims, [], [])
+    finally:
+        claims.release()
+    assert not {"kafka_jmx", "spark_jmx"} & set(ports)
+    monitoring = embedded(tmp_path, ports).monitoring
+    assert (monitoring.kafka_jmx_port, monitoring.spark_jmx_port) == (0, 0)
 
 
 def test_readers_find_a_stopped_run_by_its_folder(tmp_path: Path) -> None:
