@@ -1,0 +1,41 @@
+"""`tidegate trace`: follow a device's last messages across all hops."""
+
+from typing import Annotated, Final
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+__all__ = ["register"]
+
+MOST: Final = 100
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(trace)
+
+
+def trace(
+    device: Annotated[str, typer.Option("--device", "-d", help="Device id.", show_default=False)],
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=1, max=MOST, help="So many of its messages, newest first.")
+    ] = 1,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Follow a device's last messages across all hops: by whose clock they were where, and what became of them.
+
+    Stored and refused ones alike. Reads the tables and their logs; Kafka is asked for the records where it answers. Nothing
+    need run.
+    """
+    from deploy.local.locate import locate_settings
+    from deploy.trace.show import show_trace
+    from deploy.trace.story import trace_device
+
+    found = trace_device(locate_settings(config, data, needs_run=False), device, last)
+    if as_json:
+        show_json(found)
+    else:
+        typer.echo("\n".join(show_trace(found)))

@@ -1,0 +1,127 @@
+"""Whether Kafka still has a record, and what only the record says of its message: QoS and the broker's flags."""
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from deploy.trace.messages import Message, Origin
+from ingest.admin import begin_offsets, end_offsets
+from ingest.consumer import read_range
+from ingest.contract.dead_letter import decode_dead_letter
+from ingest.contract.errors import TidegateError
+from ingest.contract.reading import decode_record
+from ingest.contract.topics import READINGS
+from ingest.log import LogRecord
+from ingest.settings import KafkaSettings
+
+__all__ = ["Look", "look_up"]
+
+CONNECT_SECONDS: Final = 1.0
+STALL_SECONDS: Final = 5.0
+NEAR_OFFSETS: Final = 1000
+"""Records so close to each other are read in one go, with what lies between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`found` is `yes`, `expired`, `replaced` or `not asked`; `why` says more where it is not yes."""
+
+    found: str
+    why: str | None = None
+    time_ms: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def look_up(kafka: KafkaSettings, messages: Iterable[Message]) -> dict[Origin, Look]:
+    """Look for the records of these messages. Kafka that does not answer is no fault: then nothing was asked."""
+    wanted = {origin: message for message in messages for origin in message.origins}
+    if not wanted:
+        return {}
+    if silent := _silent(kafka.bootstrap_servers):
+        return dict.fromkeys(wanted, Look("not asked", silent))
+    found: dict[Origin, Look] = {}
+    try:
+        for topic, origins in groupby(sorted(wanted, key=_place), key=lambda origin: origin.topic):
+            found |= _in_topic(kafka, topic, list(origins), wanted)
+    except TidegateError as error:
+        return found | {origin: Look("not asked", str(error)) for origin in wanted if origin not in found}
+    return found
+
+
+def _place(origin: Origin) -> tuple[str, int, int]:
+    return origin.topic, origin.partition, origin.offset
+
+
+def _silent(servers: str) -> str | None:
+    """Why none of the servers can be asked; None where one listens. A client would wait its whole deadline for that."""
+    why = ""
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            address = (host.strip("[]") or server.strip(), int(port) if port.isdecimal() else 9092)
+            socket.create_connection(address, CONNECT_SECONDS).close()
+        except OSError as error:
+            why = f"Kafka at {server.strip()} does not answer ({error.strerror or error})"
+        else:
+            return None
+    return why
+
+
+def _in_topic(
+    kafka: KafkaSettings, topic: str, origins: list[Origin], wanted: Mapping[Origin, Message]
+) -> dict[Origin, Look]:
+    begins, ends = begin_offsets(kafka, topic), end_offsets(kafka, topic)
+    found, there = {}, []
+    for origin in origins:
+        oldest, end = begins.get(origin.partition, 0), ends.get(origin.partition, 0)
+        if origin.offset < oldest:
+            found[origin] = Look("expired", f"retention deleted it; the oldest that is left is offset {oldest}")
+        elif origin.offset >= end:
+            found[origin] = Look("replaced", f"the topic ends at offset {end}: it was made anew since")
+        else:
+            there.append(origin)
+    for run in _runs(there):
+        first = run[0]
+        read = read_range(
+            kafka,
+            topic,
+            {first.partition: first.offset},
+            {first.partition: run[-1].offset + 1},
+            stall_seconds=STALL_SECONDS,
+        )
+        by_offset = {origin.offset: origin for origin in run}
+        for record in (each for batch in read for each in batch if each.offset in by_offset):
+            origin = by_offset[record.offset]
+            found[origin] = _judged(record, topic, wanted[origin])
+    gone = Look("expired", "no record is at this offset any more")
+    return found | {origin: gone for origin in there if origin not in found}
+
+
+def _runs(origins: list[Origin]) -> list[list[Origin]]:
+    runs: list[list[Origin]] = []
+    for origin in origins:
+        last = runs[-1][-1] if runs else None
+        if last and last.partition == origin.partition and origin.offset - last.offset <= NEAR_OFFSETS:
+            runs[-1].append(origin)
+        else:
+            runs.append([origin])
+    return runs
+
+
+def _judged(record: LogRecord, topic: str, message: Message) -> Look:
+    """Whether this is the message's record, or another one since the topic was made anew."""
+    try:
+        value: Any = (decode_record if topic == READINGS else decode_dead_letter)(record.value or b"")
+    except msgspec.DecodeError:
+        # What no gateway wrote has no name to compare.
+        found = "yes" if message.number is None else "replaced"
+        return Look(found, None if found == "yes" else "another record is at its offset", record.timestamp_ms)
+    name = (value.gateway, value.epoch, value.number)
+    if message.number is not None and name != (message.gateway, message.epoch, message.number):
+        return Look("replaced", "another message is at its offset: the topic was made anew since")
+    facts = {"qos": value.qos, "dup": value.dup, "retain": value.retain}
+    return Look("yes", None, record.timestamp_ms, facts)

@@ -1,0 +1,136 @@
+"""The answer of `tidegate trace` for people: stage by stage, within 80 columns, with nothing in it that steers a terminal."""
+
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+from typing import Any, Final
+
+from lakehouse.render import cell_text
+
+__all__ = ["show_trace"]
+
+WIDTH: Final = 80
+MOST_READINGS: Final = 12
+_OUTCOMES: Final = {"stored": "stored", "partial": "stored, a part refused", "refused": "refused"}
+_FIELD: Final = 10
+
+
+def show_trace(found: Mapping[str, Any]) -> list[str]:
+    """Lines."""
+    lines = [f"Device {cell_text(found['device'])}{_heard(found['known'])}"]
+    if not found["messages"]:
+        lines += wrap(
+            "No message of it is stored or refused: what it sends is ignored by rule, or was stored so long ago that "
+            "retention deleted it. `tidegate device watch` shows live what arrives.",
+            WIDTH,
+        )
+    for message in found["messages"]:
+        lines += ["", *_message(message)]
+    return lines
+
+
+def _heard(known: Mapping[str, Any] | None) -> str:
+    return f", last heard {_time(known['last_seen'])[:19]} UTC" if known else ""
+
+
+def _message(message: Mapping[str, Any]) -> Iterator[str]:
+    name = f"{message['epoch']}:{message['number']}" if message["number"] is not None else "no gateway's"
+    yield f"Message {name} · {_OUTCOMES[message['outcome']]}"
+    if message["mqtt_topic"] is not None:
+        yield from _field("topic", f"{cell_text(message['mqtt_topic'])}{_flags(message)}")
+    if message["message_id"] is not None:
+        numbered = f" (boot {message['boot']}, seq {message['seq']})" if message["seq"] is not None else ""
+        yield from _field("identity", f"{cell_text(message['message_id'])}{numbered}")
+    yield from _field("trace", message["trace"] or "none: the message came without a traceparent")
+    yield from _stages(message)
+    yield from _became(message)
+    yield from _minute(message["minute"])
+
+
+def _flags(message: Mapping[str, Any]) -> str:
+    if message["qos"] is None:
+        return ""
+    told = [f"QoS {message['qos']}", *(name for name in ("dup", "retain") if message[name])]
+    return f"  {', '.join(told)}"
+
+
+def _stages(message: Mapping[str, Any]) -> Iterator[str]:
+    clocks, hops, record = message["clocks"], message["hops_ms"], message["records"][0]
+    yield f"  {'':<{_FIELD}}{'UTC':<26}{'ms':>11}"
+    gateway = f"received by {cell_text(message['gateway'])}" if message["gateway"] else "Kafka's time: no gateway's"
+    version = f"{record['table']} version {record['version']}" if record["version"] is not None else "version unknown"
+    claim = "it claims none" if message["readings"] else "not kept of refused ones"
+    yield _stage("device", clocks["device"], None, "claimed" if clocks["device"] else claim)
+    yield _stage("gateway", clocks["gateway"], hops["device_to_gateway"], gateway)
+    yield _stage("Kafka", clocks["kafka"], hops["gateway_to_kafka"], "appended" if clocks["kafka"] else "not known")
+    yield _stage("stream", clocks["read"], hops["kafka_to_read"], "its batch began")
+    yield _stage("Delta", clocks["commit"], hops["read_to_commit"], version)
+    if message["receive_to_commit_ms"] is not None:
+        yield f"  {'':<{_FIELD}}{'gateway to Delta':<26}{message['receive_to_commit_ms']:>11.1f}"
+    if record["version_why"] is not None:
+        yield from _field("version", record["version_why"])
+    for each in message["records"]:
+        place = f"{each['topic']}[{each['partition']}] offset {each['offset']}"
+        why = f": {each['in_kafka_why']}" if each["in_kafka_why"] else ""
+        yield from _field("in Kafka", f"{place}: {each['in_kafka']}{why}")
+    if any(milliseconds is not None and milliseconds < 0 for milliseconds in hops.values()):
+        yield from _field("clocks", "a negative hop means that the two clocks differ by at least so much")
+
+
+def _stage(name: str, at: str | None, milliseconds: float | None, what: str) -> str:
+    hop = "" if milliseconds is None else f"{milliseconds:+.1f}"
+    line = f"  {name:<{_FIELD}}{_time(at):<26}{hop:>11}  {what}".rstrip()
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+def _time(at: str | None) -> str:
+    """`2026-11-28 14:30:00.123456`; six digits, so that the clocks stand under each other."""
+    if at is None:
+        return "-"
+    day, _, rest = at.rstrip("Z").partition("T")
+    seconds, _, fraction = rest.partition(".")
+    return f"{day} {seconds}.{fraction:0<6}"
+
+
+def _became(message: Mapping[str, Any]) -> Iterator[str]:
+    readings = message["readings"]
+    for at, reading in enumerate(readings[:MOST_READINGS]):
+        yield from _field("" if at else "readings", _reading(reading))
+    if len(readings) > MOST_READINGS:
+        yield from _field("", f"and {len(readings) - MOST_READINGS} more: --json shows all")
+    for letter in message["refused"]:
+        yield from _field("refused", _letter(letter))
+
+
+def _reading(reading: Mapping[str, Any]) -> str:
+    value = reading["text"] if reading["value"] is None else f"{reading['value']:g}"
+    unit = f" {cell_text(reading['unit'])}" if reading["unit"] else ""
+    whose = "" if reading["time_source"] == "device" else " (the gateway's clock)"
+    flags = f"  {', '.join(map(cell_text, reading['flags']))}" if reading["flags"] else ""
+    return f"{cell_text(reading['metric'])} = {cell_text(value)}{unit}  at {_time(reading['event_time'])}{whose}{flags}"
+
+
+def _letter(letter: Mapping[str, Any]) -> str:
+    where = f" at {cell_text(letter['path'])}" if letter["path"] else ""
+    got = f", got {cell_text(letter['got'])}" if letter["got"] is not None else ""
+    wanted = f", wanted {cell_text(letter['wanted'])}" if letter["wanted"] is not None else ""
+    redriven = f"; redriven: {letter['redriven_as']}" if letter["redriven_as"] else ""
+    part = "a part: " if letter["partial"] else ""
+    return f"{part}{letter['reason']}{where}{got}{wanted}{redriven}. tidegate dlq show {cell_text(letter['id'])}"
+
+
+def _minute(minute: Mapping[str, Any] | None) -> Iterator[str]:
+    if minute is None:
+        yield from _field("ledger", "has no row of its minute (yet)")
+        return
+    parts = ("stored", "dead_lettered", "ignored", "duplicate")
+    balance = " + ".join(f"{minute[part]} {part.replace('_', '-')}" for part in parts)
+    beside = ", ".join(f"{minute[name]} {name}" for name in ("partial", "gap", "late") if minute[name])
+    settled = "" if minute["settled"] else ", not settled yet"
+    text = f"{_time(minute['minute'])[11:16]} received {minute['received']} = {balance}{settled}"
+    yield from _field("ledger", f"{text}; {beside}" if beside else text)
+
+
+def _field(name: str, text: str) -> Iterator[str]:
+    """A labelled text, its further lines under the first."""
+    for at, line in enumerate(wrap(text, WIDTH - _FIELD - 2, break_on_hyphens=False) or [""]):
+        yield f"  {'' if at else name:<{_FIELD}}{line}"
