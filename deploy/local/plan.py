@@ -15,7 +15,7 @@ from deploy.local.kafka import EmbeddedKafka
 from deploy.local.page import PAGE_TOKEN, make_page_token
 from deploy.local.part import PartSpec
 from deploy.local.ports import choose_port
-from deploy.local.prometheus import WATCHERS, find_watcher, make_watchers
+from deploy.local.prometheus import WATCHERS, make_watchers, watcher_obstacle
 from deploy.local.runfile import RunFile
 from deploy.local.specs import pipeline_specs, watcher_spec
 from deploy.settings import Settings, load_settings
@@ -66,7 +66,7 @@ def make_plan(
         TidegateError: no Java, no broker, or no free port.
     """
     remarks: list[str] = []
-    watchers = [name for name in WATCHERS if prometheus and find_watcher(name)]
+    watchers = [name for name in WATCHERS if prometheus and watcher_obstacle(name) is None]
     run.ports = choose_ports(settings, port_offset, claims, remarks, watchers)
     username, password = _credentials(data / run.credentials)
     broker = make_broker(

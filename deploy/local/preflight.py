@@ -10,7 +10,7 @@ from deploy.local import artifacts
 from deploy.local.budget import memory_line
 from deploy.local.java import find_java
 from deploy.local.packages import intruders
-from deploy.local.prometheus import HINT, WATCHERS, find_watcher
+from deploy.local.prometheus import HINT, WATCHERS, find_watcher, watcher_obstacle
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 
@@ -106,7 +106,6 @@ def _broker(settings: Settings) -> Check:
 
 def _prometheus() -> Check:
     """Optional: the page and its threshold alerts do without."""
-    missing = [name for name in WATCHERS if find_watcher(name) is None]
-    if missing:
-        return Check("prometheus", "warn", f"{' and '.join(missing)} not found on PATH", HINT)
+    if obstacles := [why for name in WATCHERS if (why := watcher_obstacle(name))]:
+        return Check("prometheus", "warn", ", ".join(obstacles), HINT)
     return Check("prometheus", "ok", ", ".join(str(find_watcher(name)) for name in WATCHERS))

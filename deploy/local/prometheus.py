@@ -4,7 +4,9 @@ Both are optional: the page and its built-in alerts do without. Prometheus adds 
 history; Alertmanager groups what it sends.
 """
 
+import re
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from deploy.settings_file import write_private
 from ingest.contract.errors import UnavailableError
 from monitoring.scrape import SILENT, healthz
 
-__all__ = ["HINT", "WATCHERS", "Watcher", "find_watcher", "make_watchers"]
+__all__ = ["HINT", "WATCHERS", "Watcher", "find_watcher", "make_watchers", "watcher_obstacle"]
 
 WatcherName = Literal["prometheus", "alertmanager"]
 
@@ -29,6 +31,8 @@ PROGRAMS: Final[Mapping[WatcherName, tuple[str, ...]]] = {
 }
 """Names of each server's program, Debian's first."""
 WATCHERS: Final[tuple[WatcherName, ...]] = ("prometheus", "alertmanager")
+OLDEST: Final[Mapping[WatcherName, tuple[int, int]]] = {"prometheus": (2, 42), "alertmanager": (0, 22)}
+"""The first versions that know `keep_firing_for` and matchers."""
 FLAGS: Final[Mapping[WatcherName, tuple[str, ...]]] = {
     # The longest burn-rate window is three days; a laptop's disk must never fill.
     "prometheus": (
@@ -45,6 +49,28 @@ FLAGS: Final[Mapping[WatcherName, tuple[str, ...]]] = {
 def find_watcher(name: WatcherName) -> Path | None:
     """The program of `prometheus` or `alertmanager`; None where this machine has none."""
     return next((Path(found) for program in PROGRAMS[name] if (found := shutil.which(program))), None)
+
+
+def watcher_obstacle(name: WatcherName) -> str | None:
+    """Why it cannot be started here, for people; None where it can."""
+    program = find_watcher(name)
+    if program is None:
+        return f"{name} is not on PATH"
+    version = _version(program)
+    if version is not None and version < OLDEST[name]:
+        wanted = ".".join(map(str, OLDEST[name]))
+        return f"{program} is {'.'.join(map(str, version))}, and its alerts need {wanted}"
+    return None
+
+
+def _version(program: Path) -> tuple[int, int] | None:
+    """As it says itself; None where it says nothing that we know: then it is tried."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=5.0, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"version (\d+)\.(\d+)", said.stdout + said.stderr)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 @dataclass(frozen=True)

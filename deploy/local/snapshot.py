@@ -27,8 +27,6 @@ UNKNOWN: Final[Mapping[str, Any]] = {
 }
 """The figures of a run whose monitor does not answer."""
 RECENT: Final = ("pending", "firing")
-WATCHDOG: Final = "TidegateWatchdog"
-"""Fires at all times, for whoever waits for it; to a person it is no news."""
 
 
 def ask_monitor(monitoring: MonitoringSettings, *, timeout_seconds: float = 1.0) -> Snapshot | None:
@@ -47,6 +45,5 @@ def figures_of(snapshot: Snapshot, group: str) -> dict[str, Any]:
     found = {name: snapshot.get(name, unknown) for name, unknown in UNKNOWN.items()}
     found["lag_seconds"] = {entry["topic"]: entry["lag_seconds"] for entry in groups}
     found["time_to_data_loss_seconds"] = {entry["topic"]: entry["time_to_data_loss_seconds"] for entry in groups}
-    alerts = snapshot.get("alerts", [])
-    found["alerts"] = [one for one in alerts if one["state"] in RECENT and one["name"] != WATCHDOG]
+    found["alerts"] = [alert for alert in snapshot.get("alerts", []) if alert["state"] in RECENT]
     return found

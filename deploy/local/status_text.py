@@ -61,10 +61,10 @@ def _figures(status: Status) -> Iterator[str]:
     yield from _labelled("Rates", _wrapped(_rates(status["rates"]) or ["not known yet"], "  "))
     latency = status["latency_ms"]
     if latency.get("p50") is not None:
-        shown = "  ".join(f"{name} {value:g} ms" for name, value in latency.items() if value is not None)
+        shown = "  ".join(f"{name} {count(value)} ms" for name, value in latency.items() if value is not None)
         yield _row("Latency", f"{shown}  (canary: publish to row)")
         yield from (_row("", line) for line in waterfall(status["hops"], WIDTH - INDENT))
-    yield from _labelled("Lag", [_lag(status, topic) for topic in status["lag"]] or ["not known yet"])
+    yield from _labelled("Lag", [_lag(status, topic) for topic in _behind_first(status["lag"])] or ["not known yet"])
     yield from _labelled("SLO", [_objective(name, slo) for name, slo in status["slo"].items()])
     if devices := status["devices"]:
         yield from _labelled("Devices", _devices(devices))
@@ -105,6 +105,10 @@ def _rates(rates: Mapping[str, float | None]) -> list[str]:
         for name, value in rates.items()
         if value or (name == "received" and value is not None)
     ]
+
+
+def _behind_first(lag: Mapping[str, float]) -> list[str]:
+    return sorted(lag, key=lambda topic: -lag[topic])
 
 
 def _lag(status: Status, topic: str) -> str:

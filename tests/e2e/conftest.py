@@ -135,14 +135,14 @@ def pipeline(new_pipeline: Callable[[], Pipeline]) -> Pipeline:
 
 @pytest.fixture
 def start_fleet(tmp_path: Path, unique_name: str) -> Iterator[Callable[..., "Fleet"]]:
-    """`start_fleet(pipeline, devices=…, rate=…)` publishes in the background until `finish()`."""
+    """`start_fleet(pipeline, devices=…, rate=…)` publishes in the background until `finish()`, or so many `messages`."""
     started: list[Fleet] = []
 
-    def start(pipeline: Pipeline, *, devices: int, rate: float, metrics: int = 2) -> Fleet:
-        started.append(
-            Fleet(pipeline.settings, unique_name, tmp_path / "journal.txt", devices=devices, rate=rate, metrics=metrics)
-        )
-        return started[-1]
+    def start(pipeline: Pipeline, *, devices: int, rate: float, metrics: int = 2, messages: int | None = None) -> Fleet:
+        journal, name = tmp_path / "journal.txt", unique_name
+        fleet = Fleet(pipeline.settings, name, journal, devices=devices, rate=rate, metrics=metrics, messages=messages)
+        started.append(fleet)
+        return fleet
 
     yield start
     for fleet in started:
@@ -153,13 +153,22 @@ class Fleet:
     """A good native fleet that writes down what it tried and what was acknowledged."""
 
     def __init__(
-        self, settings: Settings, name: str, journal: Path, *, devices: int, rate: float, metrics: int
+        self,
+        settings: Settings,
+        name: str,
+        journal: Path,
+        *,
+        devices: int,
+        rate: float,
+        metrics: int,
+        messages: int | None = None,
     ) -> None:
         self.name = name
         self.boot = int(time.time() * 1000)
         self.totals: FleetTotals | None = None
         self._file = journal
         self._stop = threading.Event()
+        self._left = messages
         self._settings = settings.mqtt
         script = FleetScript(devices, seed=11, boot=self.boot, prefix=name, metrics=metrics)
         self._thread = threading.Thread(target=self._publish, args=(script, rate), daemon=True)
@@ -174,11 +183,18 @@ class Fleet:
                 rate=rate,
                 stop=self._stop,
                 journal=journal,
+                on_sent=self._count,
                 client_prefix=self.name,
                 drain_seconds=60.0,
             )
         finally:
             journal.close()
+
+    def _count(self, message: object) -> None:
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                self._stop.set()
 
     def acknowledged(self) -> dict[tuple[str, int], int]:
         """(device, seq) -> epoch ms of the PUBACK, of every message that has one so far."""

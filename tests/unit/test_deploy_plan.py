@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
@@ -12,6 +13,7 @@ from deploy.local.claims import PortClaims
 from deploy.local.locate import locate_settings
 from deploy.local.page import make_page_token, page_address, page_token
 from deploy.local.plan import choose_ports, embedded_settings
+from deploy.local.prometheus import FLAGS, make_watchers, watcher_obstacle
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 from gateway.decoders.mapping_settings import MappingSettings
@@ -168,3 +170,35 @@ def test_iotcore_gets_a_listener_per_version_and_the_gateway_that_of_its_own(tmp
 
 def test_the_gateway_remembers_its_subscriptions_in_the_runs_folder(tmp_path: Path) -> None:
     assert embedded(tmp_path).mqtt.session_file == str(tmp_path / "gateway-session.json")
+
+
+def test_a_prometheus_that_is_too_old_for_the_rules_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "prometheus"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for said, obstacle in (
+        ("prometheus, version 2.31.2+ds1", f"{program} is 2.31, and its alerts need 2.42"),
+        ("prometheus, version 3.5.0", None),
+        ("nobody knows", None),
+    ):
+        program.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        program.chmod(0o755)
+        assert watcher_obstacle("prometheus") == obstacle
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert watcher_obstacle("alertmanager") == "alertmanager is not on PATH"
+
+
+def test_prometheus_gets_its_files_and_serves_this_machine_alone(tmp_path: Path) -> None:
+    settings = embedded(tmp_path, ports=WATCHED)
+    for watcher in make_watchers(settings, tmp_path, WATCHED):
+        watcher.prepare()
+        assert watcher.url in (settings.monitoring.prometheus_url, settings.monitoring.alertmanager_url)
+        assert all(file.stat().st_mode & 0o077 == 0 for file in watcher.folder.iterdir())
+        assert not any("lifecycle" in flag or "admin" in flag for flag in FLAGS[watcher.name])
+    config = yaml.safe_load((tmp_path / "prometheus" / "prometheus.yml").read_text("utf-8"))
+    assert (tmp_path / "prometheus" / config["rule_files"][0]).is_file()
+    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]}
+    assert jobs["tidegate-monitor"] == ["127.0.0.1:8"]
+    assert jobs["tidegate-kafka"] == ["127.0.0.1:9"]
+    assert make_watchers(settings, tmp_path, PORTS) == []
