@@ -5,7 +5,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,14 @@ from monitoring.settings import MonitoringSettings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 TOKEN = "a-token-of-tests"
 HOPS = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_to_commit", "commit_to_queryable")
 READINGS = "telemetry.readings"
@@ -48,9 +52,16 @@ def normal_snapshot() -> dict[str, Any]:
     """A pipeline that runs well, with figures that are all different."""
     at, rate = time.time(), 823.47
     partitions = [
-        {"topic": READINGS, "partition": n, "end": 1_204_331 + n, "committed": 1_204_300 - n, "lag": 31 + 2 * n, "per_second": 68.6 + n}
+        {
+            "topic": READINGS,
+            "partition": n,
+            "end": 1_204_331 + n,
+            "committed": 1_204_300 - n,
+            "lag": 31 + 2 * n,
+            "per_second": 68.6 + n,
+        }
         for n in range(12)
-    ]  # fmt: skip
+    ]
     medians = (4.2, 6.8, 410.0, 355.0, 22.0)
     return {
         "at": at,
@@ -69,14 +80,44 @@ def normal_snapshot() -> dict[str, Any]:
             "brokers": 1,
             "partitions": partitions,
             "groups": [
-                {"group": "tidegate-stream", "topic": READINGS, "lag": 412, "lag_seconds": 0.6, "per_second": 824.1, "time_to_data_loss_seconds": None},
-                {"group": "tidegate-stream", "topic": "telemetry.dead-letters", "lag": 0, "lag_seconds": 0.0, "per_second": 3.6, "time_to_data_loss_seconds": None},
-                {"group": "tidegate-stream-hot", "topic": READINGS, "lag": 1_204_917, "lag_seconds": 5230.0, "per_second": 12.5, "time_to_data_loss_seconds": 41_000.0},
-            ],  # fmt: skip
+                {
+                    "group": "tidegate-stream",
+                    "topic": READINGS,
+                    "lag": 412,
+                    "lag_seconds": 0.6,
+                    "per_second": 824.1,
+                    "time_to_data_loss_seconds": None,
+                },
+                {
+                    "group": "tidegate-stream",
+                    "topic": "telemetry.dead-letters",
+                    "lag": 0,
+                    "lag_seconds": 0.0,
+                    "per_second": 3.6,
+                    "time_to_data_loss_seconds": None,
+                },
+                {
+                    "group": "tidegate-stream-hot",
+                    "topic": READINGS,
+                    "lag": 1_204_917,
+                    "lag_seconds": 5230.0,
+                    "per_second": 12.5,
+                    "time_to_data_loss_seconds": 41_000.0,
+                },
+            ],
         },
-        "rates": {"received": rate, "accepted": 818.31, "dead_lettered": 3.6, "ignored": 1.5, "acknowledged": 822.9, "rows": 2470.4},
+        "rates": {
+            "received": rate,
+            "accepted": 818.31,
+            "dead_lettered": 3.6,
+            "ignored": 1.5,
+            "acknowledged": 822.9,
+            "rows": 2470.4,
+        },
         "latency_ms": {"p50": 801.0, "p95": 1204.0, "p99": 1630.0},
-        "hops": [{"hop": hop, "p50": ms, "p95": ms * 1.7, "p99": ms * 2.2} for hop, ms in zip(HOPS, medians, strict=True)],
+        "hops": [
+            {"hop": hop, "p50": ms, "p95": ms * 1.7, "p99": ms * 2.2} for hop, ms in zip(HOPS, medians, strict=True)
+        ],
         "readings_latency_ms": {"p50": 740.0, "p95": 1120.0, "p99": 1502.0},
         "clock_skew_ms": {},
         "lag": {READINGS: 412, "telemetry.dead-letters": 0},
@@ -86,13 +127,38 @@ def normal_snapshot() -> dict[str, Any]:
             {"reason": "unknown_device", "per_second": 0.3, "total": 311},
         ],
         "slo": {
-            "freshness": {"objective": 0.99, "threshold_seconds": 2.5, "good_ratio": 0.99921, "budget_left": 0.921, "window_seconds": 1200},
-            "validity": {"objective": 0.98, "threshold_seconds": None, "good_ratio": 0.9956, "budget_left": 0.178, "window_seconds": 1200},
+            "freshness": {
+                "objective": 0.99,
+                "threshold_seconds": 2.5,
+                "good_ratio": 0.99921,
+                "budget_left": 0.921,
+                "window_seconds": 1200,
+            },
+            "validity": {
+                "objective": 0.98,
+                "threshold_seconds": None,
+                "good_ratio": 0.9956,
+                "budget_left": 0.178,
+                "window_seconds": 1200,
+            },
         },
         "alerts": [
-            {"name": "TidegateWatchdog", "severity": "info", "state": "firing", "since": at - 7000, "value": 1.0, "labels": {},
-             "summary": "Alerts are evaluated", "impact": "None.", "causes": [], "actions": [], "runbook": "/runbooks/TidegateWatchdog",
-             "source": "builtin", "part": "monitor", "text": "Alerts are evaluated."},
+            {
+                "name": "TidegateWatchdog",
+                "severity": "info",
+                "state": "firing",
+                "since": at - 7000,
+                "value": 1.0,
+                "labels": {},
+                "summary": "Alerts are evaluated",
+                "impact": "None.",
+                "causes": [],
+                "actions": [],
+                "runbook": "/runbooks/TidegateWatchdog",
+                "source": "builtin",
+                "part": "monitor",
+                "text": "Alerts are evaluated.",
+            },
         ],
         "burn_rate_alerts": True,
         "canary": {"published": 3541, "seen": 3540, "last_seen_seconds_ago": 1.4},
@@ -100,33 +166,81 @@ def normal_snapshot() -> dict[str, Any]:
             "known": 1311,
             "active": 1204,
             "silent": [
-                {"device": f"pump-{n}", "last_seen": at - 900 * n, "silent_seconds": 900.0 * n, "interval_s": 10.0} for n in (1, 4, 9)
+                {"device": f"pump-{n}", "last_seen": at - 900 * n, "silent_seconds": 900.0 * n, "interval_s": 10.0}
+                for n in (1, 4, 9)
             ],
             "talkers": [{"device": f"line-{n}/press", "received": 9120 - 411 * n} for n in range(8)],
-            "offenders": [{"device": f"boiler-{n}", "dead_lettered": 211 - 40 * n, "reason": "out_of_range"} for n in range(4)],
+            "offenders": [
+                {"device": f"boiler-{n}", "dead_lettered": 211 - 40 * n, "reason": "out_of_range"} for n in range(4)
+            ],
             "skewed": [{"device": "gate-7", "clock_skew_ms": -3_600_000.0}],
         },
         "tables": [
-            {"name": name, "version": 8120 - n, "files": 44 + n, "small_files": n, "bytes": 4_120_331_204 // (n + 1), "last_commit_seconds_ago": 0.8 + 3 * n}
-            for n, name in enumerate(("readings", "dead_letters", "rollups_1m", "rollups_5m", "rollups_1h", "rolling_15m", "latest", "devices", "ledger"))
+            {
+                "name": name,
+                "version": 8120 - n,
+                "files": 44 + n,
+                "small_files": n,
+                "bytes": 4_120_331_204 // (n + 1),
+                "last_commit_seconds_ago": 0.8 + 3 * n,
+            }
+            for n, name in enumerate(
+                (
+                    "readings",
+                    "dead_letters",
+                    "rollups_1m",
+                    "rollups_5m",
+                    "rollups_1h",
+                    "rolling_15m",
+                    "latest",
+                    "devices",
+                    "ledger",
+                )
+            )
         ],
         "disk": {"free_bytes": 81_204_331_008, "full_days": 64.2},
-        "host": {"cpu_ratio": 0.431, "iowait_ratio": 0.012, "memory_available_bytes": 3_120_331_776, "memory_total_bytes": 8_120_331_264},
+        "host": {
+            "cpu_ratio": 0.431,
+            "iowait_ratio": 0.012,
+            "memory_available_bytes": 3_120_331_776,
+            "memory_total_bytes": 8_120_331_264,
+        },
         "audit": {"at": at - 240, "messages": 4_120_331, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0},
-        "point": {"received": rate, "rows": 2470.4, "dead_lettered": 3.6, "lag": 412, "latency_p50": 801.0, "latency_p95": 1204.0, "latency_p99": 1630.0},
-    }  # fmt: skip
+        "point": {
+            "received": rate,
+            "rows": 2470.4,
+            "dead_lettered": 3.6,
+            "lag": 412,
+            "latency_p50": 801.0,
+            "latency_p95": 1204.0,
+            "latency_p99": 1630.0,
+        },
+    }
 
 
 def an_alert(**changes: Any) -> dict[str, Any]:
     """Kafka does not answer; `changes` make it another one."""
     return {
-        "name": "TidegateKafkaUnreachable", "severity": "critical", "state": "firing", "since": time.time() - 95, "value": 0.0,
-        "labels": {"job": "tidegate-monitor"}, "summary": "Kafka does not answer", "source": "builtin", "part": "kafka",
+        "name": "TidegateKafkaUnreachable",
+        "severity": "critical",
+        "state": "firing",
+        "since": time.time() - 95,
+        "value": 0.0,
+        "labels": {"job": "tidegate-monitor"},
+        "summary": "Kafka does not answer",
+        "source": "builtin",
+        "part": "kafka",
         "impact": "Nothing is stored. The broker keeps what devices send with QoS 1 until its queue is full.",
         "causes": ["Kafka was stopped or hangs.", "The network between gateway and Kafka is down."],
-        "actions": ["Look what runs: `tidegate status`.", "Start it again: `tidegate up --only kafka`.", "Prove that nothing is lost: `tidegate audit`."],
-        "runbook": "/runbooks/TidegateKafkaUnreachable", "text": "Kafka has not answered for 95 s.", **changes,
-    }  # fmt: skip
+        "actions": [
+            "Look what runs: `tidegate status`.",
+            "Start it again: `tidegate up --only kafka`.",
+            "Prove that nothing is lost: `tidegate audit`.",
+        ],
+        "runbook": "/runbooks/TidegateKafkaUnreachable",
+        "text": "Kafka has not answered for 95 s.",
+        **changes,
+    }
 
 
 def alerting_snapshot() -> dict[str, Any]:
@@ -137,13 +251,29 @@ def alerting_snapshot() -> dict[str, Any]:
     snapshot["alertmanager"] = {"url": None, "up": None}
     snapshot["burn_rate_alerts"] = False
     snapshot["parts"]["kafka"] = {"state": "down", "since": time.time() - 95, "detail": "does not answer"}
-    for box, state, detail in ((2, "warn", "waits for Kafka; 4,000 messages are unacknowledged"), (3, "bad", "Kafka has not answered for 95 s."), (4, "warn", "no batch for 96 s")):
+    for box, state, detail in (
+        (2, "warn", "waits for Kafka; 4,000 messages are unacknowledged"),
+        (3, "bad", "Kafka has not answered for 95 s."),
+        (4, "warn", "no batch for 96 s"),
+    ):
         snapshot["flow"][box] |= {"state": state, "detail": detail}
     snapshot["alerts"] += [
         an_alert(),
-        an_alert(name="TidegateStreamStalled", severity="warning", state="pending", part="stream", text="No batch was committed for 96 s though there is lag."),
-        an_alert(name="TidegateDeadLetterRatio", severity="warning", state="resolved", part="gateway", text="4 % of messages were refused."),
-    ]  # fmt: skip
+        an_alert(
+            name="TidegateStreamStalled",
+            severity="warning",
+            state="pending",
+            part="stream",
+            text="No batch was committed for 96 s though there is lag.",
+        ),
+        an_alert(
+            name="TidegateDeadLetterRatio",
+            severity="warning",
+            state="resolved",
+            part="gateway",
+            text="4 % of messages were refused.",
+        ),
+    ]
     snapshot["clock_skew_ms"] = {"device_to_gateway": -340.0}
     snapshot["rates"] |= {"acknowledged": 0.0, "rows": 0.0}
     return snapshot
@@ -185,18 +315,35 @@ def empty_snapshot() -> dict[str, Any]:
 
 def a_letter(number: int = 0, **changes: Any) -> dict[str, Any]:
     return {
-        "id": f"3-{1000 + number}", "reason": "out_of_range", "stage": "gateway", "device": "boiler-0",
-        "mqtt_topic": "tidegate/v1/boiler-0/readings", "received_at": time.time() - 60 * number, "path": "$.values.temperature",
-        "got": "number 412.5", "wanted": "at most 120", "partial": False, "redriven_as": None, **changes,
-    }  # fmt: skip
+        "id": f"3-{1000 + number}",
+        "reason": "out_of_range",
+        "stage": "gateway",
+        "device": "boiler-0",
+        "mqtt_topic": "tidegate/v1/boiler-0/readings",
+        "received_at": time.time() - 60 * number,
+        "path": "$.values.temperature",
+        "got": "number 412.5",
+        "wanted": "at most 120",
+        "partial": False,
+        "redriven_as": None,
+        **changes,
+    }
 
 
 def a_device(name: str, **changes: Any) -> dict[str, Any]:
     at = time.time()
     return {
-        "device": name, "first_seen": at - 864_000, "last_seen": at - 2, "last_rejected_because": "out_of_range", "last_rejected_at": at - 60,
-        "clock_skew_ms": -120.0, "interval_learned_s": 10.0, "profile": "boiler", "updated_at": at, **changes,
-    }  # fmt: skip
+        "device": name,
+        "first_seen": at - 864_000,
+        "last_seen": at - 2,
+        "last_rejected_because": "out_of_range",
+        "last_rejected_at": at - 60,
+        "clock_skew_ms": -120.0,
+        "interval_learned_s": 10.0,
+        "profile": "boiler",
+        "updated_at": at,
+        **changes,
+    }
 
 
 class ScriptedPage:
@@ -242,8 +389,13 @@ class ScriptedPage:
             redrive=self._redrive,
         )
         self._page = make_page(
-            self._settings, self._board, answers, registry=registry, metrics=MonitorMetrics(registry), healthy=lambda: (True, "ok")
-        )  # fmt: skip
+            self._settings,
+            self._board,
+            answers,
+            registry=registry,
+            metrics=MonitorMetrics(registry),
+            healthy=lambda: (True, "ok"),
+        )
         self._server = PageServer(self._page.app, host="127.0.0.1", port=self._port)
         self._port = self._server.port
 
@@ -277,46 +429,86 @@ class ScriptedPage:
         at = [now - 10 * back for back in range(200, 0, -1)]
 
         def metric(name: str, unit: str, middle: float, swing: float) -> dict[str, Any]:
-            return {"metric": name, "unit": unit, "at": at, "value": [middle + swing * math.sin(t / 97) + swing / 4 * math.sin(t / 7) for t in at]}
+            return {
+                "metric": name,
+                "unit": unit,
+                "at": at,
+                "value": [middle + swing * math.sin(t / 97) + swing / 4 * math.sin(t / 7) for t in at],
+            }
 
         known = next((each for each in self.devices if each["device"] == device), None)
         return {
             "device": known,
-            "metrics": [metric("temperature", "°C", 61, 8), metric("pressure", "bar", 4.2, 0.3), metric("flow", "m³/h", 12, 2), metric("vibration", "mm/s", 1.1, 0.6)],
-            "ledger": {"received": 8640, "stored": 8421, "dead_lettered": 207, "ignored": 12, "duplicate": 0, "gap": 4, "late": 31},
+            "metrics": [
+                metric("temperature", "°C", 61, 8),
+                metric("pressure", "bar", 4.2, 0.3),
+                metric("flow", "m³/h", 12, 2),
+                metric("vibration", "mm/s", 1.1, 0.6),
+            ],
+            "ledger": {
+                "received": 8640,
+                "stored": 8421,
+                "dead_lettered": 207,
+                "ignored": 12,
+                "duplicate": 0,
+                "gap": 4,
+                "late": 31,
+            },
             "dead_letters": self.letters,
             "silent_seconds": 2.0,
-        }  # fmt: skip
+        }
 
     def _dead_letters(self, reason: str | None, device: str | None, limit: int) -> dict[str, Any]:
         found = [each for each in self.letters if reason in (None, each["reason"]) and device in (None, each["device"])]
         kinds = {(each["reason"], each["device"], each["mqtt_topic"]): each["id"] for each in found}
         summary = [
-            {"reason": r, "device": d, "mqtt_topic": t, "count": sum((e["reason"], e["device"], e["mqtt_topic"]) == (r, d, t) for e in found), "last_id": last}
+            {
+                "reason": r,
+                "device": d,
+                "mqtt_topic": t,
+                "count": sum((e["reason"], e["device"], e["mqtt_topic"]) == (r, d, t) for e in found),
+                "last_id": last,
+            }
             for (r, d, t), last in kinds.items()
-        ]  # fmt: skip
+        ]
         return {"summary": summary, "letters": found[:limit]}
 
     def _dead_letter(self, letter: str) -> dict[str, Any]:
         for each in self.letters:
             if each["id"] == letter:
-                return each | {"payload_lines": self.payload_lines, "payload_base64": "eyJ2IjoxfQ==", "next": "Check the sensor, then redrive: `tidegate dlq redrive 3-1000`."}  # fmt: skip
+                return each | {
+                    "payload_lines": self.payload_lines,
+                    "payload_base64": "eyJ2IjoxfQ==",
+                    "next": "Check the sensor, then redrive: `tidegate dlq redrive 3-1000`.",
+                }
         raise PageError(404, f"There is no dead letter {letter}.")
 
     def _redrive(self, ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
         self.redrives.append((list(ids), dry_run))
         if not dry_run:
             self.letters = [each | {"redriven_as": "accepted"} if each["id"] in ids else each for each in self.letters]
-        return {"run": 1, "dry_run": dry_run, "refused": {}, "ignored": {}, "skipped": {}, "examples": [], **self.report}
+        return {
+            "run": 1,
+            "dry_run": dry_run,
+            "refused": {},
+            "ignored": {},
+            "skipped": {},
+            "examples": [],
+            **self.report,
+        }
 
 
 @pytest.fixture
 def page_stories() -> dict[str, Callable[..., dict[str, Any]]]:
     """Makers of what a test shows: snapshots, an alert, a letter, a device."""
     return {
-        "normal": normal_snapshot, "alerting": alerting_snapshot, "empty": empty_snapshot,
-        "alert": an_alert, "letter": a_letter, "device": a_device,
-    }  # fmt: skip
+        "normal": normal_snapshot,
+        "alerting": alerting_snapshot,
+        "empty": empty_snapshot,
+        "alert": an_alert,
+        "letter": a_letter,
+        "device": a_device,
+    }
 
 
 @pytest.fixture
@@ -347,11 +539,21 @@ class Tab:
         page.on("console", lambda line: line.type in ("error", "warning") and self.complaints.append(line.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: (self.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: request.url.startswith((origin, "data:", "blob:")) or self.foreign.append(request.url))
+        page.on(
+            "request",
+            lambda request: request.url.startswith((origin, "data:", "blob:")) or self.foreign.append(request.url),
+        )
+
+    def wait(self, condition: str, seconds: float = 8.0) -> None:
+        """Until this JavaScript is true; Playwright's own way needs eval, which the page's policy forbids."""
+        deadline = time.monotonic() + seconds
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < deadline, f"{condition} did not come true within {seconds:g} s"
+            self.page.wait_for_timeout(30)
 
     def assert_clean(self) -> None:
-        assert self.complaints == []
-        assert self.foreign == []
+        """No complaint of the browser, a violated policy among them, and no request to anybody else."""
+        assert (self.complaints, self.foreign) == ([], []), (self.complaints, self.foreign)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import { el, write } from "./dom.js";
 
+const LONGEST = 4000;
+
 async function toClipboard(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = el("textarea", { class: "hidden", "aria-hidden": "true" });
@@ -30,6 +32,7 @@ export function copyButton(text, what = "Copy") {
 /** Nodes of a sentence: what stands in backticks becomes code, a command of ours gets a copy button. */
 export function withCommands(text) {
   return String(text)
+    .slice(0, LONGEST)
     .split("`")
     .flatMap((piece, index) => {
       if (index % 2 === 0) return [piece];

@@ -1,6 +1,6 @@
 // Devices that need a look: silent ones, those that send most, those that are refused most, those whose clock is off.
 
-import { el, write } from "./dom.js";
+import { el } from "./dom.js";
 import { clock, duration, millis } from "./format.js";
 import { deviceLink, showName } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
@@ -49,8 +49,8 @@ export function mountDevices(root) {
   return ({ devices }) => {
     showFigure(known, devices?.known);
     showFigure(active, devices?.active);
-    if (devices) showFigure(silentCount, devices.silent?.length ?? null);
-    else write(silentCount, "–");
-    for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? []);
+    const asked = typeof devices?.known === "number";
+    showFigure(silentCount, asked ? devices.silent?.length : null);
+    for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? [], asked);
   };
 }

@@ -22,9 +22,12 @@ export function attr(node, name, value) {
   }
 }
 
-/** Sets the text where it differs, so that nothing is laid out again for the same figure. */
+const LONGEST = 1000;
+
+/** Sets the text where it differs, so that nothing is laid out again for the same figure. Nobody reads a text without end. */
 export function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 /** Replaces what a node holds. */

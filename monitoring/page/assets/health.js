@@ -54,12 +54,13 @@ export function mountHost(root) {
     iowait_ratio: ["waiting for disk", percent],
     memory: ["memory available", (value) => value ?? "–"],
     free_bytes: ["disk free", bytes],
-    full_days: ["disk full in", (value) => (typeof value === "number" ? (value >= 3650 ? "> 10 years" : `${number(value)} days`) : "not foreseeable")],
+    full_days: ["disk full in", (value) => (typeof value === "number" ? (value >= 3650 ? "> 10 years" : `${number(value)} days`) : "–")],
   });
   return ({ host, disk }) => {
     const memory = typeof host?.memory_available_bytes === "number" ? `${bytes(host.memory_available_bytes)} of ${bytes(host.memory_total_bytes)}` : null;
     show({ ...host, ...disk, memory });
     const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
-    setState(badge, !disk ? "unknown" : soon ? "bad" : "ok", !disk ? "unknown" : soon ? "disk fills up" : "enough room");
+    const known = typeof disk?.free_bytes === "number";
+    setState(badge, soon ? "bad" : known ? "ok" : "unknown", soon ? "disk fills up" : known ? "enough room" : "unknown");
   };
 }

@@ -48,7 +48,7 @@ export function mountKafka(root) {
   root.append(el("p", { class: "muted" }, "Brokers: ", brokers), groups.node, el("details", {}, summary, partitions.node));
   return ({ kafka }) => {
     showFigure(brokers, kafka?.brokers);
-    groups.update(kafka?.groups ?? []);
+    groups.update(kafka?.groups ?? [], typeof kafka?.brokers === "number");
     const found = [...(kafka?.partitions ?? [])].sort((a, b) => (b.lag ?? 0) - (a.lag ?? 0));
     write(summary, `Partitions: ${number(found.length)}, largest lag ${number(found[0]?.lag)}`);
     partitions.update(found);

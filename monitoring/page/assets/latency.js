@@ -46,6 +46,7 @@ function makeHop() {
       attr(node, "data-hop", hop.hop);
       write(name, HOPS[hop.hop] ?? hop.hop);
       for (const [quantile, bar] of bars) {
+        bar.hidden = typeof hop[quantile] !== "number";
         bar.style.left = `${(100 * hop.from) / hop.end}%`;
         bar.style.width = `${(100 * Math.max(0, hop[quantile] ?? 0)) / hop.end}%`;
       }

@@ -18,7 +18,7 @@ export function stateBadge() {
 /** Shows a state; `word` says it in other words. An unheard-of state is unknown. */
 export function setState(badge, state, word = null) {
   const known = state in SHAPES ? state : "unknown";
-  const text = word ?? WORDS[known];
+  const text = (word ?? WORDS[known]).slice(0, 100);
   if (badge.dataset.state === known && badge.dataset.word === text) return;
   attr(badge, "data-state", known);
   attr(badge, "data-word", text);

@@ -16,7 +16,7 @@ export function showFigure(node, value, format = number) {
 
 /**
  * A table with `columns` of {head, show(cell, item), figure?, row?}: `figure` sets numbers to the right, `row` heads the row.
- * `update(items)` shows the first `cap`.
+ * `update(items, known)` shows the first `cap`; nothing is only said to be there where that is known.
  */
 export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None." }) {
   const body = el("tbody");
@@ -31,10 +31,11 @@ export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None." })
       row ? el("th", { scope: "row" }) : el("td", { class: figure ? "figure" : null }));
     return { node: el("tr", {}, cells), update: (item) => columns.forEach(({ show }, index) => show(cells[index], item)) };
   };
-  const update = (items) => {
+  const update = (items, known = true) => {
     keyed(body, items.slice(0, cap), keyOf, make);
     scroller.hidden = items.length === 0;
     nothing.hidden = items.length > 0;
+    write(nothing, known ? empty : "Not known yet.");
     more.hidden = items.length <= cap;
     if (!more.hidden) write(more, `${number(items.length - cap)} more are not shown.`);
   };
