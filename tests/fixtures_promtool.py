@@ -18,7 +18,7 @@ STEP = 15
 
 Series = Mapping[tuple[str, tuple[tuple[str, str], ...]], Sequence[float | None]]
 """(metric, labels with job and instance) -> a sample per step; None where the part did not tell it."""
-Firing = set[tuple[str, tuple[tuple[str, str], ...]]]
+Firing = list[tuple[str, tuple[tuple[str, str], ...]]]
 """(alert, labels without those that a rule adds)."""
 
 
@@ -80,7 +80,7 @@ def built_in() -> Callable[[Sequence[Alert], Series, Iterable[int]], dict[int, F
             _feed(history, series, step, now)
             states = evaluator.step(history, float(now))
             if now in wanted:
-                found[now] = {(each.alert.name, each.labels) for each in states if each.state == "firing"}
+                found[now] = [(each.alert.name, each.labels) for each in states if each.state == "firing"]
         return found
 
     return run

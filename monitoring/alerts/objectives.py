@@ -1,8 +1,8 @@
 """The two objectives, freshness and validity: what counts as bad, what was counted, and how fast the budget burns.
 
 The windows are those of the SRE workbook: 14.4 times over an hour spends 2 % of a month's budget, 6 times over six hours
-5 %, once over three days 10 %. A short window ends the alert soon after the cause has gone; a minimum of events in the long
-one keeps a few bad ones after a start from looking like a share.
+5 %, once over three days 10 %. A short window ends the alert soon after the cause has gone. Two guards keep a few bad events from
+looking like a share: a minimum of events, and something that was counted when two thirds of the long window began.
 """
 
 from dataclasses import dataclass
@@ -22,18 +22,22 @@ WINDOWS: Final = ("5m", "30m", "1h", "6h", "3d")
 
 @dataclass(frozen=True)
 class Pair:
-    """A long and a short window, and how many times faster than allowed the budget burns over both."""
+    """A long and a short window, and how many times faster than allowed the budget burns over both.
+
+    `began` is a span and an offset within the long window in which something must have been counted: young windows lie.
+    """
 
     factor: float
     long: str
     short: str
+    began: str
     severity: Severity
 
 
 PAIRS: Final = (
-    Pair(14.4, "1h", "5m", "critical"),
-    Pair(6.0, "6h", "30m", "critical"),
-    Pair(1.0, "3d", "6h", "warning"),
+    Pair(14.4, "1h", "5m", "[20m] offset 40m", "critical"),
+    Pair(6.0, "6h", "30m", "[2h] offset 4h", "critical"),
+    Pair(1.0, "3d", "6h", "[1d] offset 2d", "warning"),
 )
 
 
@@ -45,7 +49,7 @@ class Objective:
     target: float
     all: str
     bad: str
-    minimum: dict[str, int]
+    minimum: int
 
     def errors(self, window: str) -> str:
         """The recorded share of bad events."""
@@ -60,7 +64,8 @@ class Objective:
         bound = f"({pair.factor:g} * {1 - self.target:.10g})"
         return (
             f"{self.errors(pair.long)} > {bound} and {self.errors(pair.short)} > {bound} "
-            f"and {self.events(pair.long)} >= {self.minimum[pair.long]}"
+            f"and {self.events(pair.long)} >= {self.minimum} "
+            f"and last_over_time({self.events('5m')}{pair.began}) > 0"
         )
 
 
@@ -77,14 +82,14 @@ def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
             settings.freshness_objective,
             all=published,
             bad=f"clamp_min({published} - {in_time}, 0)",
-            minimum={"1h": 120, "6h": 360, "3d": 1000},
+            minimum=60,
         ),
         Objective(
             "validity",
             settings.validity_objective,
             all=received,
             bad=refused,
-            minimum={"1h": 1000, "6h": 2000, "3d": 5000},
+            minimum=500,
         ),
     )
 
