@@ -161,6 +161,19 @@ def _layout(dashboard: JSON) -> Iterator[str]:
                 taken[x, y] = str(panel.get("title"))
 
 
+def _full_lines(dashboard: JSON) -> Iterator[str]:
+    """No hole: panels of one line are as wide as the dashboard together, and equally high."""
+    lines: dict[int, list[JSON]] = {}
+    for panel in dashboard["panels"]:
+        lines.setdefault(panel["gridPos"]["y"], []).append(panel)
+    for line in lines.values():
+        if (
+            sum(panel["gridPos"]["w"] for panel in line) != COLUMNS
+            or len({panel["gridPos"]["h"] for panel in line}) != 1
+        ):
+            yield f"a hole beside {line[0].get('title')}"
+
+
 def _panel_datasource(_: JSON, panel: JSON) -> Iterator[str]:
     for each in (panel, *(panel.get("targets") or ())):
         if (each.get("datasource") or {}).get("uid") not in ("$datasource", "${datasource}"):
@@ -215,6 +228,7 @@ DASHBOARD_RULES: dict[str, Callable[[JSON], Iterator[str]]] = {
     "no-inputs": _no_inputs,
     "identity": _identity,
     "layout": _layout,
+    "full-lines": _full_lines,
 }
 PANEL_RULES: dict[str, Callable[[JSON, JSON], Iterator[str]]] = {
     "panel-datasource-rule": _panel_datasource,

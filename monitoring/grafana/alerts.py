@@ -6,24 +6,15 @@ from monitoring.grafana.panel import Panel, Query, stat
 from monitoring.grafana.promql import age, select, total
 from monitoring.grafana.table import table
 
-__all__ = ["alert_panels"]
+__all__ = ["alert_panels", "loss_panels"]
 
 _NONE_GOOD: Final = [(None, "green"), (1, "red")]
 
 
-def alert_panels() -> list[Panel]:
-    """Alerts of Prometheus and of the monitor, and the findings of the last audit."""
+def loss_panels() -> list[Panel]:
+    """The findings of the last audit, devices that are silent, and what the monitor's own checks see."""
     found = "Found by the last audit, which compares what was acknowledged with what is stored. "
     return [
-        table(
-            "Alerts",
-            "What Prometheus finds wrong now. TidegateWatchdog always fires: it shows that alerts work.",
-            "short",
-            Query('ALERTS{alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}', "active"),
-            by=("severity", "alertname", "alertstate"),
-            hide=("__name__", "job", "instance"),
-            width=12,
-        ),
         stat(
             "Lost messages",
             f"{found}Anything above 0 is a loss: `tidegate audit` names the messages.",
@@ -64,5 +55,20 @@ def alert_panels() -> list[Panel]:
             "short",
             Query(select("tidegate_monitor_alerts"), "{{state}}"),
             steps=_NONE_GOOD,
+        ),
+    ]
+
+
+def alert_panels() -> list[Panel]:
+    """Alerts of Prometheus, one per line."""
+    return [
+        table(
+            "Alerts",
+            "What Prometheus finds wrong now. TidegateWatchdog always fires: it shows that alerts work.",
+            "short",
+            Query('ALERTS{alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}', "active"),
+            by=("severity", "alertname", "alertstate"),
+            hide=("__name__", "job", "instance"),
+            width=24,
         ),
     ]

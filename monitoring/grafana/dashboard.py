@@ -16,7 +16,7 @@ SCHEMA: Final = 39
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A heading and its panels; they wrap where the columns are used up."""
+    """A heading and its panels; they wrap where the columns are used up, and the last line is widened to the full width."""
 
     title: str
     panels: Sequence[Panel] = field(default_factory=tuple)
@@ -65,21 +65,34 @@ def _links() -> dict[str, Any]:
 
 
 def _placed(rows: Sequence[Row]) -> Iterator[Panel]:
-    number = 1
-    y = 0
+    number, y = 1, 0
     for row in rows:
         yield _heading(number, row.title, y)
-        number += 1
-        y += 1
-        x = line = 0
-        for panel in row.panels:
-            size = panel["gridPos"]
-            if x + size["w"] > COLUMNS:
-                x, y, line = 0, y + line, 0
-            yield {"id": number, **panel, "gridPos": {**size, "x": x, "y": y}}
-            number += 1
-            x, line = x + size["w"], max(line, size["h"])
-        y += line
+        number, y = number + 1, y + 1
+        for line in _lines(row.panels):
+            x = 0
+            for panel, width in zip(line, _filled(line), strict=True):
+                yield {"id": number, **panel, "gridPos": {**panel["gridPos"], "w": width, "x": x, "y": y}}
+                number, x = number + 1, x + width
+            y += max(panel["gridPos"]["h"] for panel in line)
+
+
+def _lines(panels: Sequence[Panel]) -> Iterator[list[Panel]]:
+    line: list[Panel] = []
+    for panel in panels:
+        if sum(each["gridPos"]["w"] for each in (*line, panel)) > COLUMNS:
+            yield line
+            line = []
+        line.append(panel)
+    if line:
+        yield line
+
+
+def _filled(line: Sequence[Panel]) -> list[int]:
+    """The widths, with what is left of the line shared out from the left."""
+    widths = [panel["gridPos"]["w"] for panel in line]
+    more, rest = divmod(COLUMNS - sum(widths), len(line))
+    return [width + more + (place < rest) for place, width in enumerate(widths)]
 
 
 def _heading(number: int, title: str, y: int) -> Panel:

@@ -69,7 +69,7 @@ def _times(request: str, why: str) -> Panel:
         f"Total time of {request}",
         f"TotalTimeMs by quantile, slowest broker; {why}.",
         "ms",
-        Query(f"max by (quantile) ({select(metric, where)})", "p{{quantile}}"),
+        Query(f"max by (quantile) ({select(metric, where)})", "quantile {{quantile}}"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from monitoring.grafana.alerts import alert_panels
+from monitoring.grafana.alerts import alert_panels, loss_panels
 from monitoring.grafana.dashboard import Row, dashboard
 from monitoring.grafana.fleet import fleet_rate
 from monitoring.grafana.objectives import objective_panels, objectives
@@ -22,10 +22,10 @@ def overview(settings: MonitoringSettings) -> dict[str, Any]:
     """The dashboard to keep open."""
     freshness, validity = objectives(settings)
     rows = [
-        Row("Now", _now()),
+        Row("Now", [*_now(), *loss_panels()]),
         Row("Promises kept", [*objective_panels(freshness), *objective_panels(validity)]),
         Row("Latency, errors, throughput", [*_signals(), *_canary(settings)]),
-        Row("Alerts and loss", alert_panels()),
+        Row("Alerts", alert_panels()),
     ]
     return dashboard(
         "tidegate-overview",

@@ -35,8 +35,8 @@ def quantile(share: float, histogram: str, by: str = "", where: str = "") -> str
 
 
 def mean(histogram: str, by: str = "", where: str = "") -> str:
-    """The mean of a histogram."""
-    return f"{rate(f'{histogram}_sum', by, where)} / {rate(f'{histogram}_count', by, where)}"
+    """The mean of a histogram; where nothing was counted there is none."""
+    return f"{rate(f'{histogram}_sum', by, where)} / ({rate(f'{histogram}_count', by, where)} > 0)"
 
 
 def age(timestamp: str, by: str = "", where: str = "") -> str:

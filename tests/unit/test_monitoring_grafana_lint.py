@@ -84,6 +84,8 @@ MUTATIONS: list[tuple[str, Callable[[Any], None]]] = [
     ("identity", _set("panel.title", "Brokers")),
     ("layout", _set("panel.gridPos", {"h": 8, "w": 12, "x": 18, "y": 500})),
     ("layout", _set("panel.gridPos", {"h": 8, "w": 12, "x": 0, "y": 0})),
+    ("full-lines", lambda dashboard: dashboard["panels"].pop(-1)),
+    ("full-lines", lambda dashboard: dashboard["panels"][-1]["gridPos"].update(h=3)),
     ("panel-datasource-rule", _set("panel.datasource", {"type": "prometheus", "uid": "P1809F7CD0C75ACF3"})),
     ("panel-datasource-rule", _set("panel.targets", [{"refId": "A", "expr": "vector(1)"}])),
     ("panel-title-description-rule", _set("panel.title", "")),
