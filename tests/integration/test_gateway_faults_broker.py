@@ -211,3 +211,32 @@ def publish_retained(rig: Any, count: int) -> None:
         info.wait_for_publish(20)
     client.disconnect()
     client.loop_stop()
+
+
+def test_the_gauge_of_the_session_falls_while_the_broker_hangs_and_rises_again(
+    fault_rig: Callable[..., Any], start_all: Callable[..., None], assert_whole: Callable[..., Any], wait_until: Any
+) -> None:
+    """Within twice the keepalive, of 5 s here: what an alert on a lost session is told in a hang."""
+    rig = fault_rig()
+    for protocol in ("5", "3.1.1"):
+        rig.add(protocol)
+    start_all(rig)
+    rig.load.send(20)
+    assert_whole(rig)
+
+    rig.broker.hold()
+    try:
+        for gateway in rig.gateways:
+            wait_until(
+                lambda one=gateway: one.metric("tidegate_gateway_connected") == 0, seconds=14, what="the gauge to fall"
+            )
+        # Each try meets a broker that takes the connection and says nothing: that is no session.
+        for gateway in rig.gateways:
+            wait_until(lambda one=gateway: one.log().count("MQTT session:") >= 2, seconds=30, what="a vain try")
+            assert gateway.metric("tidegate_gateway_connected") == 0
+    finally:
+        rig.broker.let_go()
+    for gateway in rig.gateways:
+        wait_until(lambda one=gateway: one.metric("tidegate_gateway_connected") == 1, what="the gauge to rise")
+    rig.load.send(20)
+    assert_whole(rig)
