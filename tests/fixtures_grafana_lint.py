@@ -199,7 +199,7 @@ def _panel_targets(_: JSON, panel: JSON) -> Iterator[str]:
 
 def _matcher(label: str) -> Callable[[Any], Iterator[str]]:
     def check(selector: Any) -> Iterator[str]:
-        if selector.matchers.get(label) != ("=~", f"${label}"):
+        if (label, "=~", f"${label}") not in selector.matchers:
             yield f"{selector.metric} has no {label}=~`${label}`"
 
     return check

@@ -15,8 +15,8 @@ RATE_INTERVAL = timedelta(seconds=61)
 @dataclass(frozen=True)
 class Selector:
     metric: str
-    matchers: Mapping[str, tuple[str, str]]
-    """Label -> (operator, value)."""
+    matchers: tuple[tuple[str, str, str], ...]
+    """(label, operator, value); a label may be matched twice."""
     window: timedelta | None
     function: str | None
     """The call whose direct argument it is."""
@@ -47,7 +47,7 @@ class PromQL:
         """Metric -> labels that the expression needs of it, by matchers and by groups."""
         found: dict[str, set[str]] = {}
         for each in self.selectors(expr):
-            found.setdefault(each.metric, set()).update(each.matchers, each.grouped)
+            found.setdefault(each.metric, set()).update((name for name, _, _ in each.matchers), each.grouped)
         return found
 
 
@@ -80,7 +80,9 @@ def _selector(node: Any, above: tuple[Any, ...]) -> Selector:
     operators = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
     return Selector(
         metric=node.name,
-        matchers={each.name: (operators[str(each.op).split(".")[-1]], each.value) for each in node.matchers.matchers},
+        matchers=tuple(
+            (each.name, operators[str(each.op).split(".")[-1]], each.value) for each in node.matchers.matchers
+        ),
         window=above[-1].range if ranged else None,
         function=outer.func.name if isinstance(outer, promql_parser.Call) else None,
         grouped=frozenset(grouped),

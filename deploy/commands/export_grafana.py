@@ -58,7 +58,8 @@ def export_grafana(
         typer.echo(
             f"{len(done.written)} files written, {len(done.unchanged)} unchanged; see {folder}/README.md.", err=True
         )
-        _say_empty(empty)
+        if check is not None:
+            _say_empty(empty)
     raise typer.Exit(1 if any(not each.expected for each in empty) else 0)
 
 
@@ -81,3 +82,5 @@ def _say_empty(empty: "list[EmptyQuery]") -> None:
     for each in empty:
         mark = "expected" if each.expected else "EMPTY"
         typer.echo(f"{mark}: {each.dashboard}, {each.panel}: {each.why}: {each.expr}", err=True)
+    wrong = sum(not each.expected for each in empty)
+    typer.echo(f"Every query was asked: {wrong} give nothing, {len(empty) - wrong} more may be empty.", err=True)

@@ -28,6 +28,10 @@ README: Final = f"""# Tidegate's dashboards for Grafana
 
 They need a Prometheus that scrapes Tidegate: `tidegate export prometheus DIR` writes its configuration and rules.
 
+    tidegate export grafana DIR --check http://127.0.0.1:9090
+
+asks that Prometheus every query of the dashboards and names those that give nothing.
+
 ## A Grafana of its own
 
     export {FOLDER}="$PWD" {PROMETHEUS_URL}=http://127.0.0.1:9090

@@ -3,7 +3,7 @@
 from typing import Final
 
 from monitoring.grafana.panel import Panel, Query, stat, timeseries
-from monitoring.grafana.promql import rate, select, total
+from monitoring.grafana.promql import OURS, rate, select, total
 
 __all__ = ["broker_panels", "host_panels", "jvm_panels"]
 
@@ -30,20 +30,20 @@ def jvm_panels() -> list[Panel]:
             "Processors used",
             "Processors that each part's own process keeps busy.",
             "short",
-            Query(rate("process_cpu_seconds_total", "job"), "{{job}}"),
+            Query(rate("process_cpu_seconds_total", "job", OURS), "{{job}}"),
         ),
         timeseries(
             "Memory of processes",
             "Resident memory of each part's own process.",
             "bytes",
-            Query(total("process_resident_memory_bytes", "job"), "{{job}}"),
+            Query(total("process_resident_memory_bytes", "job", OURS), "{{job}}"),
         ),
         timeseries(
             "Open files",
             "Share of the files that each process may have open.",
             "percentunit",
             Query(
-                f"max by (job) ({select('process_open_fds')} / {select('process_max_fds')})",
+                f"max by (job) ({select('process_open_fds', OURS)} / {select('process_max_fds', OURS)})",
                 "{{job}}",
             ),
             maximum=1,
@@ -52,7 +52,7 @@ def jvm_panels() -> list[Panel]:
             "Running for",
             "How long each process has been running; a fall to 0 is a restart.",
             "s",
-            Query(f"time() - {total('process_start_time_seconds', 'job', how='max')}", "{{job}}"),
+            Query(f"time() - {total('process_start_time_seconds', 'job', OURS, how='max')}", "{{job}}"),
         ),
         timeseries(
             "Buffers outside the heap",

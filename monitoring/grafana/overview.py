@@ -7,7 +7,7 @@ from monitoring.grafana.dashboard import Row, dashboard
 from monitoring.grafana.fleet import fleet_rate
 from monitoring.grafana.objectives import objective_panels, objectives
 from monitoring.grafana.panel import Panel, Query, stat, timeseries
-from monitoring.grafana.promql import age, quantile, rate, total
+from monitoring.grafana.promql import OURS, age, quantile, rate, total
 from monitoring.grafana.variables import selection
 from monitoring.settings import MonitoringSettings
 
@@ -31,7 +31,7 @@ def overview(settings: MonitoringSettings) -> dict[str, Any]:
         "tidegate-overview",
         "Tidegate / Overview",
         "Whether readings arrive in time and whole: objectives, alerts, latency, errors, throughput.",
-        selection("up"),
+        selection('up{job=~"tidegate-.+"}'),
         rows,
         span="1h",
     )
@@ -43,7 +43,7 @@ def _now() -> list[Panel]:
             "Parts",
             "Whether each part answers Prometheus; the worst instance counts.",
             "none",
-            Query(total("up", "job", how="min"), "{{job}}"),
+            Query(total("up", "job", OURS, how="min"), "{{job}}"),
             width=12,
             words=_UP_DOWN,
         ),

@@ -23,7 +23,7 @@ def pipeline() -> dict[str, Any]:
     """The dashboard for whoever asks why."""
     chosen = 'job=~"$job", instance=~"$instance"'
     variables = [
-        *selection("up"),
+        *selection('up{job=~"tidegate-.+"}'),
         label_variable("table", f"tidegate_table_last_commit_timestamp_seconds{{{chosen}}}"),
         label_variable("stream", f"tidegate_stream_sql_rows_total{{{chosen}}}", title="SQL stream"),
     ]

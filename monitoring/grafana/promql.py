@@ -2,9 +2,11 @@
 
 from typing import Final
 
-__all__ = ["age", "growth", "mean", "quantile", "rate", "select", "total"]
+__all__ = ["OURS", "age", "growth", "mean", "quantile", "rate", "select", "total"]
 
 _CHOSEN: Final = 'job=~"$job", instance=~"$instance"'
+OURS: Final = 'job=~"tidegate-.+|prometheus|alertmanager"'
+"""For names that every exporter serves: a Prometheus that watches other things too must not show them as parts of ours."""
 _WINDOW: Final = "$__rate_interval"
 
 

@@ -12,11 +12,9 @@ EVERYTHING: Final = ".+"
 
 def selection(metric: str) -> list[dict[str, Any]]:
     """Data source, job and instance, found where `metric` is served."""
-    return [
-        datasource(),
-        label_variable("job", metric),
-        label_variable("instance", f'{metric}{{job=~"$job"}}'),
-    ]
+    name, _, where = metric.rstrip("}").partition("{")
+    chosen = f'{name}{{{where}{", " if where else ""}job=~"$job"}}'
+    return [datasource(), label_variable("job", metric), label_variable("instance", chosen)]
 
 
 def datasource() -> dict[str, Any]:
