@@ -50,7 +50,7 @@ export function mountDevices(root) {
     showFigure(known, devices?.known);
     showFigure(active, devices?.active);
     const asked = typeof devices?.known === "number";
-    showFigure(silentCount, asked ? devices.silent?.length : null);
+    showFigure(silentCount, asked ? (devices.silent_count ?? devices.silent?.length) : null);
     for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? [], asked);
   };
 }
