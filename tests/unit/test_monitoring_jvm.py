@@ -27,11 +27,12 @@ def test_every_rule_is_declared_and_every_declared_name_has_one_rule(file: str, 
 
 
 @pytest.mark.parametrize(("file", "families"), FILES)
-def test_rules_have_the_labels_and_the_kind_that_are_declared(file: str, families: tuple[Family, ...]) -> None:
+def test_rules_have_the_words_the_labels_and_the_kind_that_are_declared(file: str, families: tuple[Family, ...]) -> None:
     declared = {family.name: family for family in families}
     for rule in rules(file):
         family = declared[rule["name"]]
         assert tuple(rule.get("labels", {})) == family.labels, family.name
+        assert rule["help"] == family.help, family.name
         assert (rule["type"] == "COUNTER") == family.name.endswith("_total"), family.name
         assert family.kind == "counter" or rule["type"] == "GAUGE", family.name
         assert not family.name.endswith(CUT_OFF)
