@@ -28,7 +28,7 @@ WITH these AS (
     SELECT metric, unit, value, event_time, received_at, "offset",
         row_number() OVER (PARTITION BY metric ORDER BY received_at DESC, "offset" DESC) AS back
     FROM readings WHERE device = {device} AND value IS NOT NULL
-        AND received_at BETWEEN make_timestamptz({first}) AND make_timestamptz({last})
+        AND received_at >= make_timestamptz({first})
 )
 SELECT metric, arg_max(unit, received_at) AS unit, list(epoch(event_time) ORDER BY event_time) AS at,
     list(value ORDER BY event_time) AS value
@@ -76,11 +76,9 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _metrics(root: str, quoted: str, last_seen: float) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    last = int((last_seen + 60) * 1_000_000)
     for span in SPANS:
-        query = _READINGS.format(
-            device=quoted, first=int((last_seen - span) * 1_000_000), last=last, points=POINTS, metrics=METRICS
-        )
+        first = int((last_seen - span) * 1_000_000)
+        query = _READINGS.format(device=quoted, first=first, points=POINTS, metrics=METRICS)
         found = run_sql(root, query).to_pylist()
         if found and all(len(each["at"]) >= POINTS for each in found):
             break

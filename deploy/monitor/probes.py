@@ -1,5 +1,6 @@
 """Which probes this monitor runs, by the settings."""
 
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,9 @@ from monitoring.probe import Probe
 __all__ = ["NEEDED", "is_flowing", "make_probes"]
 
 HOST_SECONDS: Final = 5.0
+BROKER_SECONDS: Final = 2.0
 KAFKA_SECONDS: Final = 2.0
+CERTIFICATE_LOOK_SECONDS: Final = 15.0
 AUDIT_LOOK_SECONDS: Final = 10.0
 MOST_LAG_SECONDS: Final = 30.0
 _STREAMS: Final = "tidegate_stream_sql_offsets_behind"
@@ -30,13 +33,20 @@ def make_probes(
     settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe, *, data: Path
 ) -> Iterator[Probe]:
     """Those whose systems are named by the settings; `data` is the folder of an embedded run."""
+    from deploy.monitor.certificates import CertificateProbe, tls_servers
     from deploy.monitor.host import HostProbe
+    from gateway.broker_figures import BrokerFigures
     from ingest.cluster import ClusterProbe
 
     yield Probe("host", HOST_SECONDS, HostProbe(_folders(settings, data)).look)
+    # Unique: a second monitor with the same id would throw the first one out, and be thrown out by it.
+    broker = BrokerFigures(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
+    yield Probe("broker", BROKER_SECONDS, broker.look, broker.close)
     kafka = ClusterProbe(settings.kafka, lambda: _groups(history))
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)
     yield Probe("tables", settings.monitoring.tables_seconds, fleet.look)
+    if servers := tls_servers(settings):
+        yield Probe("certificates", CERTIFICATE_LOOK_SECONDS, CertificateProbe(servers).look)
     if settings.monitoring.audit_seconds:
         yield Probe("audit", AUDIT_LOOK_SECONDS, audit.look)
 

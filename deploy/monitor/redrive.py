@@ -29,8 +29,8 @@ class Redriver:
         """
         from deploy.dlq.run import run_redrive
 
-        if wrong := next((each for each in ids if not ID.fullmatch(each)), None):
-            raise PageError(400, f"{wrong[:100]!r} is no id of a dead letter.")
+        if wrong := [each for each in ids if not ID.fullmatch(each)]:
+            raise PageError(400, f"{wrong[0][:100]!r} is no id of a dead letter.")
         if not self._busy.acquire(blocking=False):
             raise PageError(503, "Another redrive runs; try again when it has ended.")
         try:
