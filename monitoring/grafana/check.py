@@ -17,18 +17,28 @@ __all__ = ["EXPECTED_EMPTY", "EmptyQuery", "ask_prometheus", "empty_queries"]
 
 Ask = Callable[[str], list[Any]]
 """PromQL -> the `result` of an instant query; ValueError says what Prometheus found wrong."""
+NOTHING: Final = "no series"
 _REFUSED: Final = (400, 422)
 """How Prometheus answers a query that it does not understand, or that fails."""
 _OF_GRAFANA: Final = {"__rate_interval": "1m", "__range": "15m", "__interval": "15s"}
 
+_NO_SYS: Final = "the broker tells no figures of its own under $SYS"
+_NO_SQL: Final = "no stream is written in SQL"
 EXPECTED_EMPTY: Final[Mapping[str, str]] = {
-    "tidegate_stream_sql_": "no stream is written in SQL",
-    "tidegate_certificate_": "no server speaks TLS",
-    "kafka_network_requestmetrics_errors_total": "no request failed",
-    "kafka_server_brokertopicmetrics_bytesrejected_total": "no record was refused for its size",
-    "tidegate_gateway_messages_rejected_total": "nothing was refused just now",
+    "Refused messages": "nothing was refused just now",
+    "Error rate": "no request failed",
+    "Certificates end in": "no server speaks TLS",
+    "SQL streams behind": _NO_SQL,
+    "SQL streams' rows": _NO_SQL,
+    "SQL streams' faults": _NO_SQL,
+    "SQL streams' last batch": _NO_SQL,
+    "variable stream": _NO_SQL,
+    "Clients": _NO_SYS,
+    "PUBLISH packets": _NO_SYS,
+    "Broker bytes": _NO_SYS,
+    "Messages held": _NO_SYS,
 }
-"""What a good run may not have: name or beginning of a name of the first metric -> why the query may be empty."""
+"""Panels and variables that may be empty on a good run, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ def empty_queries(dashboards: tuple[Mapping[str, Any], ...], ask: Ask) -> list[E
         for panel, expr in _queries(dashboard):
             why = _fault(ask, _filled(expr, values))
             if why is not None:
-                reason = _expected(expr)
+                reason = EXPECTED_EMPTY.get(panel) if why == NOTHING else None
                 found.append(EmptyQuery(dashboard["uid"], panel, expr, reason or why, expected=reason is not None))
     return found
 
@@ -106,12 +116,7 @@ def _fault(ask: Ask, expr: str) -> str | None:
     except ValueError as error:
         return f"refused: {error}"
     if not series:
-        return "no series"
+        return NOTHING
     if all(math.isnan(float(each["value"][1])) for each in series):
         return "no number"
     return None
-
-
-def _expected(expr: str) -> str | None:
-    metrics = re.findall(r"\b([a-z]\w+)\{", expr)
-    return next((why for name, why in EXPECTED_EMPTY.items() if metrics and metrics[0].startswith(name)), None)
