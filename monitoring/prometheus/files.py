@@ -1,9 +1,11 @@
 """The files of `tidegate export prometheus`."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+import monitoring
 from monitoring.alerts.alertmanager import alertmanager_config
 from monitoring.alerts.rules import rule_file
 from monitoring.prometheus.scrape_config import scrape_config
@@ -23,6 +25,7 @@ README: Final = """\
 | `prometheus.yml` | a whole configuration: whom to ask, which rules, whom to tell |
 | `tidegate-rules.yml` | every alert, and the recorded rates that dashboards ask |
 | `alertmanager.yml` | a whole configuration: grouping, and which alert is not told while its cause fires |
+| `kafka-jmx.yml` | what the JMX agent takes from a Kafka broker, under the names that alerts and dashboards ask for |
 
 ## A Prometheus of its own
 
@@ -38,6 +41,16 @@ README: Final = """\
    and so on.
 3. Give each installation a `cluster` label (here `external_labels`).
 4. Copy `inhibit_rules` and the routes of `alertmanager.yml` into yours.
+
+## A Kafka of your own
+
+`tidegate up` starts its Kafka with the JMX agent. Start each of your brokers with it too (`jmx_prometheus_javaagent`, 1.0.1
+was tested), and name the brokers in `monitoring.targets`, or under the job `tidegate-kafka`:
+
+    KAFKA_OPTS="-javaagent:/opt/jmx_prometheus_javaagent-1.0.1.jar=9404:/opt/kafka-jmx.yml"
+
+An agent that cannot listen ends the broker, so choose a port that is free. An agent with rules of your own will do if they
+keep the names of its public rules for KRaft.
 
 ## Who is told
 
@@ -59,6 +72,7 @@ def prometheus_files(settings: MonitoringSettings) -> dict[str, str]:
         "prometheus.yml": _yaml(scrape_config(settings, rules=RULES, every_seconds=EVERY_SECONDS)),
         RULES: _yaml(rule_file(settings)),
         "alertmanager.yml": _yaml(alertmanager_config(settings)),
+        "kafka-jmx.yml": MADE + (Path(monitoring.__file__).parent / "jmx" / "kafka.yml").read_text("utf-8"),
         "README.md": README,
     }
 

@@ -9,6 +9,8 @@ import yaml
 import monitoring
 from monitoring.metrics.families import Family
 from monitoring.metrics.jvm import AGENT, JVM, KAFKA_JVM, SPARK_JVM
+from monitoring.prometheus.files import prometheus_files
+from monitoring.settings import MonitoringSettings
 
 FOLDER = Path(monitoring.__file__).parent / "jmx"
 FILES = [("kafka.yml", KAFKA_JVM), ("spark.yml", SPARK_JVM)]
@@ -27,7 +29,9 @@ def test_every_rule_is_declared_and_every_declared_name_has_one_rule(file: str, 
 
 
 @pytest.mark.parametrize(("file", "families"), FILES)
-def test_rules_have_the_words_the_labels_and_the_kind_that_are_declared(file: str, families: tuple[Family, ...]) -> None:
+def test_rules_have_the_words_the_labels_and_the_kind_that_are_declared(
+    file: str, families: tuple[Family, ...]
+) -> None:
     declared = {family.name: family for family in families}
     for rule in rules(file):
         family = declared[rule["name"]]
@@ -45,6 +49,11 @@ def test_beans_are_named_so_that_a_scrape_asks_for_few(file: str, families: tupl
     # No pattern over a whole type: its beans grow with topics and kinds of requests.
     assert len(asked) == len(set(asked))
     assert all("name=" in bean or bean.endswith("raft-metrics") for bean in asked)
+
+
+def test_the_rules_are_handed_over_for_brokers_of_other_people() -> None:
+    exported = yaml.safe_load(prometheus_files(MonitoringSettings())["kafka-jmx.yml"])
+    assert exported["rules"] == rules("kafka.yml")
 
 
 def test_no_name_is_declared_twice() -> None:
