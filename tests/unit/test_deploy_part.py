@@ -15,7 +15,7 @@ import pytest
 from deploy.local import part as part_module
 from deploy.local.guard import RUN_ID, kill_marked, marked
 from deploy.local.part import Part, PartSpec, backoff_seconds
-from deploy.local.plan import hangs
+from deploy.local.specs import hangs
 from monitoring.scrape import SILENT
 
 Wait = Callable[..., Any]
