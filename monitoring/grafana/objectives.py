@@ -80,12 +80,14 @@ def objective_panels(objective: Objective) -> list[Panel]:
         timeseries(
             f"{objective.name} burn rate",
             "How many times faster than allowed the budget burns: at 1 it lasts exactly its window. "
-            + "; ".join(f"over {window} the alert fires at {pace:g}" for window, pace in BURN_WINDOWS)
-            + ", where the short window agrees.",
+            + "The alert fires where it burns "
+            + ", or ".join(f"{pace:g} times over {window}" for window, pace in BURN_WINDOWS)
+            + ", and the short window agrees.",
             "short",
             *(Query(f"{objective.bad_ratio(window)} / {allowed}", f"over {window}") for window, _ in BURN_WINDOWS),
             width=16,
             height=6,
             steps=[(None, "green"), (1, "yellow"), (6, "orange"), (14.4, "red")],
+            points=60,
         ),
     ]

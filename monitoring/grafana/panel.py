@@ -10,6 +10,9 @@ Panel = dict[str, Any]
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 """The one that the viewer chose; no dashboard names a data source of its own."""
 
+_NEWEST: Final = frozenset({"stat", "gauge", "table"})
+"""Kinds that show one moment ask for one moment: a budget of 30 days is not computed for each point of a line."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -30,8 +33,9 @@ def timeseries(
     steps: Sequence[tuple[float | None, str]] = (),
     maximum: float | None = None,
     logarithmic: bool = False,
+    points: int | None = None,
 ) -> Panel:
-    """Lines over time; `steps` are drawn as lines across."""
+    """Lines over time; `steps` are drawn as lines across, `points` bounds how many moments are asked for."""
     custom: dict[str, Any] = {
         "drawStyle": "line",
         "fillOpacity": 30 if stacked else 8,
@@ -49,7 +53,8 @@ def timeseries(
     }
     minimum = None if logarithmic else 0
     fields = field(unit, steps, custom=custom, color={"mode": "palette-classic"}, minimum=minimum, maximum=maximum)
-    return panel("timeseries", title, description, queries, fields, options, width, height)
+    made = panel("timeseries", title, description, queries, fields, options, width, height)
+    return made if points is None else {**made, "maxDataPoints": points}
 
 
 def stat(
@@ -112,18 +117,18 @@ def panel(
         "gridPos": {"h": height, "w": width, "x": 0, "y": 0},
         "fieldConfig": {"defaults": fields, "overrides": []},
         "options": options,
-        "targets": [_target(chr(ord("A") + place), query) for place, query in enumerate(queries)],
+        "targets": [_target(chr(ord("A") + place), query, kind in _NEWEST) for place, query in enumerate(queries)],
     }
 
 
-def _target(name: str, query: Query) -> dict[str, Any]:
+def _target(name: str, query: Query, newest: bool) -> dict[str, Any]:
     return {
         "datasource": dict(DATASOURCE),
         "expr": query.expr,
         "legendFormat": query.legend or "__auto",
         "refId": name,
-        "range": True,
-        "instant": False,
+        "range": not newest,
+        "instant": newest,
     }
 
 

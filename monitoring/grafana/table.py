@@ -21,7 +21,7 @@ def table(
     options = {"cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}}
     made = panel("table", title, description, queries, field(unit, ()), options, width, height)
     for target in made["targets"]:
-        target |= {"format": "table", "instant": True, "range": False}
+        target["format"] = "table"
     values = [f"Value #{target['refId']}" for target in made["targets"]] if len(queries) > 1 else ["Value"]
     made["transformations"] = [
         {"id": "merge", "options": {}},

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -113,6 +114,16 @@ def test_descriptions_are_sentences(dashboard: Any) -> None:
             assert text[0].isupper() or text[0] == "1", text
             assert text.endswith("."), text
             assert not panel["title"].endswith("."), panel["title"]
+
+
+def test_long_windows_are_asked_for_few_moments(dashboard: Any, promql: Any) -> None:
+    """A day's samples for each point of a line, every 10 s, would be Prometheus' main occupation."""
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            assert target["instant"] == (panel["type"] in ("stat", "gauge", "table")) != target["range"], panel["title"]
+            windows = [each.window for each in promql.selectors(target["expr"]) if each.window]
+            if target["range"] and max(windows, default=timedelta()) >= timedelta(hours=1):
+                assert panel["maxDataPoints"] <= 60, panel["title"]
 
 
 def test_the_objective_of_the_settings_is_what_is_drawn() -> None:
