@@ -162,7 +162,7 @@ GATEWAY: Final = (
         causes=(
             "New firmware or a new kind of device sends what no route or profile expects.",
             "A profile was made stricter than the devices are.",
-            "Clocks of devices are wrong after a power cut (`timestamp_future`, `timestamp_past`).",
+            "Clocks of devices are wrong after a power cut (`ts_too_far_future`, `ts_too_old`).",
         ),
         actions=(
             "`tidegate dlq ls`: which reason, device and topic make most of them.",
@@ -245,9 +245,9 @@ STREAM: Final = (
         ),
         actions=(
             "`tidegate streams ls`: its last error stands there.",
-            "`tidegate streams test FILE`: its golden data, without touching what runs.",
-            "`tidegate streams plan FILE` and `tidegate streams apply FILE`: put the mended definition in force.",
-            "`tidegate streams rewind NAME --from TIME`: make anew what was wrong.",
+            "`tidegate streams test NAME`: its golden data, without touching what runs.",
+            "`tidegate streams plan NAME`, then `tidegate streams apply NAME`: put the mended definition in force.",
+            "`tidegate streams rewind NAME --since TIME`: make anew what was wrong.",
         ),
     ),
 )

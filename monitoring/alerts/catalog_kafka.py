@@ -128,7 +128,7 @@ KAFKA: Final = (
             "`tidegate status`: does the stream run, how do rates in and out compare?",
             "`tidegate logs stream -n 100`: how long batches take, and what they wait for.",
             "`tidegate tables ls`: many small files make commits slow; `tidegate maintain` joins them.",
-            "Give the stream more cores (`lake.cores`) or memory, or more partitions to the topic.",
+            "Give the stream more cores (`stream.master`) or memory (`stream.driver_memory`).",
         ),
         follows=("TidegateKafkaUnreachable", "TidegateStreamStalled", "TidegateTargetDown/tidegate-stream"),
     ),

@@ -110,7 +110,7 @@ TABLES: Final = (
         for_seconds=120,
         unit="ratio",
         summary="More than one stored message in twenty came late",
-        text="{value} of the messages stored in the last hour came after their window was final.",
+        text="{value} of the messages stored in the last hour held a reading older than the allowed lateness.",
         impact="Final windows are corrected afterwards: who read them early has other figures.",
         causes=(
             "Devices keep readings while they are offline and send them later.",
@@ -191,7 +191,7 @@ def _disk(severity: Severity, signal: Signal, seconds: int, unit: Unit, text: st
         actions=(
             "`tidegate status` and `du -sh tidegate-data/*`: who takes the room.",
             "`tidegate maintain --dry-run`: what deleting old files would free; then `tidegate maintain`.",
-            "Shorten `lake.retention_days` or `kafka.retention_bytes`, or move the folder to a larger disk.",
+            "Shorten `lake.readings_days` or `kafka.retention_bytes`, or move the folder to a larger disk.",
             "After a full disk: `tidegate status` until it is ready, then `tidegate audit --since 1h`.",
         ),
     )
