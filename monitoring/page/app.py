@@ -84,7 +84,8 @@ async def _told_by_http(_request: Request, error: Exception) -> Response:
     return error_response(PageError(status, sentence))
 
 
-async def _fault(_request: Request, error: Exception) -> Response:
+async def _fault(request: Request, error: Exception) -> Response:
+    logger.error("a fault of the page at %s", request.url.path, exc_info=error)
     return error_response(PageError(500, "A fault of the page itself: see the monitor's log."))
 
 

@@ -1,5 +1,6 @@
 """Serves the page from a thread of its own; ends within two seconds, whoever still follows."""
 
+import logging
 import socket
 import threading
 import time
@@ -23,6 +24,8 @@ class PageServer:
     """
 
     def __init__(self, app: ASGIApp, *, host: str, port: int) -> None:
+        # It logs each browser that goes away in the middle of a stream; faults of ours the app logs itself.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=128)
         self.port: int = self._socket.getsockname()[1]

@@ -23,8 +23,8 @@ SEND_SECONDS: Final = 10.0
 class Viewers:
     """All browsers that follow; lives on the server's loop, but for `close`."""
 
-    def __init__(self, board: Board, gauge: Gauge, *, send_seconds: float = SEND_SECONDS) -> None:
-        self._board, self._gauge, self._send_seconds = board, gauge, send_seconds
+    def __init__(self, board: Board, gauge: Gauge) -> None:
+        self._board, self._gauge = board, gauge
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._count = 0
@@ -41,7 +41,7 @@ class Viewers:
             self._board.listen(self._wake_from_afar)
         if self._count >= MOST_VIEWERS:
             raise PageError(503, f"{MOST_VIEWERS} browsers follow this page already; close one and load it again.")
-        return _Stream(self, self._follow(), ping=15, send_timeout=self._send_seconds)
+        return _Stream(self, self._follow(), ping=15, send_timeout=SEND_SECONDS)
 
     def entered(self, change: int) -> None:
         """One more or one less."""
