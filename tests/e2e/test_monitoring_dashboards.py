@@ -18,6 +18,7 @@ def prometheus(pipeline: Any) -> str:
     return str(url)
 
 
+@pytest.mark.timeout(900)
 def test_every_query_of_the_dashboards_gives_numbers(
     pipeline: Any, prometheus: str, tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:
@@ -34,7 +35,7 @@ def test_every_query_of_the_dashboards_gives_numbers(
         return not last["empty"]
 
     try:
-        wait_until(nothing_empty, seconds=200)
+        wait_until(nothing_empty, seconds=400)
     except pytest.fail.Exception:
         pytest.fail("\n".join(["these give nothing:", *last["empty"]]))
     ask = ask_prometheus(prometheus)
