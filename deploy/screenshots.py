@@ -48,9 +48,7 @@ class Picture:
 PICTURES: Final = (
     Picture("overview"),
     Picture("overview-dark", scheme="dark"),
-    Picture(
-        "alert", ('.alert[data-state="firing"] .button, .alert[data-state="pending"] .button',), "#panel .prose h3"
-    ),
+    Picture("alert", ('.alert[data-state="firing"] .button',), "#panel .prose h3"),
     Picture("device", ("[data-list=talkers] tbody a",), "#device canvas"),
     Picture("dead-letter", ("#letters [data-letter]",), "#panel .payload"),
     Picture("phone", width=360, height=740, scheme="dark"),

@@ -22,7 +22,8 @@ function keyOf(alert) {
 }
 
 function sorted(alerts) {
-  const rank = (alert) => (STATES[alert.state] ?? 3) * 10 + (RANK[alert.severity] ?? 3);
+  // What follows from another alert stands behind it: the cause is what must be mended.
+  const rank = (alert) => (STATES[alert.state] ?? 3) * 100 + (alert.explained_by?.length ? 10 : 0) + (RANK[alert.severity] ?? 3);
   return [...alerts].sort((a, b) => rank(a) - rank(b) || (b.since ?? 0) - (a.since ?? 0));
 }
 
@@ -56,9 +57,10 @@ function makeAlert(first) {
   const name = el("h3");
   const since = el("span", { class: "muted small" });
   const text = el("p", { class: "alert-text" });
+  const follows = el("p", { class: "small" });
   const inner = el("div", { class: "alert-body" });
   const more = el("details", { open: first.open }, el("summary", {}, "Impact, causes, what to do"), inner);
-  const node = el("article", { class: "alert" }, el("div", { class: "box-top" }, name, badge), text, since, more);
+  const node = el("article", { class: "alert" }, el("div", { class: "box-top" }, name, badge), text, follows, since, more);
   let shown = null;
   return {
     node,
@@ -70,6 +72,8 @@ function makeAlert(first) {
       const kind = alert.state === "resolved" ? "ok" : alert.state === "firing" && alert.severity === "critical" ? "bad" : alert.severity === "info" ? "unknown" : "warn";
       setState(badge, kind, alert.state === "resolved" ? "resolved" : `${alert.severity}, ${alert.state}`);
       write(text, alert.text || alert.summary || "");
+      follows.hidden = !alert.explained_by?.length;
+      write(follows, follows.hidden ? "" : `Follows from ${alert.explained_by.join(", ")}.`);
       const value = alert.value === null || alert.value === undefined ? "" : `; value ${number(alert.value)}`;
       write(since, `since ${clock(alert.since)} (${duration(Math.max(0, Math.round(at - alert.since)))})${value}`);
       attr(since, "title", utc(alert.since));

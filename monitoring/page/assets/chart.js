@@ -5,7 +5,6 @@ import { clock, number } from "./format.js";
 
 const { uPlot } = window;
 const HEIGHT = 170;
-const TICK = ["00", "05", "10", "15", "20", "30"];
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -13,9 +12,8 @@ function colour(name) {
 
 function axisTimes(_, ticks) {
   return ticks.map((at) => {
-    const text = clock(at);
-    const time = text.slice(-8);
-    return time.endsWith(":00") ? time.slice(0, 5) : TICK.includes(time.slice(6)) || ticks.length < 8 ? time : "";
+    const time = clock(at).slice(-8);
+    return time.endsWith(":00") ? time.slice(0, 5) : time;
   });
 }
 
@@ -35,6 +33,7 @@ export class TimeChart {
   #plot = null;
   #data = null;
   #hovered = false;
+  #empty = true;
 
   constructor({ label, series, format = number, height = HEIGHT, sync = "tidegate", fromZero = true }) {
     Object.assign(this, { series, format, height, sync, fromZero });
@@ -50,6 +49,7 @@ export class TimeChart {
 
   show(at, columns) {
     this.#data = [at, ...columns];
+    this.#empty = !columns.some((values) => values.some((value) => value !== null));
     if (this.#plot) this.#plot.setData(this.#data);
     else this.#resize();
     this.#legend();
@@ -70,7 +70,7 @@ export class TimeChart {
       padding: [8, 8, 0, 0],
       cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => this.#range(low, high) } },
-      axes: [axis({ values: axisTimes, space: 70, size: 26 }), axis({ size: 62, values: (_, ticks) => ticks.map((tick) => this.format(tick)) })],
+      axes: [axis({ values: axisTimes, space: 70, size: 26 }), axis({ size: 62, values: (_, ticks) => ticks.map((tick) => (this.#empty ? "" : this.format(tick))) })],
       series: [{}, ...this.series.map(({ label, color, dash }) => ({ label, dash, width: 1.6, stroke: () => colour(color), points: { show: false }, spanGaps: false }))],
       hooks: { setCursor: [(plot) => this.#hover(plot)] },
     };
@@ -97,6 +97,6 @@ export class TimeChart {
       write(node, (this.series[position].format ?? this.format)(value));
       attr(node, "data-value", value ?? "");
     });
-    write(this.when, this.#hovered ? clock(at[index]) : "");
+    write(this.when, this.#hovered ? clock(at[index]) : this.#empty ? "no data yet" : "");
   }
 }

@@ -46,7 +46,7 @@ export function duration(seconds) {
   if (!isNumber(seconds)) return NONE;
   if (!Number.isFinite(seconds)) return "∞";
   if (seconds < 0) return `−${duration(-seconds)}`;
-  if (seconds < 10) return `${digits(Math.round(seconds * 10) / 10)} s`;
+  if (seconds < 10) return `${Math.round(seconds * 10) / 10} s`;
   const whole = Math.round(seconds);
   const units = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   if (whole >= 86_400 * 1000) return `${number(Math.round(whole / 86_400))} d`;

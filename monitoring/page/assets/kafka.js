@@ -10,10 +10,9 @@ const SOON_SECONDS = 24 * 3600;
 
 function showLoss(cell, item) {
   const seconds = item.time_to_data_loss_seconds;
-  showFigure(cell, seconds, (value) => (value === null || value === undefined ? "never" : duration(value)));
   const soon = typeof seconds === "number" && seconds < SOON_SECONDS;
+  showFigure(cell, seconds, (value) => (typeof value === "number" ? `${soon ? "▲ " : ""}${duration(value)}` : "never"));
   attr(cell, "data-state", soon ? "bad" : null);
-  if (soon) write(cell, `▲ ${duration(seconds)}`);
 }
 
 export function mountKafka(root) {

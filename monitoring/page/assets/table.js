@@ -5,6 +5,16 @@ import { number } from "./format.js";
 
 const CAP = 50;
 
+/** A table wider than its place can be scrolled by keyboard, and only then is a stop on the way. */
+const overflowing = new ResizeObserver((entries) => {
+  for (const scroller of new Set(entries.map(({ target }) => target.closest(".scroll")))) {
+    const wide = scroller.scrollWidth > scroller.clientWidth;
+    attr(scroller, "tabindex", wide ? "0" : null);
+    attr(scroller, "role", wide ? "region" : null);
+    attr(scroller, "aria-label", wide ? scroller.querySelector("caption").textContent : null);
+  }
+});
+
 /** Shows a figure; the exact one stands in data-value and, where it was shortened, in the title. */
 export function showFigure(node, value, format = number) {
   const exact = value === null || value === undefined ? "" : String(value);
@@ -24,7 +34,9 @@ export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None." })
   const table = el("table", {}, el("caption", { class: "hidden" }, label), el("thead", {}, el("tr", {}, heads)), body);
   const nothing = el("p", { class: "muted" }, empty);
   const more = el("p", { class: "muted" });
-  const scroller = el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  const scroller = el("div", { class: "scroll" }, table);
+  overflowing.observe(scroller);
+  overflowing.observe(table);
   const node = el("div", {}, scroller, nothing, more);
   const make = () => {
     const cells = columns.map(({ figure, row }) =>
