@@ -92,7 +92,7 @@ def _line(name: str, part: Mapping[str, Any], mark: str) -> str:
     shown = seconds if seconds is not None else _age(part)
     clock = "" if part["state"] in ("waiting", "stopped") else f"{shown:5.1f} s"
     detail = part["detail"] or ("" if part["state"] in SETTLED else part["state"])
-    return f"  {mark:<2}  {name:<8} {clock:>8}  {detail}".rstrip()
+    return f"  {mark:<2}  {name:<12} {clock:>7}  {detail}".rstrip()
 
 
 def _age(part: Mapping[str, Any]) -> float:
