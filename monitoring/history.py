@@ -95,6 +95,8 @@ class History:
         """
         source: Labels = (("job", job),) if instance is None else (("instance", instance), ("job", job))
         with self._lock:
+            if at < self._now - GRACE_SECONDS:
+                self._begin_anew()
             self._now = max(self._now, at)
             self._put("up", source, at, 0.0 if scrape is None else 1.0)
             told = self._take(at, source, {} if scrape is None else scrape.values)
@@ -102,6 +104,12 @@ class History:
             self._end(at, known - told)
             known |= told
             self._forget(at)
+
+    def _begin_anew(self) -> None:
+        """The clock was set back: what is known of the future would hide what comes."""
+        self._series.clear()
+        self._of_source.clear()
+        self._now = 0.0
 
     def _take(self, at: float, source: Labels, values: Mapping[tuple[str, Labels], float]) -> set[tuple[str, Labels]]:
         told: set[tuple[str, Labels]] = set()

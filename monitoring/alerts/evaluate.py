@@ -56,9 +56,13 @@ class Evaluator:
     def __init__(self, alerts: Iterable[Alert]) -> None:
         self._alerts = tuple(alert for alert in alerts if alert.builtin)
         self._states: dict[tuple[int, Labels], AlertState] = {}
+        self._now = 0.0
 
     def step(self, history: History, now: float) -> list[AlertState]:
         """Look once; the alerts that are pending, firing, or ended lately: the worst first."""
+        if now < self._now:
+            self._set_back(now)
+        self._now = now
         for number, alert in enumerate(self._alerts):
             values = alert.signal.value(history, now)
             for labels, value in values.items():
@@ -85,6 +89,12 @@ class Evaluator:
             state.quiet_since = now if state.quiet_since is None else state.quiet_since
             if now - state.quiet_since >= state.alert.keep_firing_seconds:
                 state.state, state.since = "resolved", now
+
+    def _set_back(self, now: float) -> None:
+        """The clock was set back: nothing began later than now."""
+        for state in self._states.values():
+            state.since, state.active_since = min(state.since, now), min(state.active_since, now)
+            state.quiet_since = None if state.quiet_since is None else min(state.quiet_since, now)
 
     def _explain(self) -> None:
         """The page shows the cause first, as Alertmanager tells only of the cause."""
