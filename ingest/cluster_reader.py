@@ -2,7 +2,6 @@
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -162,8 +161,8 @@ class ClusterReader:
         return None
 
     def close(self) -> None:
-        """Free the client. Waits where Kafka hangs, so on a thread that nobody waits for."""
-        threading.Thread(target=self._consumer.close, name="close kafka monitor", daemon=True).start()
+        """Free the client."""
+        self._consumer.close()
 
     def _note(self, error: KafkaError) -> None:
         # "All brokers are down" follows each reason and says less.
