@@ -25,9 +25,9 @@ def trace(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Follow a device's last messages across all hops: by whose clock they were where, and what became of them.
+    """Follow a device's last messages across all hops.
 
-    Stored and refused ones alike. Reads the tables and their logs; Kafka is asked for the records where it answers. Nothing
+    By whose clock each was where, and what became of it, stored and refused ones alike. Reads the tables and their logs; Kafka is asked for the records where it answers. Nothing
     need run.
     """
     from deploy.local.locate import locate_settings

@@ -102,7 +102,8 @@ def _became(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reading(reading: Mapping[str, Any]) -> str:
-    value = reading["text"] if reading["value"] is None else f"{reading['value']:g}"
+    # Beside a number the text is what the device wrote: `true`, or all digits of a large integer.
+    value = reading["text"] if reading["text"] is not None else f"{reading['value']:.12g}"
     unit = f" {cell_text(reading['unit'])}" if reading["unit"] else ""
     whose = "" if reading["time_source"] == "device" else " (the gateway's clock)"
     flags = f"  {', '.join(map(cell_text, reading['flags']))}" if reading["flags"] else ""
