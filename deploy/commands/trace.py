@@ -27,8 +27,8 @@ def trace(
 ) -> None:
     """Follow a device's last messages across all hops.
 
-    By whose clock each was where, and what became of it, stored and refused ones alike. Reads the tables and their logs; Kafka is asked for the records where it answers. Nothing
-    need run.
+    By whose clock each was where, and what became of it, stored and refused ones alike. Reads the tables and their logs;
+    Kafka is asked for the records where it answers. Nothing need run.
     """
     from deploy.local.locate import locate_settings
     from deploy.trace.show import show_trace
