@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from deploy.local.canary import DEVICE
 from deploy.monitor.texts import since, sql_text
 from ingest.contract.errors import TidegateError, UnavailableError
 from monitoring.metrics.families import Samples
@@ -97,6 +96,8 @@ class FleetProbe:
         return self._samples
 
     def _ask_devices(self) -> Mapping[str, Any] | None:
+        from deploy.local.canary import DEVICE
+
         query = _DEVICES.format(
             canary=sql_text(DEVICE),
             flowing="true" if self._flowing() else "false",
@@ -109,6 +110,8 @@ class FleetProbe:
         return self._row("devices", query)
 
     def _ask_ledger(self) -> Mapping[str, Any] | None:
+        from deploy.local.canary import DEVICE
+
         query = _LEDGER.format(since=since(LEDGER_SECONDS), canary=sql_text(DEVICE), top=TOP)
         found = self._row("ledger", query)
         if found is None:

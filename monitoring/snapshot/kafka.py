@@ -19,8 +19,9 @@ _LAG_SECONDS: Final = "tidegate_kafka_lag_seconds"
 _LOSS: Final = "tidegate_kafka_time_to_data_loss_seconds"
 _BROKERS: Final = "kafka_brokers"
 _BEHIND: Final = "tidegate_stream_offsets_behind"
+_REACHABLE: Final = "tidegate_kafka_reachable"
 
-METRICS: Final = frozenset({_END, _COMMITTED, _LAG, _LAG_SECONDS, _LOSS, _BROKERS, _BEHIND})
+METRICS: Final = frozenset({_END, _COMMITTED, _LAG, _LAG_SECONDS, _LOSS, _BROKERS, _BEHIND, _REACHABLE})
 
 
 def kafka(memory: History, names: Names) -> dict[str, Any]:
@@ -33,7 +34,12 @@ def kafka(memory: History, names: Names) -> dict[str, Any]:
 
 
 def lag(memory: History, names: Names) -> dict[str, float]:
-    """Records not landed yet, per topic: as Kafka has it, so that it grows while the stream is down."""
+    """Records not landed yet, per topic: as Kafka has it, so that it grows while the stream is down.
+
+    While Kafka does not answer nobody knows: what the stream last saw would look like none.
+    """
+    if total(memory.latest(_REACHABLE)) == 0:
+        return {}
     told = memory.latest(_LAG, consumergroup=names.group) or memory.latest(_BEHIND)
     return _per(told, "topic")
 

@@ -247,6 +247,13 @@ def test_lag_is_what_kafka_says_so_that_it_grows_while_the_stream_is_down(stage:
     assert (group["lag"], group["lag_seconds"], group["time_to_data_loss_seconds"]) == (151, 9.5, None)
 
 
+def test_while_kafka_does_not_answer_no_lag_is_known(stage: Stage) -> None:
+    behind = {key("tidegate_stream_offsets_behind", query="land", topic="telemetry.readings"): 0.0}
+    stage.tell(0, stream=behind, monitor={key("tidegate_kafka_reachable"): 0.0})
+    assert stage.snapshot()["lag"] == {}
+    assert stage.snapshot()["point"]["lag"] is None
+
+
 def test_shares_of_the_processors(stage: Stage) -> None:
     def cpu(idle: float, iowait: float, user: float) -> Told:
         modes = {"idle": idle, "iowait": iowait, "user": user}
