@@ -1,0 +1,132 @@
+"""The monitor in the whole pipeline: it answers, costs little, sees a killed Kafka at once, and Prometheus agrees."""
+
+import json
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deploy.local.page import page_address, page_token
+from deploy.monitor.targets import addresses
+from monitoring.scrape import OPENER, scrape
+
+SERIES = 2_000
+SCRAPE_SECONDS = 0.2
+RED_SECONDS = 10.0
+SNAPSHOT = {
+    "at", "version", "ready", "read_only", "redrive", "prometheus", "alertmanager", "parts", "flow", "kafka", "rates",
+    "latency_ms", "hops", "readings_latency_ms", "clock_skew_ms", "lag", "errors", "slo", "alerts", "burn_rate_alerts",
+    "canary", "devices", "tables", "disk", "host", "audit", "point",
+}  # fmt: skip
+
+
+def get(url: str) -> bytes:
+    with OPENER.open(url, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def snapshot(pipeline: Any) -> Any:
+    return json.loads(get(pipeline.url("page", "api/status")))
+
+
+def exporters(pipeline: Any) -> dict[str, str]:
+    found = {part: urls[0] for part, urls in addresses(pipeline.settings.monitoring).items()}
+    return {**found, "monitor": pipeline.url("page")}
+
+
+def test_the_monitor_is_a_part_and_its_page_answers(pipeline: Any, wait_until: Callable[..., Any]) -> None:
+    wait_until(pipeline.ready, seconds=300, what="the run being ready")
+    assert pipeline.status()["parts"]["monitor"]["state"] == "ready"
+    assert b"<html" in get(pipeline.url("page", ""))
+    assert b"Mitigation" in get(pipeline.url("page", "runbooks/TidegateKafkaUnreachable"))
+    told = snapshot(pipeline)
+    assert set(told) >= SNAPSHOT
+    assert [station["id"] for station in told["flow"]] == ["devices", "broker", "gateway", "kafka", "stream", "tables"]
+    assert set(told["parts"]) == set(pipeline.status()["parts"])
+    assert told["ready"] is True
+
+
+def test_status_and_page_say_the_same(pipeline: Any, wait_until: Callable[..., Any]) -> None:
+    wait_until(lambda: pipeline.status()["rates"].get("received"), seconds=60, what="a rate")
+    status, told = pipeline.status(), snapshot(pipeline)
+    for name in ("slo", "devices", "hops", "rates", "latency_ms"):
+        assert type(status[name]) is type(told[name])
+        assert len(status[name]) == len(told[name])
+    assert status["page"] == page_address(pipeline.settings.monitoring)
+    assert {alert["name"] for alert in status["alerts"] if "name" in alert} <= {one["name"] for one in told["alerts"]}
+    text = pipeline.tidegate("status", ok=(0, 1)).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    asked = pipeline.json("status", "--config", str(pipeline.data / "config.toml"), ok=(0, 1))
+    assert set(asked["parts"]) == set(status["parts"])
+
+
+def test_the_pages_token_is_in_no_answer_and_no_log(pipeline: Any) -> None:
+    token = page_token(pipeline.settings.monitoring)
+    assert token
+    files = [*(pipeline.data / "logs").glob("*.log"), pipeline.data / "config.toml", pipeline.data / "run.json"]
+    assert not [file.name for file in files if token in file.read_text("utf-8", "replace")]
+    assert token.encode() not in get(pipeline.url("page", "api/status"))
+
+
+def test_all_series_together_stay_few_and_each_scrape_quick(pipeline: Any, wait_until: Callable[..., Any]) -> None:
+    for part, url in exporters(pipeline).items():
+
+        def median(url: str = url) -> float:
+            return statistics.median(seconds_of(url) for _ in range(5))
+
+        # What else runs on this machine may slow five scrapes down, but not all that follow.
+        assert wait_until(lambda: (took := median()) < SCRAPE_SECONDS and took, what=f"a quick scrape of {part}")
+    counts = {part: len(scraped.values) for part, url in exporters(pipeline).items() if (scraped := scrape(url))}
+    assert set(counts) == set(exporters(pipeline))
+    assert sum(counts.values()) < SERIES, counts
+
+
+def seconds_of(url: str) -> float:
+    began = time.perf_counter()
+    get(url)
+    return time.perf_counter() - began
+
+
+def test_prometheus_scrapes_every_part_and_no_rule_fails(pipeline: Any, wait_until: Callable[..., Any]) -> None:
+    if "prometheus" not in pipeline.run.ports:
+        pytest.skip("Prometheus is not installed here (apt-get install prometheus)")
+
+    def ask(path: str) -> Any:
+        return json.loads(get(pipeline.url("prometheus", f"api/v1/{path}")))["data"]
+
+    def all_up() -> Any:
+        targets = {target["labels"]["job"]: target["health"] for target in ask("targets")["activeTargets"]}
+        return targets if set(targets.values()) == {"up"} else None
+
+    targets = wait_until(all_up, seconds=120, what="every target being up")
+    wanted = {f"tidegate-{part}" for part in exporters(pipeline)}
+    assert wanted <= set(targets)
+
+    def judged() -> Any:
+        rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
+        return rules if all(rule["health"] != "unknown" for rule in rules) else None
+
+    rules = wait_until(judged, seconds=120, what="every rule being evaluated")
+    assert [rule["name"] for rule in rules if rule["health"] != "ok"] == []
+    assert {"TidegateWatchdog", "TidegateFreshnessBudgetBurns"} <= {rule["name"] for rule in rules}
+    assert snapshot(pipeline)["prometheus"]["up"] is True
+
+
+def test_a_killed_kafka_turns_the_page_red_within_seconds_and_it_heals(
+    pipeline: Any, wait_until: Callable[..., Any]
+) -> None:
+    wait_until(pipeline.ready, seconds=300, what="the run being ready")
+
+    def kafka() -> str:
+        return next(str(station["state"]) for station in snapshot(pipeline)["flow"] if station["id"] == "kafka")
+
+    wait_until(lambda: kafka() == "ok", seconds=60, what="Kafka being shown as well")
+    os.kill(pipeline.run.parts["kafka"], signal.SIGKILL)
+    wait_until(lambda: kafka() == "bad", seconds=RED_SECONDS, what="Kafka being shown as down")
+    wait_until(lambda: kafka() in ("ok", "warn"), seconds=120, what="Kafka being shown as back")
+    wait_until(pipeline.ready, seconds=300, what="the run being ready again")
