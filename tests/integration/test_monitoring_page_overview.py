@@ -182,6 +182,7 @@ def test_what_a_server_might_send_as_a_runbook_loses_all_that_runs(
         "https://example.org/x",
     ]
     assert tab.page.evaluate("window.hit") is None
+    assert not re.search(r"window\.hit|display", tab.page.inner_text("#panel"))
     assert tab.foreign == []
     # The parser's document runs nothing; that the policy would not let it either is what the browser says.
     assert all("Content Security Policy" in line for line in tab.complaints)

@@ -1,6 +1,7 @@
 // The stream of snapshots, and whether it is still alive. What is stale is never called live.
 
 const PATIENCE_MS = 4000;
+const LONGEST_MS = 60_000;
 const CHECK_MS = 250;
 const REOPEN_MS = 3000;
 
@@ -50,7 +51,7 @@ export class Live {
     }
     if (snapshot.at === this.#lastAt) return;
     const now = performance.now();
-    if (this.#state === "live") this.#gaps = [...this.#gaps.slice(-2), now - this.#freshAt];
+    if (this.#lastAt !== null) this.#gaps = [...this.#gaps.slice(-2), now - this.#freshAt];
     this.#lastAt = snapshot.at;
     this.#freshAt = now;
     this.#freshDate = new Date();
@@ -60,7 +61,7 @@ export class Live {
 
   /** A monitor that looks rarely is given time: more than twice its shortest gap of late. */
   #patience() {
-    return this.#gaps.length < 3 ? PATIENCE_MS : Math.max(PATIENCE_MS, 2.2 * Math.min(...this.#gaps));
+    return this.#gaps.length < 3 ? PATIENCE_MS : Math.max(PATIENCE_MS, Math.min(LONGEST_MS, 2.2 * Math.min(...this.#gaps)));
   }
 
   #check() {

@@ -1,12 +1,10 @@
-// The side panel: one at a time, Escape closes it, focus goes back to where it was opened from.
+// The side panel: one at a time, Escape closes it; a dialog gives the focus back to where it was opened from.
 
 import { el, fill } from "./dom.js";
 
 const NARROW = matchMedia("(max-width: 899px)");
 
 let panel = null;
-let opener = null;
-let onClose = null;
 
 function parts() {
   if (panel) return panel;
@@ -22,12 +20,9 @@ function parts() {
   return panel;
 }
 
-/** Opens the panel with a title (text or node) and content nodes; returns the body. `closed` is called when it closes. */
-export function openPanel(title, content = [], closed = null) {
+/** Opens the panel with a title (text or node) and content nodes; returns the body. */
+export function openPanel(title, content = []) {
   const { dialog, title: heading, body } = parts();
-  if (!dialog.open) opener = document.activeElement;
-  onClose?.();
-  onClose = closed;
   fill(heading, title);
   fill(body, content);
   body.scrollTop = 0;
@@ -43,10 +38,6 @@ export function closePanel() {
   const { dialog } = parts();
   if (!dialog.open) return false;
   dialog.close();
-  onClose?.();
-  onClose = null;
-  if (opener?.isConnected) opener.focus();
-  opener = null;
   return true;
 }
 
