@@ -23,19 +23,22 @@ Firing = list[tuple[str, tuple[tuple[str, str], ...]]]
 
 
 @pytest.fixture(scope="session")
-def promtool_test(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mapping[str, Any], Mapping[str, Any]], None]:
-    """Runs `promtool test rules`; fails with what promtool says."""
+def promtool_test(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """Runs `promtool test rules` once over pairs of rules and tests; fails with what promtool says."""
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed: apt-get install prometheus")
 
-    def run(rules: Mapping[str, Any], tests: Mapping[str, Any]) -> None:
+    def run(*pairs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> None:
         folder = tmp_path_factory.mktemp("promtool")
-        # JSON is YAML, and quick to write.
-        (folder / "rules.yml").write_text(json.dumps(rules), "utf-8")
-        (folder / "tests.yml").write_text(json.dumps({**tests, "rule_files": ["rules.yml"]}), "utf-8")
+        for number, (rules, tests) in enumerate(pairs):
+            # JSON is YAML, and quick to write.
+            (folder / f"rules{number}.yml").write_text(json.dumps(rules), "utf-8")
+            content = {**tests, "rule_files": [f"rules{number}.yml"]}
+            (folder / f"tests{number}.yml").write_text(json.dumps(content), "utf-8")
+        files = [f"tests{number}.yml" for number in range(len(pairs))]
         done = subprocess.run(
-            [program, "test", "rules", "tests.yml"], cwd=folder, capture_output=True, text=True, check=False
+            [program, "test", "rules", *files], cwd=folder, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{folder}\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
 

@@ -163,7 +163,9 @@ def test_every_kind_of_condition_agrees_with_prometheus_at_each_minute(
         )
     rules = [{"alert": name, "expr": alert.signal.promql()} for name, alert in exact.items()]
     rules.append({"alert": "Held", "expr": held.signal.promql(), "for": "60s", "keep_firing_for": "75s"})
-    promtool_test({"groups": [{"name": "kinds", "rules": rules}]}, {"evaluation_interval": f"{STEP}s", "tests": tests})
+    promtool_test(
+        ({"groups": [{"name": "kinds", "rules": rules}]}, {"evaluation_interval": f"{STEP}s", "tests": tests})
+    )
     total = SEEDS * len(MINUTES)
     assert {name: count for name, count in compared.items() if count < total / 3} == {}
     assert {name: (fired[name], compared[name]) for name in fired if not 10 < fired[name] < compared[name] - 10} == {}
