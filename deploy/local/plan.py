@@ -66,7 +66,9 @@ def make_plan(
         TidegateError: no Java, no broker, or no free port.
     """
     remarks: list[str] = []
-    watchers = [name for name in WATCHERS if prometheus and watcher_obstacle(name) is None]
+    # A Prometheus that the person names is asked instead of one of ours.
+    ours = prometheus and settings.monitoring.prometheus_url is None
+    watchers = [name for name in WATCHERS if ours and watcher_obstacle(name) is None]
     run.ports = choose_ports(settings, port_offset, claims, remarks, watchers)
     username, password = _credentials(data / run.credentials)
     broker = make_broker(
@@ -193,7 +195,7 @@ def embedded_settings(
         "monitoring": {
             # An agent that is not there is not to be looked for, nor missed.
             **{f"{part}_port": ports.get(part, 0) for part in EXPORTERS if part in ports or part.endswith("_jmx")},
-            "page_token_file": str(data / PAGE_TOKEN),
+            "page_token_file": str(_place(settings.monitoring.page_token_file, data / PAGE_TOKEN)),
             **{f"{name}_url": f"http://{HOST}:{ports[name]}" for name in WATCHERS if name in ports},
         },
     }

@@ -96,6 +96,8 @@ def test_the_pages_token_is_made_once_and_is_this_users_alone(tmp_path: Path) ->
     assert file.stat().st_mode & 0o077 == 0
     assert page_token(embedded(tmp_path).monitoring) == first.strip()
     assert page_token(Settings().monitoring) is None
+    (tmp_path / "mine").write_text("own\n")
+    assert page_token(embedded(tmp_path, **{"monitoring.page_token_file": str(tmp_path / "mine")}).monitoring) == "own"
 
 
 @pytest.mark.parametrize(
