@@ -468,6 +468,12 @@ CASES: list[Case] = [
         {300: 0, 900: 0, 1800: 0, 2400: 0},
     ),
     Case(
+        "TidegateWatermarkOld",
+        "none yet: that is no age",
+        {key("tidegate_rollup_watermark_timestamp_seconds", "stream"): always(0)},
+        {1800: 0, 3000: 0},
+    ),
+    Case(
         "TidegateMaintenanceOverdue",
         "an hour",
         {key("tidegate_table_maintained_timestamp_seconds", "stream", table="readings"): always(1)},
@@ -478,10 +484,10 @@ CASES: list[Case] = [
         "not looked at yet, then kept",
         {
             key("tidegate_table_maintained_timestamp_seconds", "stream", table="readings"): lambda second: (
-                0.0 if second < 4000 else second - 60.0
+                0.0 if second < 5000 else second - 60.0
             )
         },
-        {3900: 0, 4500: 0},
+        {3900: 0, 4500: 0, 5400: 0},
     ),
     Case(
         "TidegateDiskFull",
