@@ -511,6 +511,12 @@ def page_stories() -> dict[str, Callable[..., dict[str, Any]]]:
     }
 
 
+@pytest.fixture(scope="session")
+def serve_page() -> Callable[[Path], ScriptedPage]:
+    """Serves a page that runs well; to be closed by who asked for it."""
+    return lambda folder: ScriptedPage(folder, normal_snapshot())
+
+
 @pytest.fixture
 def scripted_page(tmp_path: Path) -> Iterator[ScriptedPage]:
     """A page that runs well, until the test says otherwise."""

@@ -86,7 +86,7 @@ def test_no_string_runs_and_each_is_shown_to_the_letter(
             page_stories["letter"](n, device=t, reason=t, path=t, got=t, wanted=t, mqtt_topic=t, redriven_as=t)
             for n, t in enumerate(batch)
         ]
-        some = [*batch[:14], f"batch {first}"]
+        some = [*batch[:9], f"batch {first}"]
         scripted_page.show(everywhere(page_stories, some))
         tab.wait(f"document.querySelector('[data-list=skewed]').textContent.includes('batch {first}')")
         tab.page.click("#letters form button[type=submit]")
@@ -171,6 +171,9 @@ def test_a_hostile_device_has_its_own_page(open_tab: Any, scripted_page: Any, pa
         tab.page.click(f"[data-list=silent] tbody a >> nth={number}")
         tab.page.wait_for_selector("#device .facts")
         assert tab.page.text_content("#device h2") == f"Device {name}"
+        commands = tab.page.locator("#device .command code").all_text_contents()
+        quoted = "'" + name.replace("'", "'\\''") + "'"
+        assert commands == [f"tidegate device watch {quoted}", f"tidegate trace --device {quoted}"]
         if number % 2:
             tab.page.reload()
             tab.page.wait_for_selector("#device .facts")

@@ -1,7 +1,7 @@
 // One plot over time by uPlot, with a legend of our own: the newest values, or those under the pointer.
 
 import { attr, el, write } from "./dom.js";
-import { clock, number } from "./format.js";
+import { clock, number, ticks } from "./format.js";
 
 const { uPlot } = window;
 const HEIGHT = 170;
@@ -10,8 +10,8 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function axisTimes(_, ticks) {
-  return ticks.map((at) => {
+function axisTimes(_, marks) {
+  return marks.map((at) => {
     const time = clock(at).slice(-8);
     return time.endsWith(":00") ? time.slice(0, 5) : time;
   });
@@ -27,13 +27,16 @@ const axis = (extra) => ({
 
 /**
  * A chart with `series` of {label, color (a CSS variable), dash?, format?}. `show(at, columns)` draws it anew; `at` are epoch
- * seconds, a null is a gap. The figure's text alternative is its legend.
+ * seconds, a null is a gap. With `format` null the axis is numbered as exactly as its marks need. What it says in text is its
+ * legend.
  */
 export class TimeChart {
   #plot = null;
   #data = null;
   #hovered = false;
   #empty = true;
+  #width = null;
+  #repaint = () => this.#plot?.redraw(false);
 
   constructor({ label, series, format = number, height = HEIGHT, sync = "tidegate", fromZero = true }) {
     Object.assign(this, { series, format, height, sync, fromZero });
@@ -43,8 +46,18 @@ export class TimeChart {
     const keys = series.map(({ label: name, color, dash }, index) =>
       el("li", {}, el("span", { class: `swatch ${color.slice(2)}${dash ? (dash[0] > 4 ? " dashed" : " dotted") : ""}`, "aria-hidden": "true" }), name, " ", this.values[index]));
     this.node = el("figure", { class: "chart" }, el("figcaption", {}, el("span", { class: "chart-title" }, label), el("ul", { class: "legend" }, keys), this.when), this.canvas);
-    new ResizeObserver(() => this.#resize()).observe(this.canvas);
-    document.addEventListener("themechange", () => this.#plot?.redraw(false));
+    this.#width = new ResizeObserver(() => this.#resize());
+    this.#width.observe(this.canvas);
+    document.addEventListener("themechange", this.#repaint);
+  }
+
+  /** Lets go of what would keep it alive; it is not shown again. */
+  close() {
+    this.#width.disconnect();
+    document.removeEventListener("themechange", this.#repaint);
+    this.#plot?.destroy();
+    this.#plot = null;
+    this.#data = null;
   }
 
   show(at, columns) {
@@ -70,10 +83,15 @@ export class TimeChart {
       padding: [8, 8, 0, 0],
       cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => this.#range(low, high) } },
-      axes: [axis({ values: axisTimes, space: 70, size: 26 }), axis({ size: 62, values: (_, ticks) => ticks.map((tick) => (this.#empty ? "" : this.format(tick))) })],
+      axes: [axis({ values: axisTimes, space: 70, size: 26 }), axis({ size: 62, values: (_, marks, index, space, step) => this.#marks(marks, step) })],
       series: [{}, ...this.series.map(({ label, color, dash }) => ({ label, dash, width: 1.6, stroke: () => colour(color), points: { show: false }, spanGaps: false }))],
       hooks: { setCursor: [(plot) => this.#hover(plot)] },
     };
+  }
+
+  #marks(marks, step) {
+    if (this.#empty) return marks.map(() => "");
+    return this.format === null ? ticks(marks, step) : marks.map((mark) => this.format(mark));
   }
 
   #range(low, high) {

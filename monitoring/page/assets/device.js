@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { TimeChart } from "./chart.js";
 import { copyButton } from "./copy.js";
 import { el, fill, write } from "./dom.js";
-import { clock, duration, instant, millis, number, utc } from "./format.js";
+import { clock, duration, instant, millis, number, reading, utc } from "./format.js";
 import { openLetter } from "./letter.js";
 import { letterTable } from "./letters.js";
 import { nameNode, visible } from "./name.js";
@@ -43,6 +43,14 @@ function factNodes(row, silent) {
   ];
 }
 
+/** Commands about the device, to copy; none where the name holds what cannot be seen, since a terminal might obey it. */
+function commandNodes(device) {
+  if (visible(device) !== device || device.length > 300) return [];
+  const quoted = /^[\w./:-]+$/.test(device) ? device : `'${device.replaceAll("'", "'\\''")}'`;
+  return [`tidegate device watch ${quoted}`, `tidegate trace --device ${quoted}`].map((command) =>
+    el("span", { class: "command" }, el("code", {}, command), copyButton(command)));
+}
+
 function ascending({ at, value }) {
   const points = at.map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]]).filter(([moment]) => Number.isFinite(moment));
   points.sort(([a], [b]) => a - b);
@@ -75,13 +83,12 @@ export class DevicePage {
 
   open(device) {
     this.#device = device;
-    this.#charts.clear();
+    this.#forget();
     fill(this.plots);
     fill(this.problem);
     fill(this.title, "Device ", nameNode(device));
     this.content.hidden = true;
-    const quoted = /^[\w./:-]+$/.test(device) ? device : `'${device.replaceAll("'", "'\\''")}'`;
-    fill(this.commands, copyButton(`tidegate device show ${quoted}`, "Copy command"), copyButton(`tidegate trace --device ${quoted}`, "Copy trace command"));
+    fill(this.commands, commandNodes(device));
     this.load();
     clearInterval(this.#timer);
     this.#timer = setInterval(() => document.hidden || document.documentElement.dataset.live !== "live" || this.load(), LOOK_MS);
@@ -89,7 +96,13 @@ export class DevicePage {
 
   close() {
     clearInterval(this.#timer);
+    this.#forget();
     this.#device = null;
+  }
+
+  #forget() {
+    for (const chart of this.#charts.values()) chart.close();
+    this.#charts.clear();
   }
 
   async load() {
@@ -116,8 +129,8 @@ export class DevicePage {
     for (const metric of metrics) {
       if (!this.#charts.has(metric.metric)) {
         const unit = metric.unit ? ` ${visible(metric.unit)}` : "";
-        const format = (value) => (typeof value === "number" ? `${number(value)}${unit}` : "–");
-        const chart = new TimeChart({ label: visible(metric.metric), height: 140, sync: "device", format: number, series: [{ label: "last", color: "--series-1", format }], fromZero: false });
+        const format = (value) => (typeof value === "number" ? `${reading(value)}${unit}` : "–");
+        const chart = new TimeChart({ label: visible(metric.metric), height: 140, sync: "device", format: null, series: [{ label: "last", color: "--series-1", format }], fromZero: false });
         this.#charts.set(metric.metric, chart);
         this.plots.append(chart.node);
       }

@@ -5,7 +5,7 @@ import { clock, duration, millis } from "./format.js";
 import { deviceLink, showName } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
 
-const CAP = 15;
+const CAP = 10;
 
 function showDevice(cell, item) {
   const known = `${item.device.length} ${item.device.slice(0, 256)}`;

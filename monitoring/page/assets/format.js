@@ -75,6 +75,20 @@ export function percent(ratio) {
   return `${digits(Math.round(value * 100) / 100)} %`;
 }
 
+/** A reading as it was sent, to six digits: a pressure of 1018.3 is no 1,018. */
+export function reading(value) {
+  if (!isNumber(value)) return NONE;
+  const size = Math.abs(value);
+  if (size >= 1e9 || (size > 0 && size < 1e-4)) return value.toPrecision(4).replace("-", "−");
+  return String(Number(value.toPrecision(6))).replace("-", "−");
+}
+
+/** Ticks of an axis: as many decimals as tell two neighbours apart. */
+export function ticks(values, step) {
+  const decimals = Math.min(8, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+  return values.map((value) => (Math.abs(value) >= 1e5 ? number(value) : value.toFixed(decimals).replace("-", "−")));
+}
+
 const FORMATS = { ms: millis, s: duration, seconds: duration, bytes, B: bytes, ratio: percent, "": number };
 
 /** A figure with its unit, as the flow's boxes name it. */

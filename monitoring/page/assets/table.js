@@ -5,10 +5,10 @@ import { number } from "./format.js";
 
 const CAP = 50;
 
-/** A table wider than its place can be scrolled by keyboard, and only then is a stop on the way. */
+/** A table larger than its place can be scrolled by keyboard, and only then is a stop on the way. */
 const overflowing = new ResizeObserver((entries) => {
   for (const scroller of new Set(entries.map(({ target }) => target.closest(".scroll")))) {
-    const wide = scroller.scrollWidth > scroller.clientWidth;
+    const wide = scroller.scrollWidth > scroller.clientWidth || scroller.scrollHeight > scroller.clientHeight;
     attr(scroller, "tabindex", wide ? "0" : null);
     attr(scroller, "role", wide ? "region" : null);
     attr(scroller, "aria-label", wide ? scroller.querySelector("caption").textContent : null);
