@@ -69,4 +69,5 @@ def _shown(told: Mapping[str, Any], alert: Alert) -> dict[str, Any]:
         "source": "prometheus",
         "part": alert.part,
         "text": str(words.get("description") or words.get("summary") or alert.summary).strip().split("\n", 1)[0],
+        "explained_by": [],
     }

@@ -16,7 +16,7 @@ from deploy.monitor.parts import supervised
 from deploy.monitor.poll import Poll
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
 from deploy.monitor.prometheus import Burning, answers, burning
-from deploy.monitor.tables import tables_on_disk
+from deploy.monitor.tables import TablesOnDisk
 from deploy.monitor.targets import addresses, targets_of
 from deploy.process import configure_logging, stop_on_signals
 from deploy.settings import Settings
@@ -159,10 +159,8 @@ class _Polls:
     """What is asked beside the look."""
 
     def __init__(self, settings: Settings, ask_burning: Any) -> None:
-        monitoring, root = settings.monitoring, settings.lake.root
-        self._tables: Poll[list[dict[str, Any]]] = Poll(
-            "tables", monitoring.look_seconds, lambda: tables_on_disk(root), default=[]
-        )
+        monitoring, tables = settings.monitoring, TablesOnDisk(settings.lake.root)
+        self._tables: Poll[list[dict[str, Any]]] = Poll("tables", monitoring.look_seconds, tables.look, default=[])
         unknown: tuple[bool | None, list[dict[str, Any]]] = (None, [])
         down: Burning = (False, [])
         self._burning = Poll("prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None

@@ -1,36 +1,54 @@
-"""Which tables there are and how new: from the names of the newest files of their logs, at the cost of a folder's listing."""
+"""Which tables there are and how new, from the names of the files of their logs.
+
+A log may have a hundred thousand files: it is listed once, and from then on asked for the version after the newest known one.
+"""
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lakehouse.files import is_local
 
-__all__ = ["tables_on_disk"]
+__all__ = ["TablesOnDisk"]
 
 
-def tables_on_disk(root: str) -> list[dict[str, Any]]:
-    """Name, version and committed_at (epoch seconds) of each; none of an object store, whose listing would cost."""
-    if not is_local(root):
-        return []
-    return sorted(_tables(Path(root.removeprefix("file://"))), key=lambda table: str(table["name"]))
+class TablesOnDisk:
+    """The tables under one root; nothing of an object store, where each look would cost a request."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root.removeprefix("file://")) if is_local(root) else None
+        self._known: dict[Path, int] = {}
+
+    def look(self) -> list[dict[str, Any]]:
+        """Name, version and committed_at (epoch seconds) of each table, by name."""
+        return sorted(self._tables(), key=lambda table: str(table["name"]))
+
+    def _tables(self) -> Iterator[dict[str, Any]]:
+        for log in self._root.glob("*/_delta_log") if self._root is not None else ():
+            # A table may be dropped while we look.
+            with suppress(OSError):
+                if (version := self._version(log)) is not None:
+                    at = _commit(log, version).stat().st_mtime
+                    yield {"name": log.parent.name, "version": version, "committed_at": at}
+
+    def _version(self, log: Path) -> int | None:
+        version = self._known.get(log)
+        if version is None or not _commit(log, version).exists():
+            version = _newest(log)  # new to us, or made anew
+        while version is not None and _commit(log, version + 1).exists():
+            version += 1
+        if version is not None:
+            self._known[log] = version
+        return version
 
 
-def _tables(root: Path) -> Iterator[dict[str, Any]]:
-    for log in root.glob("*/_delta_log"):
-        newest: os.DirEntry[str] | None = None
-        try:
-            with os.scandir(log) as entries:
-                for entry in entries:
-                    if _is_commit(entry.name) and (newest is None or entry.name > newest.name):
-                        newest = entry
-            if newest is not None:
-                at = newest.stat().st_mtime
-                yield {"name": log.parent.name, "version": int(newest.name[:20]), "committed_at": at}
-        except OSError:
-            continue  # the table is just being dropped
+def _commit(log: Path, version: int) -> Path:
+    return log / f"{version:020d}.json"
 
 
-def _is_commit(name: str) -> bool:
-    return len(name) == 25 and name.endswith(".json") and name[:20].isdigit()
+def _newest(log: Path) -> int | None:
+    with os.scandir(log) as entries:
+        names = [entry.name for entry in entries if len(entry.name) == 25 and entry.name.endswith(".json")]
+    return max((int(name[:20]) for name in names if name[:20].isdigit()), default=None)

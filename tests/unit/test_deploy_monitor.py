@@ -1,6 +1,7 @@
 """What the monitor knows beside metrics: fleet, tables, parts, audit, Prometheus; and what it is asked on the page."""
 
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -20,7 +21,7 @@ from deploy.monitor.parts import supervised
 from deploy.monitor.poll import Poll
 from deploy.monitor.probes import is_flowing
 from deploy.monitor.prometheus import burning
-from deploy.monitor.tables import tables_on_disk
+from deploy.monitor.tables import TablesOnDisk
 from deploy.monitor.targets import targets_of
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
@@ -283,14 +284,34 @@ def test_a_dry_run_over_real_tables(small_lake: Any, answers: Answers) -> None:
 
 
 def test_tables_by_the_names_of_their_logs(small_lake: Any, tmp_path: Path) -> None:
+    tables = TablesOnDisk(small_lake.root)
+    for version in (0, 1, 2):
+        found = {each["name"]: each for each in tables.look()}
+        assert found["devices"]["version"] == version
+        assert found["readings"]["version"] == 0
+        assert time.time() - found["devices"]["committed_at"] < 60
+        small_lake.put("devices", device("a", seen=1))
+    assert [each["name"] for each in TablesOnDisk(f"file://{small_lake.root}").look()] == sorted(found)
+    assert TablesOnDisk(str(tmp_path / "none")).look() == []
+    assert TablesOnDisk("s3://bucket/tables").look() == []
+
+
+def test_a_table_that_is_dropped_or_made_anew_is_looked_at_anew(small_lake: Any) -> None:
+    tables, log = TablesOnDisk(small_lake.root), Path(small_lake.root) / "devices" / "_delta_log"
     small_lake.put("devices", device("a", seen=1))
-    found = {each["name"]: each for each in tables_on_disk(small_lake.root)}
-    assert found["devices"]["version"] == 1
-    assert found["readings"]["version"] == 0
-    assert time.time() - found["devices"]["committed_at"] < 60
-    assert tables_on_disk(f"file://{small_lake.root}") == tables_on_disk(small_lake.root)
-    assert tables_on_disk(str(tmp_path / "none")) == []
-    assert tables_on_disk("s3://bucket/tables") == []
+    assert {each["name"]: each["version"] for each in tables.look()}["devices"] == 1
+    (log / f"{1:020d}.json").unlink()
+    assert {each["name"]: each["version"] for each in tables.look()}["devices"] == 0
+    shutil.rmtree(log.parent)
+    assert "devices" not in {each["name"] for each in tables.look()}
+
+
+def test_a_long_log_is_listed_once(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = TablesOnDisk(small_lake.root)
+    tables.look()
+    monkeypatch.setattr("deploy.monitor.tables._newest", lambda log: pytest.fail(f"{log} was listed again"))
+    small_lake.put("devices", device("a", seen=1))
+    assert {each["name"]: each["version"] for each in tables.look()}["devices"] == 1
 
 
 def test_the_supervisors_word_counts_while_it_is_fresh(tmp_path: Path) -> None:
