@@ -45,11 +45,16 @@ class Story:
     @property
     def unfinished(self) -> list[str]:
         """Names of alerts that are pending or firing since the fault, and were not before it."""
-        return [
-            alert["name"]
-            for key, alert in self._known.items()
-            if alert["state"] != "resolved" and not _same(self._before.get(key), alert)
-        ]
+        return self._in("pending", "firing")
+
+    @property
+    def still_firing(self) -> list[str]:
+        """Those of them that fire."""
+        return self._in("firing")
+
+    def _in(self, *states: str) -> list[str]:
+        now = self._known.items()
+        return [one["name"] for key, one in now if one["state"] in states and not _same(self._before.get(key), one)]
 
     def went(self, alert: str, *states: str) -> bool:
         """Whether an alert came into each of these states, one after the other."""

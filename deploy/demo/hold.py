@@ -13,7 +13,7 @@ import psutil
 from deploy.local.guard import RUN_ID
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["crashing", "hanging", "owned"]
+__all__ = ["crashing", "hanging", "owned", "started_at"]
 
 LOOK_SECONDS: Final = 0.2
 
@@ -24,6 +24,14 @@ def owned(pid: int | None, run_id: str) -> bool:
         return pid is not None and psutil.Process(pid).environ().get(RUN_ID) == run_id
     except psutil.Error:
         return False
+
+
+def started_at(pid: int | None) -> float:
+    """When this process began, in epoch seconds; never where there is none."""
+    try:
+        return float(psutil.Process(pid).create_time()) if pid is not None else float("inf")
+    except psutil.Error:
+        return float("inf")
 
 
 @contextmanager

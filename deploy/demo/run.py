@@ -5,12 +5,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from deploy.demo.faults import Fault
 from deploy.demo.follow import Change, Story
-from deploy.demo.hold import crashing, hanging
+from deploy.demo.hold import crashing, hanging, started_at
 from deploy.local.page import page_address
 from deploy.local.runfile import RunFile, read_run, read_state, require_run
 from deploy.local.snapshot import ask_monitor
@@ -117,7 +118,7 @@ class Demo:
             report.ready_after_seconds = round(time.time() - self._began_at, 1)
             self._tell("all parts are ready")
         self._follow(story, lambda: not story.unfinished, LINGER_SECONDS)
-        for name in sorted(set(story.unfinished)):
+        for name in sorted(set(story.still_firing)):
             self._tell(f"{name} is not over yet: it looks further back than this fault lasted")
         report.changes = story.changes
         report.fired = story.went(self._fault.alert, "firing")
@@ -145,7 +146,7 @@ class Demo:
     def _unrest(self, watcher: str, age_seconds: float) -> str:
         if not self._ready():
             return "not all parts are ready"
-        if read_state(self._data)["parts"][watcher]["since"] > time.time() - age_seconds:
+        if started_at(self._pid(watcher)) > time.time() - age_seconds:
             return f"{self._fault.alert} is silent while the {watcher} is younger than {age_seconds:g} s"
         snapshot = ask_monitor(self._settings.monitoring) or {}
         states = {alert["state"] for alert in snapshot.get("alerts", []) if alert["name"] == self._fault.alert}
@@ -156,14 +157,14 @@ class Demo:
     def _ready(self) -> bool:
         return bool(read_state(self._data).get("ready"))
 
-    def _pid(self) -> int | None:
+    def _pid(self, part: str) -> int | None:
         run = read_run(self._data)
-        return run.parts.get(self._fault.part) if run is not None else None
+        return run.parts.get(part) if run is not None else None
 
     def _broken(self) -> AbstractContextManager[None]:
         if self._kill:
-            return crashing(self._pid, self._run_file.run_id)
-        pid = self._pid()
+            return crashing(partial(self._pid, self._fault.part), self._run_file.run_id)
+        pid = self._pid(self._fault.part)
         if pid is None:
             msg = f"{self._fault.part} does not run at this moment. Look with `tidegate status`, and try again."
             raise UnavailableError(msg)

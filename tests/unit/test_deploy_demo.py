@@ -39,7 +39,7 @@ def test_an_alert_is_followed_from_pending_to_resolved() -> None:
     assert story.look(at(101, alert("firing", 50, "Old"))) == []
     (pending,) = story.look(at(103, alert("firing", 50, "Old"), alert("pending", 102.5)))
     assert (pending.state, pending.after_seconds) == ("pending", 2.5)
-    assert story.unfinished == [NAME]
+    assert (story.unfinished, story.still_firing) == ([NAME], [])
     story.look(at(113, alert("firing", 50, "Old"), alert("firing", 112.5)))
     story.look(at(140, alert("firing", 50, "Old"), alert("resolved", 139)))
     assert [change.state for change in story.changes] == ["pending", "firing", "resolved"]
@@ -68,13 +68,14 @@ class Scene:
     def __init__(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.data, self.clock, self.lines = data, 1000.0, list[str]()
         self.balanced, self.heals, self.fires = True, True, True
-        self.state = {"ready": True, "parts": {name: {"since": 0.0} for name in ("monitor", "canary")}}
+        self.state, self.watcher_began = {"ready": True}, 0.0
         write_private(data / "config.toml", to_toml(Settings()))
         RunFile(run_id="r", pid=1, started_at=0.0, ports={"page": 9470}, parts={"kafka": 5}).write(data)
         self.held: list[str] = []
         monkeypatch.setattr(run, "time", self)
         monkeypatch.setattr(run, "ask_monitor", lambda settings: self.snapshot())
         monkeypatch.setattr(run, "read_state", lambda data: self.state)
+        monkeypatch.setattr(run, "started_at", lambda pid: self.watcher_began)
         monkeypatch.setattr(run, "hanging", lambda pid, run_id: nullcontext(self.held.append(f"hang {pid} {run_id}")))
         monkeypatch.setattr(run, "crashing", lambda pid, run_id: nullcontext(self.held.append(f"crash {pid()}")))
         monkeypatch.setattr(deploy.audit, "audit", self.audit)
@@ -148,7 +149,7 @@ def test_it_is_shown_only_if_all_of_it_happened(scene: Scene, change: dict[str, 
 
 def test_it_waits_until_the_alert_may_fire(scene: Scene) -> None:
     scene.fires = False
-    scene.state["parts"]["monitor"]["since"] = 990.0  # type: ignore[index]
+    scene.watcher_began = 990.0
     scene.play()
     assert scene.lines[0] == f"waiting: {NAME} is silent while the monitor is younger than 60 s"
     scene.state["ready"] = False
