@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -103,6 +104,22 @@ def test_what_is_due_while_no_broker_lets_it_in_counts_as_published(registry: Co
     assert published >= 5
 
 
+def test_a_broker_that_is_slow_to_refuse_hides_none_of_what_was_due(registry: CollectorRegistry) -> None:
+    stop, every = threading.Event(), 0.002
+
+    def refuse_late() -> None:
+        until = time.monotonic() + 20 * every
+        while time.monotonic() < until:
+            pass
+        refuse()
+
+    _publish(Broker(stop, refuse_late, turns=1), Canary(CanaryMetrics(registry), boot=5, late_seconds=60), every, stop)  # type: ignore[arg-type]
+
+    published = registry.get_sample_value("tidegate_canary_published_total")
+    assert published is not None
+    assert published >= 20
+
+
 def test_a_broker_that_answers_nothing_holds_up_no_count(registry: CollectorRegistry) -> None:
     stop = threading.Event()
     broker = Broker(stop, lambda: None, turns=10**9)
@@ -113,7 +130,10 @@ def test_a_broker_that_answers_nothing_holds_up_no_count(registry: CollectorRegi
     def published() -> float:
         return registry.get_sample_value("tidegate_canary_published_total") or 0.0
 
-    while published() < 3 * MOST_WAITING:
+    while broker.sent < MOST_WAITING:
+        thread.join(0.01)
+    until = published() + MOST_WAITING
+    while published() < until:
         thread.join(0.01)
     stop.set()
     thread.join()
