@@ -1,6 +1,7 @@
 """The newest snapshot, encoded once for everybody, and half an hour of its few figures."""
 
 import json
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -12,12 +13,20 @@ KEPT_SECONDS: Final = 1800.0
 
 
 def encode(value: object) -> bytes:
-    """JSON in ASCII: what a device said is escaped text in it, whatever reads it.
+    """JSON in ASCII: what a device said is escaped text in it, whatever reads it. A number that JSON has no words for is null."""
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+    return text.encode("ascii")
 
-    Raises:
-        ValueError: a number is infinite or none at all, which JSON has no words for.
-    """
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Board:

@@ -1,6 +1,7 @@
 """Who may ask what: host names against DNS rebinding, methods, sizes, the token; and the headers of every answer.
 
-No cross-origin request is ever allowed, so what another site's script sends here it cannot read, and it cannot send a token.
+No cross-origin request is ever allowed: what another site's script sends here it cannot read, it cannot send a token, and
+browsers say whose script it is, so that it cannot take the places of those who follow the page either.
 """
 
 import hmac
@@ -79,6 +80,8 @@ class Guard:
                 f"The page was asked for as {named[:100]!r}; name this host in monitoring.page_hosts to allow it."
             )
             raise PageError(403, sentence)
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+            raise PageError(403, "Another site's page asked for this; only links from there are followed.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BODY_BYTES:
             raise PageError(413, f"A request's body may have {MOST_BODY_BYTES} bytes.")

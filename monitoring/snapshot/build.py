@@ -42,7 +42,7 @@ def build_snapshot(
         "prometheus": {"url": settings.prometheus_url, "up": side.prometheus_up},
         "alertmanager": {"url": settings.alertmanager_url, "up": side.alertmanager_up},
         "parts": parts,
-        "flow": stations.flow(memory, side, names, parts=parts, rates=rates, tables=listed),
+        "flow": stations.flow(memory, side, names, rates=rates, tables=listed),
         "kafka": kafka.kafka(memory, names),
         "rates": rates,
         "latency_ms": latency,

@@ -55,8 +55,8 @@ def parts_of(memory: History, side: Side) -> dict[str, dict[str, Any]]:
     for job, address in side.targets.items():
         if job in JVMS:
             continue  # without the agent a JVM runs as well
-        answers = total(memory.latest(_UP, job=job))
-        found[job.removeprefix("tidegate-")] = _part(answers, f"{address} does not answer")
+        answers = memory.latest(_UP, job=job).values()
+        found[job.removeprefix("tidegate-")] = _part(min(answers, default=None), f"{address} does not answer")
     for name, metric in (("broker", _BROKER), ("kafka", _KAFKA)):
         found[name] = _part(total(memory.latest(metric)), f"{name} does not answer the monitor")
     found["monitor"] = {"state": "ready", "since": side.started_at, "detail": ""}
@@ -73,7 +73,6 @@ class _Look:
     memory: History
     side: Side
     names: Names
-    parts: Mapping[str, Mapping[str, Any]]
 
     def one(self, metric: str, **labels: str) -> float | None:
         return total(self.memory.latest(metric, **labels))
@@ -84,12 +83,11 @@ def flow(
     side: Side,
     names: Names,
     *,
-    parts: Mapping[str, Mapping[str, Any]],
     rates: Mapping[str, float | None],
     tables: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """The six stations in the order of the way."""
-    look = _Look(memory, side, names, parts)
+    look = _Look(memory, side, names)
     stations = (
         ("devices", "Devices", _devices_state(side), _devices(side, rates)),
         ("broker", "MQTT broker", _answers(look, "broker", _BROKER), _broker(look)),
@@ -126,11 +124,11 @@ def _told(alerts: Iterable[Mapping[str, Any]], station: str) -> Iterable[Mapping
 
 def _supervised(look: _Look, name: str) -> Verdict | None:
     """What the supervisor says is wrong with a part; None where it says nothing of the kind."""
-    part = look.parts.get(name)
+    part = (look.side.parts or {}).get(name)
     if part is None or part["state"] in ("ready", "done", "unknown"):
         return None
     words = str(part["detail"] or part["state"])
-    first = part["state"] in ("starting", "waiting") and (look.side.parts or {}).get(name, {}).get("seconds") is None
+    first = part["state"] in ("starting", "waiting") and part.get("seconds") is None
     return ("warn" if first else "bad"), words
 
 
@@ -142,23 +140,29 @@ def _answers(look: _Look, name: str, metric: str) -> Verdict:
     if wrong:
         return wrong
     if reachable is None:
-        return ("ok", "") if look.parts.get(name, {}).get("state") == "ready" else ("unknown", "not asked yet")
+        return (
+            ("ok", "")
+            if (look.side.parts or {}).get(name, {}).get("state") == "ready"
+            else ("unknown", "not asked yet")
+        )
     return "ok", ""
 
 
 def _target(look: _Look, name: str) -> Verdict:
     """A part that is scraped."""
-    wrong, answers = _supervised(look, name), look.one(_UP, job=f"tidegate-{name}")
-    if wrong:
+    job = f"tidegate-{name}"
+    if wrong := _supervised(look, name):
         return wrong
-    if answers == 0:
-        return "bad", f"does not answer at {look.side.targets.get(f'tidegate-{name}', 'its address')}"
+    answers = list(look.memory.latest(_UP, job=job).values())
+    if silent := answers.count(0):
+        many = f"{silent} of {len(answers)} do not answer" if len(answers) > 1 else "does not answer"
+        return "bad", f"{many} at {look.side.targets.get(job, 'its address')}"
     return ("ok", "") if answers else ("unknown", "not asked yet")
 
 
 def _gateway_state(look: _Look) -> Verdict:
     state, detail = _target(look, "gateway")
-    if state == "ok" and look.one(_CONNECTED) == 0:
+    if state == "ok" and 0 in look.memory.latest(_CONNECTED).values():
         return "bad", "no MQTT session"
     return state, detail
 

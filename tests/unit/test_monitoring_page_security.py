@@ -71,6 +71,18 @@ def _title(name: str) -> str:
     return next((known for known in HEADERS if known.lower() == name), name)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_sites_script_takes_nobodys_place_and_its_links_are_followed(make_page_stage: Make, site: str) -> None:
+    stage = make_page_stage()
+    for mode in ("cors", "no-cors"):
+        headers = [("sec-fetch-site", site), ("sec-fetch-mode", mode)]
+        assert stage.ask("/api/stream", headers=headers).status == 403
+        assert stage.ask("/assets/app.js", headers=headers).status == 403
+    assert stage.ask("/", headers=[("sec-fetch-site", site), ("sec-fetch-mode", "navigate")]).status == 200
+    assert stage.ask("/healthz", headers=[("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")]).status == 200
+    assert stage.ask("/", headers=[("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")]).status == 200
+
+
 def test_the_policy_runs_no_script_but_our_own(make_page_stage: Make) -> None:
     policy = make_page_stage().ask("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -163,6 +163,20 @@ def test_a_gateway_without_a_session_is_bad(stage: Stage) -> None:
     assert _station(stage, "gateway")["state"] == "bad"
 
 
+def test_one_of_several_that_is_silent_is_enough(stage: Stage) -> None:
+    for instance, answers in (("a:1", True), ("b:1", True)):
+        stage.history.add(
+            START, "tidegate-gateway", Scrape(0, dict(gateway(5))) if answers else None, instance=instance
+        )
+    assert _station(stage, "gateway")["state"] == "ok"
+    stage.history.add(START + 2, "tidegate-gateway", None, instance="b:1")
+    assert _station(stage, "gateway")["state"] == "bad"
+    assert _station(stage, "gateway")["detail"].startswith("1 of 2 do not answer at ")
+    assert stage.snapshot()["parts"]["gateway"]["state"] == "down"
+    stage.history.add(START + 4, "tidegate-gateway", Scrape(0, dict(gateway(5, connected=0))), instance="b:1")
+    assert _station(stage, "gateway")["detail"] == "no MQTT session"
+
+
 @pytest.mark.parametrize(
     ("severity", "state", "wanted"),
     [("critical", "firing", "bad"), ("warning", "firing", "warn"), ("critical", "pending", "warn"),
