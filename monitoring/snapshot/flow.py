@@ -42,7 +42,7 @@ PARTS: Final = {
     "gateway": ("gateway",),
     "kafka": ("kafka", "topics"),
     "stream": ("stream", "spark"),
-    "tables": ("tables", "disk"),
+    "tables": ("tables", "disk", "canary"),
 }
 """Station -> parts whose alerts are shown there."""
 
@@ -104,12 +104,19 @@ def _station(
 ) -> dict[str, Any]:
     state, detail = verdict
     for alert in _told(alerts, name):
-        held = _HELD.get(alert["severity"], "ok") if alert["state"] == "firing" else "warn"
+        held = _held(alert)
         if STATES.index(held) > STATES.index(state):
             state, detail = held, detail or str(alert.get("text") or alert.get("summary") or alert["name"])
         elif not detail and held != "ok":
             detail = str(alert.get("text") or alert["name"])
     return {"id": name, "label": label, "state": state, "detail": detail, "figures": figures}
+
+
+def _held(alert: Mapping[str, Any]) -> str:
+    """How bad an alert makes its station: what follows from another fault, or may pass, is a warning at most."""
+    if alert["state"] != "firing" or alert.get("explained_by"):
+        return "warn"
+    return _HELD.get(alert["severity"], "ok")
 
 
 def _told(alerts: Iterable[Mapping[str, Any]], station: str) -> Iterable[Mapping[str, Any]]:

@@ -191,6 +191,24 @@ def test_an_alert_colours_the_station_that_it_is_about(stage: Stage, severity: s
     assert _station(stage, "gateway")["state"] == "ok"
 
 
+def test_what_follows_from_another_fault_is_a_warning(stage: Stage) -> None:
+    alert = {"name": "A", "severity": "critical", "state": "firing", "part": "stream", "text": "Batches stand still."}
+    stage.tell(0, stream=stream(1))
+    for explained, wanted in (([], "bad"), (["TidegateKafkaUnreachable"], "warn")):
+        stage.side["alerts"] = [{**alert, "explained_by": explained}]
+        assert _station(stage, "stream")["state"] == wanted
+
+
+def test_a_canary_that_is_missing_is_a_fault_of_the_end_of_the_way(stage: Stage) -> None:
+    text = "None can be read from the table."
+    stage.side["alerts"] = [
+        {"name": "A", "severity": "critical", "state": "firing", "part": "canary", "text": text, "explained_by": []}
+    ]
+    stage.side["tables"] = [{"name": "readings", "version": 7, "committed_at": START - 3}]
+    stage.tell(0, stream=stream(1))
+    assert (_station(stage, "tables")["state"], _station(stage, "tables")["detail"]) == ("bad", text)
+
+
 def test_latency_is_of_the_last_two_minutes(stage: Stage) -> None:
     slow = {"1.0": 0.0, "2.5": 0.0, "60.0": 40.0, "+Inf": 40.0}
     stage.tell(0, canary=canary(0, 0, buckets=dict.fromkeys(slow, 0.0)))
