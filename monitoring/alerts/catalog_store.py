@@ -4,7 +4,7 @@ from typing import Final
 
 from monitoring.alerts.model import Alert, Severity, Unit
 from monitoring.alerts.operands import Age, Left, Operand, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare, Either, Happened, Query, Signal, Unless
+from monitoring.alerts.signals import Both, Compare, Either, Happened, Query, Signal, Unless, young
 
 __all__ = ["DEVICES", "MONITORING", "TABLES", "disk_alerts", "proof_alerts"]
 
@@ -285,7 +285,7 @@ def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
         name="TidegateTargetDown",
         part="monitor",
         severity=severity,
-        signal=Compare(select("up", job=f"~tidegate-({jobs})"), "==", 0),
+        signal=Unless(Compare(select("up", job=f"~tidegate-({jobs})"), "==", 0), young("tidegate-monitor", 300), on=()),
         for_seconds=seconds,
         summary="A part does not answer",
         text="{job} does not answer on its metrics address.",

@@ -93,7 +93,18 @@ def target(name: str, job: str, *, seconds: int) -> list[Case]:
             {up: steps((0, 1.0), (60, 0.0), (120, 1.0), (180, 0.0), (240, 1.0))},
             {135: 0, 255: 0, 600: 0},
         ),
-        Case(name, f"{job} starts", {up: steps((0, 0.0), (75, 1.0))}, {60: 0, 90: 0, 600: 0}),
+        Case(
+            name,
+            f"{job} starts slowly, and the monitor before it",
+            {up: steps((0, 0.0), (240, 1.0)), key("process_start_time_seconds", "monitor"): always(1)},
+            {60: 0, 150: 0, 255: 0, 600: 0},
+        ),
+        Case(
+            name,
+            f"{job} never starts",
+            {up: always(0), key("process_start_time_seconds", "monitor"): always(1)},
+            {300: 0, 450: 1},
+        ),
     ]
 
 
