@@ -821,6 +821,29 @@ def test_burn_rates_fire_on_fast_and_on_slow_burns_alone(
     promtool_test(*pairs)
 
 
+def test_prometheus_fills_the_sentences_in(promtool_test: Any, as_input_series: Any) -> None:
+    rules = rules_of("KafkaLagIsTooHigh")
+    (rule,) = (rule for group in rules["groups"] for rule in group["rules"])
+    filled = {
+        "{{ $labels.consumergroup }}": "tidegate-land",
+        "{{ $value | humanize }}": "120k",
+        "{{ $labels.topic }}": "telemetry.readings",
+    }
+    description = rule["annotations"]["description"]
+    for template, text in filled.items():
+        description = description.replace(template, text)
+    assert description.startswith("tidegate-land is 120k records behind in telemetry.readings.\n\nImpact: ")
+    labels = {"job": "tidegate-monitor", "consumergroup": "tidegate-land", "topic": "telemetry.readings"}
+    expected = {
+        "exp_labels": {**rule["labels"], **labels},
+        "exp_annotations": {**rule["annotations"], "description": description},
+    }
+    case = Case("KafkaLagIsTooHigh", "far behind", lag(lambda _: always(60_000.0)), {330: 1})
+    test = as_test(case, as_input_series)
+    test["alert_rule_test"] = [{"eval_time": "330s", "alertname": case.alert, "exp_alerts": [expected]}]
+    promtool_test((rules, {"evaluation_interval": f"{STEP}s", "tests": [test]}))
+
+
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
     fires = {case.alert for case in CASES if any(case.firing.values())}
     quiet = {case.alert for case in CASES if not any(case.firing.values())}
