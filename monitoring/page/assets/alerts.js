@@ -23,7 +23,8 @@ function keyOf(alert) {
 
 function sorted(alerts) {
   // What follows from another alert stands behind it: the cause is what must be mended.
-  const rank = (alert) => (STATES[alert.state] ?? 3) * 100 + (alert.explained_by?.length ? 10 : 0) + (RANK[alert.severity] ?? 3);
+  const rank = (alert) =>
+    (STATES[alert.state] ?? 3) * 100 + (alert.explained_by?.length ? 10 : 0) + (RANK[alert.severity] ?? 3);
   return [...alerts].sort((a, b) => rank(a) - rank(b) || (b.since ?? 0) - (a.since ?? 0));
 }
 
@@ -36,19 +37,43 @@ function runbookLink(alert) {
     event.preventDefault();
     openRunbook(name);
   };
-  return el("a", { class: "button", href, target: name ? null : "_blank", rel: "noopener noreferrer", on: { click } }, "Runbook");
+  return el(
+    "a",
+    { class: "button", href, target: name ? null : "_blank", rel: "noopener noreferrer", on: { click } },
+    "Runbook",
+  );
 }
 
 /** What does not change while an alert lasts; made once. */
 function body(alert) {
-  const list = (tag, items) => el(tag, {}, (items ?? []).map((item) => el("li", {}, withCommands(item))));
+  const list = (tag, items) =>
+    el(
+      tag,
+      {},
+      (items ?? []).map((item) => el("li", {}, withCommands(item))),
+    );
   const labels = Object.entries(alert.labels ?? {});
   return [
     alert.impact ? [el("h4", {}, "Impact"), el("p", {}, withCommands(alert.impact))] : null,
     alert.causes?.length ? [el("h4", {}, "Likely causes"), list("ul", alert.causes)] : null,
     alert.actions?.length ? [el("h4", {}, "What to do"), list("ol", alert.actions)] : null,
-    labels.length ? el("dl", { class: "labels" }, labels.map(([name, value]) => el("div", {}, el("dt", {}, nameNode(name)), el("dd", {}, nameNode(value))))) : null,
-    el("p", { class: "row" }, runbookLink(alert), el("span", { class: "muted small" }, alert.source === "prometheus" ? "found by Prometheus" : "found by the monitor itself")),
+    labels.length
+      ? el(
+          "dl",
+          { class: "labels" },
+          labels.map(([name, value]) => el("div", {}, el("dt", {}, nameNode(name)), el("dd", {}, nameNode(value)))),
+        )
+      : null,
+    el(
+      "p",
+      { class: "row" },
+      runbookLink(alert),
+      el(
+        "span",
+        { class: "muted small" },
+        alert.source === "prometheus" ? "found by Prometheus" : "found by the monitor itself",
+      ),
+    ),
   ].flat();
 }
 
@@ -60,7 +85,15 @@ function makeAlert(first) {
   const follows = el("p", { class: "small" });
   const inner = el("div", { class: "alert-body" });
   const more = el("details", { open: first.open }, el("summary", {}, "Impact, causes, what to do"), inner);
-  const node = el("article", { class: "alert" }, el("div", { class: "box-top" }, name, badge), text, follows, since, more);
+  const node = el(
+    "article",
+    { class: "alert" },
+    el("div", { class: "box-top" }, name, badge),
+    text,
+    follows,
+    since,
+    more,
+  );
   let shown = null;
   return {
     node,
@@ -69,7 +102,14 @@ function makeAlert(first) {
       attr(node, "data-severity", alert.severity);
       attr(node, "data-alert", alert.name);
       write(name, alert.name);
-      const kind = alert.state === "resolved" ? "ok" : alert.state === "firing" && alert.severity === "critical" ? "bad" : alert.severity === "info" ? "unknown" : "warn";
+      const kind =
+        alert.state === "resolved"
+          ? "ok"
+          : alert.state === "firing" && alert.severity === "critical"
+            ? "bad"
+            : alert.severity === "info"
+              ? "unknown"
+              : "warn";
       setState(badge, kind, alert.state === "resolved" ? "resolved" : `${alert.severity}, ${alert.state}`);
       write(text, alert.text || alert.summary || "");
       follows.hidden = !alert.explained_by?.length;
@@ -77,7 +117,14 @@ function makeAlert(first) {
       const value = alert.value === null || alert.value === undefined ? "" : `; value ${number(alert.value)}`;
       write(since, `since ${clock(alert.since)} (${duration(Math.max(0, Math.round(at - alert.since)))})${value}`);
       attr(since, "title", utc(alert.since));
-      const content = JSON.stringify([alert.impact, alert.causes, alert.actions, alert.labels, alert.runbook, alert.source]);
+      const content = JSON.stringify([
+        alert.impact,
+        alert.causes,
+        alert.actions,
+        alert.labels,
+        alert.runbook,
+        alert.source,
+      ]);
       if (content !== shown) fill(inner, body(alert));
       shown = content;
     },
@@ -115,15 +162,29 @@ export function mountAlerts(root) {
     const shown = sorted(all.filter((alert) => alert.name !== WATCHDOG));
     const opened = shown[0]?.state === "firing" ? shown[0] : null;
     none.hidden = shown.some((alert) => alert.state !== "resolved");
-    keyed(list, shown.slice(0, CAP).map((alert) => ({ alert, at: snapshot.at, open: alert === opened })), ({ alert }) => keyOf(alert), makeAlert);
+    keyed(
+      list,
+      shown.slice(0, CAP).map((alert) => ({ alert, at: snapshot.at, open: alert === opened })),
+      ({ alert }) => keyOf(alert),
+      makeAlert,
+    );
     more.hidden = shown.length <= CAP;
     write(more, `${number(shown.length - CAP)} more alerts are not shown.`);
     const watchdog = all.find((alert) => alert.name === WATCHDOG);
     const lines = [
-      watchdog ? `Watchdog ${watchdog.state === "firing" ? "is alive: alerts are being evaluated" : watchdog.state}.` : null,
-      snapshot.burn_rate_alerts ? null : "Burn-rate alerts need Prometheus, which is not there; threshold alerts work without it.",
+      watchdog
+        ? `Watchdog ${watchdog.state === "firing" ? "is alive: alerts are being evaluated" : watchdog.state}.`
+        : null,
+      snapshot.burn_rate_alerts
+        ? null
+        : "Burn-rate alerts need Prometheus, which is not there; threshold alerts work without it.",
     ].filter(Boolean);
-    keyed(notes, lines, (line) => line, (line) => ({ node: el("li", {}, line), update: () => {} }));
+    keyed(
+      notes,
+      lines,
+      (line) => line,
+      (line) => ({ node: el("li", {}, line), update: () => {} }),
+    );
     announce(all);
   };
 }

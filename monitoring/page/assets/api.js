@@ -3,7 +3,8 @@
 /** The answer of `path` as data; `query` values that are empty are left out. */
 export async function ask(path, query = {}, options = {}) {
   const wanted = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== "" && value !== null && value !== undefined) wanted.set(name, value);
+  for (const [name, value] of Object.entries(query))
+    if (value !== "" && value !== null && value !== undefined) wanted.set(name, value);
   const text = wanted.toString();
   let answer;
   try {

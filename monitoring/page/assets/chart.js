@@ -44,8 +44,24 @@ export class TimeChart {
     this.when = el("span", { class: "muted legend-at" });
     this.values = series.map(() => el("output", { class: "legend-value" }));
     const keys = series.map(({ label: name, color, dash }, index) =>
-      el("li", {}, el("span", { class: `swatch ${color.slice(2)}${dash ? (dash[0] > 4 ? " dashed" : " dotted") : ""}`, "aria-hidden": "true" }), name, " ", this.values[index]));
-    this.node = el("figure", { class: "chart" }, el("figcaption", {}, el("span", { class: "chart-title" }, label), el("ul", { class: "legend" }, keys), this.when), this.canvas);
+      el(
+        "li",
+        {},
+        el("span", {
+          class: `swatch ${color.slice(2)}${dash ? (dash[0] > 4 ? " dashed" : " dotted") : ""}`,
+          "aria-hidden": "true",
+        }),
+        name,
+        " ",
+        this.values[index],
+      ),
+    );
+    this.node = el(
+      "figure",
+      { class: "chart" },
+      el("figcaption", {}, el("span", { class: "chart-title" }, label), el("ul", { class: "legend" }, keys), this.when),
+      this.canvas,
+    );
     this.#width = new ResizeObserver(() => this.#resize());
     this.#width.observe(this.canvas);
     document.addEventListener("themechange", this.#repaint);
@@ -83,8 +99,21 @@ export class TimeChart {
       padding: [8, 8, 0, 0],
       cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => this.#range(low, high) } },
-      axes: [axis({ values: axisTimes, space: 70, size: 26 }), axis({ size: 62, values: (_, marks, index, space, step) => this.#marks(marks, step) })],
-      series: [{}, ...this.series.map(({ label, color, dash }) => ({ label, dash, width: 1.6, stroke: () => colour(color), points: { show: false }, spanGaps: false }))],
+      axes: [
+        axis({ values: axisTimes, space: 70, size: 26 }),
+        axis({ size: 62, values: (_, marks, index, space, step) => this.#marks(marks, step) }),
+      ],
+      series: [
+        {},
+        ...this.series.map(({ label, color, dash }) => ({
+          label,
+          dash,
+          width: 1.6,
+          stroke: () => colour(color),
+          points: { show: false },
+          spanGaps: false,
+        })),
+      ],
       hooks: { setCursor: [(plot) => this.#hover(plot)] },
     };
   }

@@ -28,16 +28,26 @@ function factNodes(row, silent) {
   const badge = stateBadge();
   const usual = row.interval_learned_s ?? row.interval_s;
   const quiet = typeof silent === "number" && typeof usual === "number" && silent > Math.max(10, 3 * usual);
-  setState(badge, typeof silent !== "number" ? "unknown" : quiet ? "warn" : "ok", typeof silent !== "number" ? "unknown" : quiet ? "silent" : "heard as usual");
+  setState(
+    badge,
+    typeof silent !== "number" ? "unknown" : quiet ? "warn" : "ok",
+    typeof silent !== "number" ? "unknown" : quiet ? "silent" : "heard as usual",
+  );
   const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
   return [
     el("p", {}, badge),
     el("dl", { class: "facts" }, [
-      fact("Last heard", `${clock(row.last_seen)}${typeof silent === "number" ? ` (${duration(silent)} ago)` : ""}`, utc(row.last_seen)),
+      fact(
+        "Last heard",
+        `${clock(row.last_seen)}${typeof silent === "number" ? ` (${duration(silent)} ago)` : ""}`,
+        utc(row.last_seen),
+      ),
       fact("Usually every", duration(usual)),
       fact("First heard", clock(row.first_seen), utc(row.first_seen)),
       fact("Clock off by", millis(row.clock_skew_ms)),
-      row.last_rejected_because ? fact("Last refused", `${row.last_rejected_because}, ${clock(row.last_rejected_at)}`) : null,
+      row.last_rejected_because
+        ? fact("Last refused", `${row.last_rejected_because}, ${clock(row.last_rejected_at)}`)
+        : null,
       row.profile ? fact("Profile", visible(row.profile)) : null,
     ]),
   ];
@@ -48,13 +58,19 @@ function commandNodes(device) {
   if (visible(device) !== device || device.length > 300) return [];
   const quoted = /^[\w./:-]+$/.test(device) ? device : `'${device.replaceAll("'", "'\\''")}'`;
   return [`tidegate device watch ${quoted}`, `tidegate trace --device ${quoted}`].map((command) =>
-    el("span", { class: "command" }, el("code", {}, command), copyButton(command)));
+    el("span", { class: "command" }, el("code", {}, command), copyButton(command)),
+  );
 }
 
 function ascending({ at, value }) {
-  const points = at.map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]]).filter(([moment]) => Number.isFinite(moment));
+  const points = at
+    .map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]])
+    .filter(([moment]) => Number.isFinite(moment));
   points.sort(([a], [b]) => a - b);
-  return [points.map(([moment]) => moment), points.map(([, number_]) => (typeof number_ === "number" ? number_ : null))];
+  return [
+    points.map(([moment]) => moment),
+    points.map(([, number_]) => (typeof number_ === "number" ? number_ : null)),
+  ];
 }
 
 export class DevicePage {
@@ -72,12 +88,23 @@ export class DevicePage {
     this.letters = letterTable((id) => openLetter(id, redrive));
     this.problem = el("div");
     this.commands = el("p", { class: "row" });
-    const section = (title, ...children) => el("section", { class: "card", "aria-label": title }, el("h3", {}, title), children);
-    this.content = el("div", { class: "stack" },
+    const section = (title, ...children) =>
+      el("section", { class: "card", "aria-label": title }, el("h3", {}, title), children);
+    this.content = el(
+      "div",
+      { class: "stack" },
       el("section", { class: "card", "aria-label": "Device" }, this.facts, this.commands),
       section("Last readings", this.plots, this.texts),
-      section("Messages of 24 hours", el("dl", { class: "strip" }, Object.entries(LEDGER).map(([name, label]) => el("div", {}, el("dt", {}, label), this.ledger[name])))),
-      section("Dead letters", this.letters.node));
+      section(
+        "Messages of 24 hours",
+        el(
+          "dl",
+          { class: "strip" },
+          Object.entries(LEDGER).map(([name, label]) => el("div", {}, el("dt", {}, label), this.ledger[name])),
+        ),
+      ),
+      section("Dead letters", this.letters.node),
+    );
     root.append(el("p", {}, el("a", { href: "#/" }, "← All devices")), this.title, this.problem, this.content);
   }
 
@@ -91,7 +118,10 @@ export class DevicePage {
     fill(this.commands, commandNodes(device));
     this.load();
     clearInterval(this.#timer);
-    this.#timer = setInterval(() => document.hidden || document.documentElement.dataset.live !== "live" || this.load(), LOOK_MS);
+    this.#timer = setInterval(
+      () => document.hidden || document.documentElement.dataset.live !== "live" || this.load(),
+      LOOK_MS,
+    );
   }
 
   close() {
@@ -119,7 +149,12 @@ export class DevicePage {
 
   #show(found) {
     this.content.hidden = false;
-    fill(this.facts, found.device ? factNodes(found.device, found.silent_seconds) : el("p", { class: "muted" }, "No message of this device has been counted yet."));
+    fill(
+      this.facts,
+      found.device
+        ? factNodes(found.device, found.silent_seconds)
+        : el("p", { class: "muted" }, "No message of this device has been counted yet."),
+    );
     for (const [name, node] of Object.entries(this.ledger)) showFigure(node, found.ledger?.[name], number);
     this.#plot((found.metrics ?? []).slice(0, 12));
     this.letters.update(found.dead_letters ?? []);
@@ -130,7 +165,14 @@ export class DevicePage {
       if (!this.#charts.has(metric.metric)) {
         const unit = metric.unit ? ` ${visible(metric.unit)}` : "";
         const format = (value) => (typeof value === "number" ? `${reading(value)}${unit}` : "–");
-        const chart = new TimeChart({ label: visible(metric.metric), height: 140, sync: "device", format: null, series: [{ label: "last", color: "--series-1", format }], fromZero: false });
+        const chart = new TimeChart({
+          label: visible(metric.metric),
+          height: 140,
+          sync: "device",
+          format: null,
+          series: [{ label: "last", color: "--series-1", format }],
+          fromZero: false,
+        });
         this.#charts.set(metric.metric, chart);
         this.plots.append(chart.node);
       }

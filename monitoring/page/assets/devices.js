@@ -17,7 +17,13 @@ function showDevice(cell, item) {
 const DEVICE = { head: "Device", row: true, show: showDevice };
 
 function list(label, empty, columns) {
-  return makeTable({ label, empty, cap: CAP, keyOf: (item) => `${item.device.length} ${item.device}`, columns: [DEVICE, ...columns] });
+  return makeTable({
+    label,
+    empty,
+    cap: CAP,
+    keyOf: (item) => `${item.device.length} ${item.device}`,
+    columns: [DEVICE, ...columns],
+  });
 }
 
 export function mountDevices(root) {
@@ -43,8 +49,20 @@ export function mountDevices(root) {
   };
   const titles = { silent: "Silent", talkers: "Top talkers", offenders: "Most refused", skewed: "Clocks that are off" };
   root.append(
-    el("dl", { class: "strip" }, el("div", {}, el("dt", {}, "known"), known), el("div", {}, el("dt", {}, "heard within the hour"), active), el("div", {}, el("dt", {}, "silent"), silentCount)),
-    el("div", { class: "quad" }, Object.entries(lists).map(([id, part]) => el("section", { "data-list": id, "aria-label": titles[id] }, el("h3", {}, titles[id]), part.node))),
+    el(
+      "dl",
+      { class: "strip" },
+      el("div", {}, el("dt", {}, "known"), known),
+      el("div", {}, el("dt", {}, "heard within the hour"), active),
+      el("div", {}, el("dt", {}, "silent"), silentCount),
+    ),
+    el(
+      "div",
+      { class: "quad" },
+      Object.entries(lists).map(([id, part]) =>
+        el("section", { "data-list": id, "aria-label": titles[id] }, el("h3", {}, titles[id]), part.node),
+      ),
+    ),
   );
   return ({ devices }) => {
     showFigure(known, devices?.known);

@@ -38,7 +38,12 @@ export function fill(node, ...children) {
 /** A shape of 16 x 16; `d` is one of our own path constants. */
 export function shape(d, name = "icon") {
   const svg = document.createElementNS(SVG, "svg");
-  for (const [key, value] of [["viewBox", "0 0 16 16"], ["class", name], ["aria-hidden", "true"]]) svg.setAttribute(key, value);
+  for (const [key, value] of [
+    ["viewBox", "0 0 16 16"],
+    ["class", name],
+    ["aria-hidden", "true"],
+  ])
+    svg.setAttribute(key, value);
   const path = document.createElementNS(SVG, "path");
   path.setAttribute("d", d);
   svg.append(path);

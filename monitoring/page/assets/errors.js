@@ -18,7 +18,14 @@ export function mountErrors(root, chooseReason) {
         show: (cell, item) => {
           if (cell.dataset.reason === item.reason) return;
           cell.dataset.reason = item.reason;
-          fill(cell, el("button", { type: "button", class: "link", on: { click: () => chooseReason(item.reason) } }, item.reason.slice(0, 200)));
+          fill(
+            cell,
+            el(
+              "button",
+              { type: "button", class: "link", on: { click: () => chooseReason(item.reason) } },
+              item.reason.slice(0, 200),
+            ),
+          );
         },
       },
       { head: "per second", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
@@ -29,9 +36,13 @@ export function mountErrors(root, chooseReason) {
   root.append(now, table.node);
   return (snapshot) => {
     const { received, dead_lettered: refused } = snapshot.rates ?? {};
-    const ratio = typeof received === "number" && typeof refused === "number" ? (received > 0 ? refused / received : 0) : null;
+    const ratio =
+      typeof received === "number" && typeof refused === "number" ? (received > 0 ? refused / received : 0) : null;
     showFigure(share, ratio, percent);
-    write(now.lastChild, received > 0 || ratio === null ? " of messages are refused now" : " refused now: nothing comes in");
+    write(
+      now.lastChild,
+      received > 0 || ratio === null ? " of messages are refused now" : " refused now: nothing comes in",
+    );
     table.update(snapshot.errors ?? [], ratio !== null);
   };
 }

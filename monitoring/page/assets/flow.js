@@ -6,7 +6,14 @@ import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
 
 const ARROW = "M1 7h9V3.5l5 4.5-5 4.5V9H1z";
-const PLACES = { devices: "#devices", broker: "#parts-title", gateway: "#errors", kafka: "#kafka", stream: "#latency", tables: "#tables" };
+const PLACES = {
+  devices: "#devices",
+  broker: "#parts-title",
+  gateway: "#errors",
+  kafka: "#kafka",
+  stream: "#latency",
+  tables: "#tables",
+};
 
 function lagOf(snapshot) {
   const lags = Object.values(snapshot.lag ?? {}).filter((lag) => typeof lag === "number");
@@ -44,7 +51,14 @@ function makeBox() {
   const between = el("span");
   const unit = el("span", { class: "muted" });
   const arrow = el("div", { class: "arrow" }, between, shape(ARROW, "arrow-shape"), unit);
-  const box = el("div", { class: "box" }, el("div", { class: "box-top" }, label, badge), el("p", {}, main, " ", mainName), figures, detail);
+  const box = el(
+    "div",
+    { class: "box" },
+    el("div", { class: "box-top" }, label, badge),
+    el("p", {}, main, " ", mainName),
+    figures,
+    detail,
+  );
   const node = el("li", { class: "hop" }, arrow, box);
   return {
     node,
@@ -72,5 +86,11 @@ function makeBox() {
 export function mountFlow(root) {
   const list = el("ol", { class: "flow" });
   root.append(list);
-  return (snapshot) => keyed(list, (snapshot.flow ?? []).map((part) => ({ part, snapshot })), ({ part }) => part.id, makeBox);
+  return (snapshot) =>
+    keyed(
+      list,
+      (snapshot.flow ?? []).map((part) => ({ part, snapshot })),
+      ({ part }) => part.id,
+      makeBox,
+    );
 }

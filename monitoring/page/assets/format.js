@@ -1,7 +1,13 @@
 // Figures for people: three digits are enough, an unknown one is a dash. Pure.
 
-export const NONE = "–";
-const STEPS = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+const NONE = "–";
+const STEPS = [
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
 const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 function isNumber(value) {
@@ -48,7 +54,12 @@ export function duration(seconds) {
   if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds < 10) return `${Math.round(seconds * 10) / 10} s`;
   const whole = Math.round(seconds);
-  const units = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const units = [
+    [86_400, "d"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ];
   if (whole >= 86_400 * 1000) return `${number(Math.round(whole / 86_400))} d`;
   const first = units.findIndex(([size]) => whole >= size);
   const [size, sign] = units[first];

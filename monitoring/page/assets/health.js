@@ -9,7 +9,13 @@ import { showFigure } from "./table.js";
 function card(root, rows) {
   const badge = stateBadge();
   const values = Object.fromEntries(Object.keys(rows).map((name) => [name, el("dd", { "data-figure": name })]));
-  root.append(el("dl", { class: "pairs" }, Object.entries(rows).map(([name, [label]]) => el("div", {}, el("dt", {}, label), values[name]))));
+  root.append(
+    el(
+      "dl",
+      { class: "pairs" },
+      Object.entries(rows).map(([name, [label]]) => el("div", {}, el("dt", {}, label), values[name])),
+    ),
+  );
   const heading = root.parentElement.querySelector("h2");
   const top = el("div", { class: "box-top" });
   heading.replaceWith(top);
@@ -24,7 +30,11 @@ const ago = (value) => (typeof value === "number" ? `${duration(value)} ago` : "
 const LATE_SECONDS = 30;
 
 export function mountCanary(root) {
-  const { show, badge } = card(root, { published: ["published", number], seen: ["read back", number], last_seen_seconds_ago: ["last read back", ago] });
+  const { show, badge } = card(root, {
+    published: ["published", number],
+    seen: ["read back", number],
+    last_seen_seconds_ago: ["last read back", ago],
+  });
   return ({ canary }) => {
     show(canary);
     const seconds = canary?.last_seen_seconds_ago;
@@ -44,7 +54,11 @@ export function mountAudit(root) {
   return ({ audit }) => {
     show(audit);
     const wrong = audit && (audit.unaccounted || audit.duplicate_rows || audit.order_violations);
-    setState(badge, !audit ? "unknown" : wrong ? "bad" : "ok", !audit ? "none yet" : wrong ? "does not balance" : "balances");
+    setState(
+      badge,
+      !audit ? "unknown" : wrong ? "bad" : "ok",
+      !audit ? "none yet" : wrong ? "does not balance" : "balances",
+    );
   };
 }
 
@@ -54,13 +68,23 @@ export function mountHost(root) {
     iowait_ratio: ["waiting for disk", percent],
     memory: ["memory available", (value) => value ?? "–"],
     free_bytes: ["disk free", bytes],
-    full_days: ["disk full in", (value) => (typeof value === "number" ? (value >= 3650 ? "> 10 years" : `${number(value)} days`) : "–")],
+    full_days: [
+      "disk full in",
+      (value) => (typeof value === "number" ? (value >= 3650 ? "> 10 years" : `${number(value)} days`) : "–"),
+    ],
   });
   return ({ host, disk }) => {
-    const memory = typeof host?.memory_available_bytes === "number" ? `${bytes(host.memory_available_bytes)} of ${bytes(host.memory_total_bytes)}` : null;
+    const memory =
+      typeof host?.memory_available_bytes === "number"
+        ? `${bytes(host.memory_available_bytes)} of ${bytes(host.memory_total_bytes)}`
+        : null;
     show({ ...host, ...disk, memory });
     const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
     const known = typeof disk?.free_bytes === "number";
-    setState(badge, soon ? "bad" : known ? "ok" : "unknown", soon ? "disk fills up" : known ? "enough room" : "unknown");
+    setState(
+      badge,
+      soon ? "bad" : known ? "ok" : "unknown",
+      soon ? "disk fills up" : known ? "enough room" : "unknown",
+    );
   };
 }

@@ -44,7 +44,11 @@ export function mountKafka(root) {
     ],
   });
   const summary = el("summary");
-  root.append(el("p", { class: "muted" }, "Brokers: ", brokers), groups.node, el("details", {}, summary, partitions.node));
+  root.append(
+    el("p", { class: "muted" }, "Brokers: ", brokers),
+    groups.node,
+    el("details", {}, summary, partitions.node),
+  );
   return ({ kafka }) => {
     showFigure(brokers, kafka?.brokers);
     groups.update(kafka?.groups ?? [], typeof kafka?.brokers === "number");

@@ -16,9 +16,20 @@ const QUANTILES = ["p50", "p95", "p99"];
 
 function figures(label, note) {
   const values = QUANTILES.map(() => el("dd"));
-  const node = el("div", { class: "quantiles" }, el("p", { class: "quantiles-label" }, label, el("span", { class: "muted" }, ` ${note}`)),
-    el("dl", {}, QUANTILES.map((name, index) => el("div", {}, el("dt", {}, name), values[index]))));
-  return { node, update: (found) => QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], millis)) };
+  const node = el(
+    "div",
+    { class: "quantiles" },
+    el("p", { class: "quantiles-label" }, label, el("span", { class: "muted" }, ` ${note}`)),
+    el(
+      "dl",
+      {},
+      QUANTILES.map((name, index) => el("div", {}, el("dt", {}, name), values[index])),
+    ),
+  );
+  return {
+    node,
+    update: (found) => QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], millis)),
+  };
 }
 
 /** Each hop begins where the medians before it end; its bar reaches to p50, then paler to p95 and p99. */
@@ -37,7 +48,15 @@ function makeHop() {
   // Roles are written out, since a phone lays the rows out as a grid.
   const name = el("th", { scope: "row", role: "rowheader" });
   const bars = QUANTILES.toReversed().map((quantile) => [quantile, el("span", { class: `fall fall-${quantile}` })]);
-  const track = el("td", { class: "fall-track", "aria-hidden": "true" }, el("div", {}, bars.map(([, bar]) => bar)));
+  const track = el(
+    "td",
+    { class: "fall-track", "aria-hidden": "true" },
+    el(
+      "div",
+      {},
+      bars.map(([, bar]) => bar),
+    ),
+  );
   const cells = QUANTILES.map(() => el("td", { class: "figure", role: "cell" }));
   const node = el("tr", { role: "row" }, name, track, cells);
   return {
@@ -59,8 +78,23 @@ export function mountLatency(root, history) {
   const canary = figures("Canary", "publish → queryable, last 2 min");
   const all = figures("All readings", "received → committed");
   const body = el("tbody", { role: "rowgroup" });
-  const table = el("table", { class: "falls", role: "table" }, el("caption", { class: "hidden" }, "Latency per hop"),
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, el("th", { scope: "col", role: "columnheader" }, "Hop"), el("td", { class: "fall-track", "aria-hidden": "true" }), QUANTILES.map((name) => el("th", { scope: "col", class: "figure", role: "columnheader" }, name)))), body);
+  const table = el(
+    "table",
+    { class: "falls", role: "table" },
+    el("caption", { class: "hidden" }, "Latency per hop"),
+    el(
+      "thead",
+      { role: "rowgroup" },
+      el(
+        "tr",
+        { role: "row" },
+        el("th", { scope: "col", role: "columnheader" }, "Hop"),
+        el("td", { class: "fall-track", "aria-hidden": "true" }),
+        QUANTILES.map((name) => el("th", { scope: "col", class: "figure", role: "columnheader" }, name)),
+      ),
+    ),
+    body,
+  );
   const skew = el("p", { class: "note", role: "note" });
   const chart = new TimeChart({
     label: "Canary, end to end",
@@ -71,15 +105,27 @@ export function mountLatency(root, history) {
       { label: "p99", color: "--series-3", dash: [2, 3] },
     ],
   });
-  root.append(el("div", { class: "pair" }, canary.node, all.node), table,
-    el("p", { class: "muted small" }, "Each hop begins where the medians before it end; percentiles of hops don't add up to the whole."), skew, chart.node);
+  root.append(
+    el("div", { class: "pair" }, canary.node, all.node),
+    table,
+    el(
+      "p",
+      { class: "muted small" },
+      "Each hop begins where the medians before it end; percentiles of hops don't add up to the whole.",
+    ),
+    skew,
+    chart.node,
+  );
   return (snapshot) => {
     canary.update(snapshot.latency_ms);
     all.update(snapshot.readings_latency_ms);
     keyed(body, placed(snapshot.hops ?? []), (hop) => hop.hop, makeHop);
     const skewed = Object.entries(snapshot.clock_skew_ms ?? {});
     skew.hidden = skewed.length === 0;
-    write(skew, `Clocks differ: ${skewed.map(([hop, ms]) => `${HOPS[hop] ?? hop} by up to ${millis(ms)}`).join("; ")}. Such hops count as 0.`);
+    write(
+      skew,
+      `Clocks differ: ${skewed.map(([hop, ms]) => `${HOPS[hop] ?? hop} by up to ${millis(ms)}`).join("; ")}. Such hops count as 0.`,
+    );
     chart.show(history.at, history.columns("latency_p50", "latency_p95", "latency_p99"));
   };
 }

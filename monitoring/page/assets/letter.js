@@ -22,10 +22,19 @@ function fact(name, ...value) {
 }
 
 function letterNodes(letter, redrive) {
-  const optional = (name, text) => (text === null || text === undefined || text === "" ? null : fact(name, el("span", { class: "wrap" }, visible(text))));
-  return el("div", { class: "stack" },
+  const optional = (name, text) =>
+    text === null || text === undefined || text === ""
+      ? null
+      : fact(name, el("span", { class: "wrap" }, visible(text)));
+  return el(
+    "div",
+    { class: "stack" },
     el("dl", { class: "facts" }, [
-      fact("Reason", el("strong", {}, letter.reason), letter.partial ? " (a part of the message; the rest was stored)" : ""),
+      fact(
+        "Reason",
+        el("strong", {}, letter.reason),
+        letter.partial ? " (a part of the message; the rest was stored)" : "",
+      ),
       letter.device ? fact("Device", deviceLink(letter.device)) : fact("Device", "not known"),
       optional("MQTT topic", letter.mqtt_topic),
       fact("Received", el("span", { title: utc(letter.received_at) }, clock(letter.received_at))),
@@ -36,11 +45,21 @@ function letterNodes(letter, redrive) {
       optional("Redriven", letter.redriven_as),
     ]),
     el("h3", {}, "Message"),
-    el("pre", { class: "payload", tabindex: "0", "aria-label": "Message as received" }, payloadNodes(letter.payload_lines ?? [])),
+    el(
+      "pre",
+      { class: "payload", tabindex: "0", "aria-label": "Message as received" },
+      payloadNodes(letter.payload_lines ?? []),
+    ),
     el("h3", {}, "Next step"),
     el("p", {}, withCommands(letter.next ?? "")),
-    el("p", { class: "row" }, el("button", { type: "button", class: "button", on: { click: redrive } }, "Redrive this letter …"),
-      copyButton(`tidegate dlq show ${letter.id}`, "Copy command"), letter.payload_base64 ? copyButton(letter.payload_base64, "Copy as base64") : null));
+    el(
+      "p",
+      { class: "row" },
+      el("button", { type: "button", class: "button", on: { click: redrive } }, "Redrive this letter …"),
+      copyButton(`tidegate dlq show ${letter.id}`, "Copy command"),
+      letter.payload_base64 ? copyButton(letter.payload_base64, "Copy as base64") : null,
+    ),
+  );
 }
 
 /** Shows letter `id`; `redrive(ids)` opens the redrive of it. */

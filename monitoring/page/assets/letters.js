@@ -51,7 +51,13 @@ export function letterTable(open, chosen = null, changed = () => {}) {
     { head: "Received", show: (cell, item) => showFigure(cell, item.received_at, clock) },
     { head: "Redriven", show: (cell, item) => write(cell, item.redriven_as ?? "–") },
   ];
-  return makeTable({ label: "Dead letters", keyOf: (item) => item.id, cap: LIMIT, empty: "No dead letter.", columns: chosen ? [choose, ...columns] : columns });
+  return makeTable({
+    label: "Dead letters",
+    keyOf: (item) => item.id,
+    cap: LIMIT,
+    empty: "No dead letter.",
+    columns: chosen ? [choose, ...columns] : columns,
+  });
 }
 
 function summaryTable(choose) {
@@ -87,16 +93,42 @@ export class Letters {
 
   constructor(root) {
     this.reason = el("select", { name: "reason" }, el("option", { value: "" }, "every reason"));
-    this.device = el("input", { name: "device", type: "search", placeholder: "every device", autocomplete: "off", spellcheck: "false" });
+    this.device = el("input", {
+      name: "device",
+      type: "search",
+      placeholder: "every device",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     this.summary = summaryTable((reason, device) => this.filter(reason, device));
-    this.table = letterTable((id) => openLetter(id, (ids) => this.redrive(ids)), this.#chosen, () => this.#count());
-    this.button = el("button", { type: "button", class: "button", on: { click: () => this.redrive([...this.#chosen]) } });
+    this.table = letterTable(
+      (id) => openLetter(id, (ids) => this.redrive(ids)),
+      this.#chosen,
+      () => this.#count(),
+    );
+    this.button = el("button", {
+      type: "button",
+      class: "button",
+      on: { click: () => this.redrive([...this.#chosen]) },
+    });
     this.all = el("button", { type: "button", class: "button", on: { click: () => this.#chooseAll() } });
     this.problem = el("p", { class: "failure", role: "alert", hidden: true });
-    const form = el("form", { class: "row filter", on: { submit: (event) => (event.preventDefault(), this.load()) } },
-      el("label", {}, "Reason ", this.reason), el("label", {}, "Device ", this.device), el("button", { type: "submit", class: "button" }, "Show"), this.all, this.button);
+    const form = el(
+      "form",
+      { class: "row filter", on: { submit: (event) => (event.preventDefault(), this.load()) } },
+      el("label", {}, "Reason ", this.reason),
+      el("label", {}, "Device ", this.device),
+      el("button", { type: "submit", class: "button" }, "Show"),
+      this.all,
+      this.button,
+    );
     this.reason.addEventListener("change", () => this.load());
-    root.append(el("details", {}, el("summary", {}, "By cause"), this.summary.node), form, this.problem, this.table.node);
+    root.append(
+      el("details", {}, el("summary", {}, "By cause"), this.summary.node),
+      form,
+      this.problem,
+      this.table.node,
+    );
     this.#count();
   }
 
@@ -126,7 +158,11 @@ export class Letters {
     this.#askedAt = performance.now();
     const turn = ++this.#turn;
     try {
-      const { summary, letters } = await ask("/api/dead-letters", { reason: this.reason.value, device: this.device.value, limit: LIMIT });
+      const { summary, letters } = await ask("/api/dead-letters", {
+        reason: this.reason.value,
+        device: this.device.value,
+        limit: LIMIT,
+      });
       if (turn !== this.#turn) return;
       this.problem.hidden = true;
       this.#ids = letters.map((letter) => letter.id);

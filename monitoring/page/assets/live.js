@@ -61,7 +61,9 @@ export class Live {
 
   /** A monitor that looks rarely is given time: more than twice its shortest gap of late. */
   #patience() {
-    return this.#gaps.length < 3 ? PATIENCE_MS : Math.max(PATIENCE_MS, Math.min(LONGEST_MS, 2.2 * Math.min(...this.#gaps)));
+    return this.#gaps.length < 3
+      ? PATIENCE_MS
+      : Math.max(PATIENCE_MS, Math.min(LONGEST_MS, 2.2 * Math.min(...this.#gaps)));
   }
 
   #check() {

@@ -47,7 +47,10 @@ export function showName(node, text) {
   node.classList.add("name");
   if (!known) return node.replaceChildren(el("span", { class: "none" }, "(empty)"));
   if (known.length <= 2 * TAIL) return node.replaceChildren(el("span", { class: "name-whole" }, visible(known)));
-  node.replaceChildren(el("span", { class: "name-head" }, visible(head)), el("span", { class: "name-tail" }, visible(tail)));
+  node.replaceChildren(
+    el("span", { class: "name-head" }, visible(head)),
+    el("span", { class: "name-tail" }, visible(tail)),
+  );
 }
 
 /** A name as a node of its own. */

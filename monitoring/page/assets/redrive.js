@@ -14,36 +14,78 @@ const COUNTS = [
   ["partial", "accepted with parts still refused"],
   ["stored", "stored already"],
 ];
-const LISTS = [["refused", "refused again"], ["ignored", "ignored by rule"], ["skipped", "skipped"]];
+const LISTS = [
+  ["refused", "refused again"],
+  ["ignored", "ignored by rule"],
+  ["skipped", "skipped"],
+];
 
 async function post(ids, dryRun) {
-  return ask("/api/redrive", {}, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", Authorization: `Bearer ${token()}` },
-    body: JSON.stringify({ ids, dry_run: dryRun }),
-  });
+  return ask(
+    "/api/redrive",
+    {},
+    {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${token()}` },
+      body: JSON.stringify({ ids, dry_run: dryRun }),
+    },
+  );
 }
 
 /** A report as rows; what a later version adds is left out rather than guessed. */
 function reportNodes(report) {
-  const row = (name, value) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "figure" }, number(value)));
+  const row = (name, value) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "figure" }, number(value)));
   const counts = COUNTS.filter(([key]) => typeof report[key] === "number").map(([key, name]) => row(name, report[key]));
-  const lists = LISTS.flatMap(([key, name]) => Object.entries(report[key] ?? {}).map(([why, count]) => row(`${name}: ${why}`, count)));
+  const lists = LISTS.flatMap(([key, name]) =>
+    Object.entries(report[key] ?? {}).map(([why, count]) => row(`${name}: ${why}`, count)),
+  );
   const examples = (report.examples ?? []).map((example) =>
-    el("li", {}, el("code", {}, example.id ?? ""), " ", nameNode([example.reason ?? example.ending, example.path, example.why, example.wanted && `wanted ${example.wanted}`].filter(Boolean).join(", "))));
-  return [el("table", { class: "report" }, el("tbody", {}, counts, lists)), examples.length ? [el("h4", {}, "Examples"), el("ul", {}, examples)] : []].flat();
+    el(
+      "li",
+      {},
+      el("code", {}, example.id ?? ""),
+      " ",
+      nameNode(
+        [example.reason ?? example.ending, example.path, example.why, example.wanted && `wanted ${example.wanted}`]
+          .filter(Boolean)
+          .join(", "),
+      ),
+    ),
+  );
+  return [
+    el("table", { class: "report" }, el("tbody", {}, counts, lists)),
+    examples.length ? [el("h4", {}, "Examples"), el("ul", {}, examples)] : [],
+  ].flat();
 }
 
 function tokenForm(why, then) {
-  const input = el("input", { type: "password", name: "token", autocomplete: "off", required: true, spellcheck: "false" });
+  const input = el("input", {
+    type: "password",
+    name: "token",
+    autocomplete: "off",
+    required: true,
+    spellcheck: "false",
+  });
   const submit = (event) => {
     event.preventDefault();
     keepToken(input.value.trim());
     then();
   };
-  return el("form", { class: "stack", on: { submit } }, why, el("label", {}, "Token ", input),
-    el("p", { class: "muted small" }, "It is the first line of the token file (embedded run: ", el("code", {}, "<data>/page-token"), "). It stays in this tab."),
-    el("button", { type: "submit", class: "button" }, "Use this token"));
+  return el(
+    "form",
+    { class: "stack", on: { submit } },
+    why,
+    el("label", {}, "Token ", input),
+    el(
+      "p",
+      { class: "muted small" },
+      "It is the first line of the token file (embedded run: ",
+      el("code", {}, "<data>/page-token"),
+      "). It stays in this tab.",
+    ),
+    el("button", { type: "submit", class: "button" }, "Use this token"),
+  );
 }
 
 /** Opens the panel for these letters. `allowed` says whether the server has a token at all; `done` is called after a real run. */
@@ -52,8 +94,18 @@ export function openRedrive(ids, allowed, done) {
   const body = openPanel(`Redrive ${what}`);
   const show = (...nodes) => fill(body, el("div", { class: "stack" }, nodes.flat()));
   if (!allowed) {
-    show(el("p", {}, "This page only shows: the monitor has no token file, so nothing can be changed from here."),
-      el("p", {}, "Name one in the setting ", el("code", {}, "monitoring.page_token_file"), ", or use ", el("code", {}, "tidegate dlq redrive"), "."));
+    show(
+      el("p", {}, "This page only shows: the monitor has no token file, so nothing can be changed from here."),
+      el(
+        "p",
+        {},
+        "Name one in the setting ",
+        el("code", {}, "monitoring.page_token_file"),
+        ", or use ",
+        el("code", {}, "tidegate dlq redrive"),
+        ".",
+      ),
+    );
     return;
   }
   const refused = (error, again) => {
@@ -62,8 +114,13 @@ export function openRedrive(ids, allowed, done) {
     return show(tokenForm(failure(error), again));
   };
   const run = async (dryRun) => {
-    if (!token()) return show(tokenForm(el("p", {}, "Redriving writes to Kafka, so it needs the monitor's token."), () => run(dryRun)));
-    show(el("p", { class: "muted", role: "status" }, dryRun ? "Judging the letters; nothing is written …" : "Redriving …"));
+    if (!token())
+      return show(
+        tokenForm(el("p", {}, "Redriving writes to Kafka, so it needs the monitor's token."), () => run(dryRun)),
+      );
+    show(
+      el("p", { class: "muted", role: "status" }, dryRun ? "Judging the letters; nothing is written …" : "Redriving …"),
+    );
     try {
       const report = await post(ids, dryRun);
       return dryRun ? preview(report) : finished(report);
@@ -72,14 +129,27 @@ export function openRedrive(ids, allowed, done) {
     }
   };
   const preview = (report) => {
-    const go = el("button", { type: "button", class: "button danger", on: { click: () => run(false) } }, `Redrive ${what} now`);
+    const go = el(
+      "button",
+      { type: "button", class: "button danger", on: { click: () => run(false) } },
+      `Redrive ${what} now`,
+    );
     go.disabled = !report.accepted && !Object.keys(report.ignored ?? {}).length;
-    show(el("p", { role: "status" }, "Dry run: this is what would happen. Nothing was written."), reportNodes(report), el("p", {}, go),
-      go.disabled ? el("p", { class: "muted" }, "Nothing would be accepted: change the profile, route or registry first.") : null);
+    show(
+      el("p", { role: "status" }, "Dry run: this is what would happen. Nothing was written."),
+      reportNodes(report),
+      el("p", {}, go),
+      go.disabled
+        ? el("p", { class: "muted" }, "Nothing would be accepted: change the profile, route or registry first.")
+        : null,
+    );
     if (!go.disabled) go.focus();
   };
   const finished = (report) => {
-    show(el("p", { role: "status" }, "Done. Each letter's end is in the journal; a second redrive stores nothing twice."), reportNodes(report));
+    show(
+      el("p", { role: "status" }, "Done. Each letter's end is in the journal; a second redrive stores nothing twice."),
+      reportNodes(report),
+    );
     done();
   };
   run(true);

@@ -27,14 +27,17 @@ function build(source, depth = 0) {
   if (tag === null || DROPPED.has(tag) || depth > DEPTH) return [];
   const children = [...source.childNodes].flatMap((child) => build(child, depth + 1));
   if (!TAGS.has(tag)) return children;
-  if (tag === "pre") return [el("div", { class: "code" }, el("pre", { tabindex: "0" }, children), copyButton(source.textContent.trimEnd()))];
+  if (tag === "pre")
+    return [
+      el("div", { class: "code" }, el("pre", { tabindex: "0" }, children), copyButton(source.textContent.trimEnd())),
+    ];
   if (tag !== "a") return [el(tag === "h1" ? "h2" : tag, {}, children)];
   const href = safeAddress(source.getAttribute("href") ?? "");
   return [el("a", { href, rel: "noopener noreferrer", target: "_blank" }, children)];
 }
 
 /** Nodes of HTML that somebody else made; parsed in a document that runs nothing. */
-export function sanitized(html) {
+function sanitized(html) {
   return [...new DOMParser().parseFromString(html, "text/html").body.childNodes].flatMap((node) => build(node));
 }
 
@@ -51,7 +54,8 @@ export async function openRunbook(name) {
     const { html } = await ask("/api/runbook", { name });
     const nodes = sanitized(html);
     // The panel's title says what the page's first heading would.
-    if (nodes[0] instanceof Element && nodes[0].localName === "h2" && nodes[0].textContent.trim() === name) nodes.shift();
+    if (nodes[0] instanceof Element && nodes[0].localName === "h2" && nodes[0].textContent.trim() === name)
+      nodes.shift();
     content.append(...nodes);
   } catch (error) {
     content.append(failure(error));

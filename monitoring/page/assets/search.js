@@ -24,7 +24,17 @@ export function mountSearch() {
   };
 
   const show = (devices) => {
-    fill(list, devices.map((row) => el("li", {}, deviceLink(row.device), el("span", { class: "muted small" }, `last heard ${clock(row.last_seen)}`))));
+    fill(
+      list,
+      devices.map((row) =>
+        el(
+          "li",
+          {},
+          deviceLink(row.device),
+          el("span", { class: "muted small" }, `last heard ${clock(row.last_seen)}`),
+        ),
+      ),
+    );
     if (!devices.length) fill(list, el("li", { class: "muted" }, "No device has this in its name."));
     list.hidden = false;
     write(count, `${devices.length}${devices.length === LIMIT ? " or more" : ""} found`);

@@ -17,9 +17,31 @@ function makeObjective(id) {
   const left = el("dd");
   const meaning = el("p", { class: "muted small" });
   const fillBar = el("span");
-  const bar = el("div", { class: "budget", role: "meter", "aria-label": `Error budget left: ${id}`, "aria-valuemin": "0", "aria-valuemax": "100" }, fillBar);
-  const node = el("div", { class: "objective", "data-slo": id }, el("div", { class: "box-top" }, el("h3", {}, id[0].toUpperCase() + id.slice(1)), badge), meaning,
-    el("dl", { class: "strip" }, el("div", {}, el("dt", {}, "good"), good), el("div", {}, el("dt", {}, "objective"), goal), el("div", {}, el("dt", {}, "budget left"), left)), bar);
+  const bar = el(
+    "div",
+    {
+      class: "budget",
+      role: "meter",
+      "aria-label": `Error budget left: ${id}`,
+      "aria-valuemin": "0",
+      "aria-valuemax": "100",
+    },
+    fillBar,
+  );
+  const node = el(
+    "div",
+    { class: "objective", "data-slo": id },
+    el("div", { class: "box-top" }, el("h3", {}, id[0].toUpperCase() + id.slice(1)), badge),
+    meaning,
+    el(
+      "dl",
+      { class: "strip" },
+      el("div", {}, el("dt", {}, "good"), good),
+      el("div", {}, el("dt", {}, "objective"), goal),
+      el("div", {}, el("dt", {}, "budget left"), left),
+    ),
+    bar,
+  );
   const update = (slo) => {
     write(meaning, `${MEANING[id](slo)}${slo.window_seconds ? `, last ${duration(slo.window_seconds)}` : ""}`);
     showFigure(good, slo.good_ratio, percent);
@@ -32,7 +54,11 @@ function makeObjective(id) {
     attr(bar, "aria-valuetext", known ? percent(slo.budget_left) : "unknown");
     const state = !known ? "unknown" : slo.budget_left <= 0 ? "bad" : slo.budget_left < 0.25 ? "warn" : "ok";
     attr(bar, "data-state", state);
-    setState(badge, state, { ok: "within budget", warn: "budget is short", bad: "budget spent", unknown: "unknown" }[state]);
+    setState(
+      badge,
+      state,
+      { ok: "within budget", warn: "budget is short", bad: "budget spent", unknown: "unknown" }[state],
+    );
   };
   return { node, update };
 }

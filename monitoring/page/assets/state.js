@@ -25,7 +25,16 @@ export function setState(badge, state, word = null) {
   fill(badge, shape(SHAPES[known]), el("span", { class: "badge-word" }, text));
 }
 
-const OF_PARTS = { ready: "ok", done: "ok", starting: "warn", restarting: "warn", waiting: "warn", failed: "bad", stopped: "bad", down: "bad" };
+const OF_PARTS = {
+  ready: "ok",
+  done: "ok",
+  starting: "warn",
+  restarting: "warn",
+  waiting: "warn",
+  failed: "bad",
+  stopped: "bad",
+  down: "bad",
+};
 
 /** The state of a part's word (`ready`, `restarting`, …). */
 export function stateOfPart(word) {

@@ -76,7 +76,8 @@ export function showConnection(word, since) {
   if (word === "lost") {
     const text = lost.querySelector(".lost-since");
     write(lost.querySelector(".lost-what"), `No live data since ${clock(since.getTime() / 1000)}.`);
-    const count = () => write(text, `${duration(Math.round((Date.now() - since.getTime()) / 1000))} ago; connecting again …`);
+    const count = () =>
+      write(text, `${duration(Math.round((Date.now() - since.getTime()) / 1000))} ago; connecting again …`);
     count();
     ticking = setInterval(count, 1000);
     write(fresh, `stale, as of ${clock(since.getTime() / 1000)}`);

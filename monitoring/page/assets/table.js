@@ -40,8 +40,12 @@ export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None." })
   const node = el("div", {}, scroller, nothing, more);
   const make = () => {
     const cells = columns.map(({ figure, row }) =>
-      row ? el("th", { scope: "row" }) : el("td", { class: figure ? "figure" : null }));
-    return { node: el("tr", {}, cells), update: (item) => columns.forEach(({ show }, index) => show(cells[index], item)) };
+      row ? el("th", { scope: "row" }) : el("td", { class: figure ? "figure" : null }),
+    );
+    return {
+      node: el("tr", {}, cells),
+      update: (item) => columns.forEach(({ show }, index) => show(cells[index], item)),
+    };
   };
   const update = (items, known = true) => {
     keyed(body, items.slice(0, cap), keyOf, make);

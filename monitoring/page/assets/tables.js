@@ -11,7 +11,14 @@ export function mountTables(root) {
     empty: "No table yet: the stream writes the first one.",
     columns: [
       { head: "Table", row: true, show: (cell, item) => showName(cell, item.name) },
-      { head: "Last commit", figure: true, show: (cell, item) => showFigure(cell, item.last_commit_seconds_ago, (value) => (typeof value === "number" ? `${duration(value)} ago` : "–")) },
+      {
+        head: "Last commit",
+        figure: true,
+        show: (cell, item) =>
+          showFigure(cell, item.last_commit_seconds_ago, (value) =>
+            typeof value === "number" ? `${duration(value)} ago` : "–",
+          ),
+      },
       { head: "Version", figure: true, show: (cell, item) => showFigure(cell, item.version) },
       { head: "Files", figure: true, show: (cell, item) => showFigure(cell, item.files) },
       { head: "of them small", figure: true, show: (cell, item) => showFigure(cell, item.small_files) },

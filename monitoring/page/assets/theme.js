@@ -9,7 +9,11 @@
     // Storage may be forbidden; the choice then lasts as long as the page.
   }
   const show = () => {
-    document.documentElement.dataset.theme = ["dark", "light"].includes(chosen) ? chosen : system.matches ? "dark" : "light";
+    document.documentElement.dataset.theme = ["dark", "light"].includes(chosen)
+      ? chosen
+      : system.matches
+        ? "dark"
+        : "light";
     document.dispatchEvent(new Event("themechange"));
   };
   system.addEventListener("change", show);
@@ -17,7 +21,11 @@
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
     if (!button) return; // a runbook as a page of its own has no switch
-    const name = () => button.setAttribute("aria-label", document.documentElement.dataset.theme === "dark" ? "Light colours" : "Dark colours");
+    const name = () =>
+      button.setAttribute(
+        "aria-label",
+        document.documentElement.dataset.theme === "dark" ? "Light colours" : "Dark colours",
+      );
     button.addEventListener("click", () => {
       chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
       try {

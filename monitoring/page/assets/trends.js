@@ -17,14 +17,31 @@ const perSecond = (value) => (number(value) === "–" ? "–" : `${number(value)
 
 export function mountTrends(root, history) {
   const values = Object.fromEntries(Object.keys(RATES).map((name) => [name, el("dd", { "data-rate": name })]));
-  const rates = el("dl", { class: "strip" }, Object.entries(RATES).map(([name, label]) => el("div", {}, el("dt", {}, label), values[name])));
+  const rates = el(
+    "dl",
+    { class: "strip" },
+    Object.entries(RATES).map(([name, label]) => el("div", {}, el("dt", {}, label), values[name])),
+  );
   const flow = new TimeChart({
     label: "Messages in, rows out",
     format: perSecond,
-    series: [{ label: "messages received", color: "--series-1" }, { label: "rows written", color: "--series-4", dash: [8, 4] }],
+    series: [
+      { label: "messages received", color: "--series-1" },
+      { label: "rows written", color: "--series-4", dash: [8, 4] },
+    ],
   });
-  const refused = new TimeChart({ label: "Dead letters", format: perSecond, height: 130, series: [{ label: "refused", color: "--series-2" }] });
-  const lag = new TimeChart({ label: "Lag", format: number, height: 130, series: [{ label: "records not yet read", color: "--series-3" }] });
+  const refused = new TimeChart({
+    label: "Dead letters",
+    format: perSecond,
+    height: 130,
+    series: [{ label: "refused", color: "--series-2" }],
+  });
+  const lag = new TimeChart({
+    label: "Lag",
+    format: number,
+    height: 130,
+    series: [{ label: "records not yet read", color: "--series-3" }],
+  });
   root.append(rates, flow.node, el("div", { class: "pair" }, refused.node, lag.node));
   return (snapshot) => {
     for (const [name, node] of Object.entries(values)) showFigure(node, snapshot.rates?.[name], perSecond);
