@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from deploy.commands import (
+    alerts,
     bench,
     chaos,
     config,
@@ -67,6 +68,7 @@ maintain.register(app)
 monitor.register(app)
 history.register(app)
 streams.register(app)
+alerts.register(app)
 export.register(app)
 bench.register(app)
 chaos.register(app)
