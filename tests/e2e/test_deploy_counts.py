@@ -58,7 +58,7 @@ def settled(pipeline: Any) -> dict[str, float] | None:
 def test_a_thousand_messages_are_a_thousand_wherever_they_are_counted(
     still: Any, start_fleet: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
-    before = wait_until(lambda: settled(still), seconds=60, what="a pipeline at rest")
+    before = wait_until(lambda: settled(still), seconds=120, what="a pipeline at rest")
     books_before = still.audit("2h")
 
     fleet = start_fleet(still, devices=DEVICES, rate=250, metrics=1, messages=MESSAGES)
