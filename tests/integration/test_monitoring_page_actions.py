@@ -71,6 +71,22 @@ def test_slash_finds_a_device_and_escape_goes_back(open_tab: Any) -> None:
     tab.assert_clean()
 
 
+def test_what_is_found_and_the_panel_stay_within_a_phone(open_tab: Any) -> None:
+    tab = open_tab(width=360, height=740)
+    tab.page.fill("#device-search", "pump-1")
+    tab.page.wait_for_selector("#search li a")
+    place = tab.page.locator("#search ul").bounding_box()
+    assert 0 <= place["x"] <= place["x"] + place["width"] <= 360
+    tab.page.keyboard.press("Escape")
+    tab.page.click("[data-letter]")
+    tab.page.wait_for_selector("#panel mark")
+    assert tab.page.locator("#panel").bounding_box() == {"x": 0, "y": 0, "width": 360, "height": 740}
+    assert tab.page.evaluate("document.querySelector('#panel').matches(':modal')")
+    tab.page.keyboard.press("Escape")
+    tab.page.wait_for_selector("#panel", state="hidden")
+    tab.assert_clean()
+
+
 def test_the_device_page_shows_plots_ledger_clock_and_letters(open_tab: Any) -> None:
     tab = open_tab("/#/device/boiler-0")
     tab.page.wait_for_selector("#device canvas >> nth=3")
