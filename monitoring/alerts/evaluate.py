@@ -97,15 +97,15 @@ class Evaluator:
             state.quiet_since = None if state.quiet_since is None else min(state.quiet_since, now)
 
     def _explain(self) -> None:
-        """The page shows the cause first, as Alertmanager tells only of the cause."""
-        firing = {
-            text
-            for state in self._states.values()
-            if state.state == "firing"
-            for text in (state.alert.name, f"{state.alert.name}/{dict(state.labels).get('job', '')}")
-        }
+        """The page shows the cause first, as Alertmanager tells only of the cause; a critical one stands for its warning."""
+        firing = [state for state in self._states.values() if state.state == "firing"]
+        causes = {state.alert.name for state in firing}
+        causes |= {f"{state.alert.name}/{dict(state.labels).get('job', '')}" for state in firing}
+        worse = {(state.alert.name, state.labels) for state in firing if state.alert.severity == "critical"}
         for state in self._states.values():
-            state.explained_by = tuple(cause for cause in state.alert.follows if cause in firing)
+            same = (state.alert.name, state.labels) in worse and state.alert.severity != "critical"
+            follows = (*((state.alert.name,) if same else ()), *state.alert.follows)
+            state.explained_by = tuple(cause for cause in follows if cause in causes)
 
 
 def _rank(state: AlertState) -> tuple[int, int, str, Labels]:

@@ -110,6 +110,17 @@ def test_the_worst_is_first_and_what_follows_names_its_cause() -> None:
     assert [each.explained_by for each in states] == [(), (), ("Cause", "Target/g")]
 
 
+def test_a_critical_one_stands_for_the_warning_of_the_same_thing() -> None:
+    warning = alert(seconds=0, severity="warning", signal=Compare(select("n"), "<", 5))
+    critical = alert(seconds=0, signal=Compare(select("n"), "<", 1))
+    states = Run(warning, critical).step(100, a=0, b=3)
+    assert [(each.alert.severity, dict(each.labels)["x"], each.explained_by) for each in states] == [
+        ("critical", "a", ()),
+        ("warning", "a", ("Down",)),
+        ("warning", "b", ()),
+    ]
+
+
 def test_the_page_gets_all_that_it_shows() -> None:
     (state,) = Run(alert(seconds=0, labels=(("by", "space"),))).step(100, a=0)
     assert state.as_dict() == {
