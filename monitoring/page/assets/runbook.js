@@ -10,6 +10,8 @@ const TAGS = new Set(
 );
 const DROPPED = new Set("script style template iframe object embed svg math noscript textarea title head".split(" "));
 const DEPTH = 30;
+/** Below the panel's own heading. */
+const LOWERED = { h1: "h2", h2: "h3", h3: "h4" };
 
 /** Only addresses that open a page: this site's, or http(s). */
 export function safeAddress(address) {
@@ -31,7 +33,7 @@ function build(source, depth = 0) {
     return [
       el("div", { class: "code" }, el("pre", { tabindex: "0" }, children), copyButton(source.textContent.trimEnd())),
     ];
-  if (tag !== "a") return [el(tag === "h1" ? "h2" : tag, {}, children)];
+  if (tag !== "a") return [el(LOWERED[tag] ?? tag, {}, children)];
   const href = safeAddress(source.getAttribute("href") ?? "");
   return [el("a", { href, rel: "noopener noreferrer", target: "_blank" }, children)];
 }
