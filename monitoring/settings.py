@@ -17,7 +17,9 @@ class MonitoringSettings(BaseModel):
     gateway_port: int = Field(9471, ge=0, le=65535)
     stream_port: int = Field(9472, ge=0, le=65535)
     canary_port: int = Field(9473, ge=0, le=65535)
-    kafka_jmx_port: int = Field(9474, ge=0, le=65535, description="Of the JMX agent in the embedded Kafka.")
+    kafka_jmx_port: int = Field(
+        0, ge=0, le=65535, description="Of the JMX agent in Kafka on this host; 0 = none. An embedded run sets it."
+    )
     spark_jmx_port: int = Field(9475, ge=0, le=65535, description="Of the JMX agent in Spark's driver; 0 = no agent.")
     targets: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,

@@ -1,4 +1,4 @@
-"""`tidegate gateway | stream`: one hop as a process of its own; the hidden ones are steps of the embedded run."""
+"""`tidegate gateway | stream | canary`: one hop as a process of its own; the hidden ones are steps of the embedded run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ def register(parent: typer.Typer) -> None:
     parent.command()(gateway)
     parent.command()(stream)
     parent.command(hidden=True, name="make-topics")(make_topics)
-    parent.command(hidden=True)(canary)
+    parent.command()(canary)
 
 
 def gateway(config: Config) -> None:
@@ -58,7 +58,10 @@ def make_topics(config: Config, as_json: Json = False) -> None:
 
 
 def canary(config: Config) -> None:
-    """Publish a reading every few seconds and read it back from Delta."""
+    """Publish a reading every few seconds and read it back from Delta.
+
+    What freshness is judged by: run one beside a pipeline in production too. SIGTERM ends it.
+    """
     from deploy.hops import run_canary_process
     from deploy.settings import load_settings
 

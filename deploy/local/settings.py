@@ -21,6 +21,7 @@ class EmbeddedSettings(BaseModel):
     )
     kafka_port: int = Field(9092, ge=1, le=65535)
     kafka_controller_port: int = Field(9093, ge=1, le=65535)
+    kafka_jmx_port: int = Field(9474, ge=0, le=65535, description="Of the JMX agent in Kafka; 0 = no agent.")
     prometheus_port: int = Field(9090, ge=1, le=65535)
     alertmanager_port: int = Field(9099, ge=1, le=65535, description="Not its usual 9093: that is Kafka's controller.")
     kafka_heap: str = Field("512m", pattern=r"^[0-9]+[kmgKMG]$")
