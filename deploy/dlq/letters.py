@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from gateway.redrive import Identity, Letter, Part
 
-__all__ = ["ask_letters", "find_letters", "list_letters", "show_letter", "stored_identities", "stored_parts", "summarize"]
+__all__ = [
+    "ask_letters",
+    "find_letters",
+    "list_letters",
+    "show_letter",
+    "stored_identities",
+    "stored_parts",
+    "summarize",
+]
 
 _LETTERS: Final = f"""
     WITH letters AS (

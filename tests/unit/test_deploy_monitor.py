@@ -336,7 +336,6 @@ def test_targets_are_the_ports_or_the_addresses_given() -> None:
         ("tidegate-gateway", "http://b:2/metrics/", "b:2"),
         ("tidegate-stream", "http://127.0.0.1:9472/metrics", None),
         ("tidegate-canary", "http://127.0.0.1:9473/metrics", None),
-        ("tidegate-kafka", "http://127.0.0.1:9474/metrics", None),
     ]
     everywhere = MonitoringSettings(host="::")
     assert next(iter(targets_of(everywhere))).url == "http://[::1]:9471/metrics"
