@@ -1,6 +1,7 @@
 """What `status` takes from the supervisor and from the monitor, and what it says when one of them is silent."""
 
 import json
+import re
 import shutil
 import threading
 import time
@@ -168,7 +169,7 @@ def test_figures_that_are_old_are_told_as_old(run: Path, monitor: Callable[[Any]
 def test_a_pipeline_in_production_is_told_by_its_own_monitor(monitor: Callable[[Any], Settings]) -> None:
     found = monitored_status(monitor(snapshot()))
     assert (found["ready"], found["parts"]["gateway"]["detail"]) == (True, "connected")
-    assert "gateway      ready          5 s  connected" in render_status(found).replace("5.0 s", "  5 s")
+    assert re.search(r"^gateway +ready +\d.* s  connected$", render_status(found), re.MULTILINE)
     nobody = load_settings(environ={}, overrides={"monitoring.page_port": 1})
     with pytest.raises(UnavailableError, match=r"does not answer at http://127.0.0.1:1/.*tidegate monitor"):
         monitored_status(nobody)
