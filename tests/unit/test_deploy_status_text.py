@@ -1,13 +1,16 @@
 """The status in a terminal: 80 columns, nothing that steers it, the next step last."""
 
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from deploy.local import status_text
 from deploy.local.status_text import render_status
 from deploy.local.waterfall import waterfall
 from deploy.local.words import span, time_left
+
+NOW = 1_800_000_000.0
 
 ALERT = {
     "name": "TidegateKafkaUnreachable", "severity": "critical", "state": "firing", "part": "kafka",
@@ -16,8 +19,13 @@ ALERT = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_text, "time", SimpleNamespace(time=lambda: NOW))
+
+
 def part(state: str, detail: str = "", *, age: float = 1.0, restarts: int = 0) -> dict[str, Any]:
-    return {"state": state, "since": time.time() - age, "detail": detail, "restarts": restarts}
+    return {"state": state, "since": NOW - age, "detail": detail, "restarts": restarts}
 
 
 def status(**changes: Any) -> dict[str, Any]:
@@ -38,7 +46,7 @@ def status(**changes: Any) -> dict[str, Any]:
         },
         "devices": {"known": 2000, "active": 19, "silent": []},
         "errors": [{"reason": "missing_field", "total": 12, "per_second": 0.1}],
-        "audit": {"at": time.time() - 400, "messages": 12034, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0},
+        "audit": {"at": NOW - 400, "messages": 12034, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0},
         "alerts": [],
         **changes,
     }  # fmt: skip
@@ -74,8 +82,8 @@ def test_silent_devices_are_counted_and_the_longest_named() -> None:
 
 
 def test_an_alert_has_its_first_action_and_its_runbook_and_the_worst_comes_first() -> None:
-    pending = {**ALERT, "name": "TidegateCanaryMissing", "state": "pending", "since": time.time()}
-    firing = {**ALERT, "since": time.time() - 40}
+    pending = {**ALERT, "name": "TidegateCanaryMissing", "state": "pending", "since": NOW}
+    firing = {**ALERT, "since": NOW - 40}
     own = {"part": "kafka", "text": "kafka: killed by SIGKILL. See `tidegate logs kafka`."}
     lines = render_status(status(alerts=[pending, firing, own])).splitlines()
     told = lines[lines.index("! kafka: killed by SIGKILL. See `tidegate logs kafka`.") :]
@@ -94,14 +102,14 @@ def test_a_part_that_is_late_is_what_to_look_at_next() -> None:
 
 
 def test_an_audit_that_does_not_balance_says_what_is_wrong() -> None:
-    audit = {"at": time.time(), "messages": 9, "unaccounted": 2, "duplicate_rows": 0, "order_violations": 1}
+    audit = {"at": NOW, "messages": 9, "unaccounted": 2, "duplicate_rows": 0, "order_violations": 1}
     assert "NOT balanced, 2 unaccounted, 1 out of order" in render_status(status(audit=audit))
 
 
 @pytest.mark.parametrize("evil", ["\x1b[2J\x1b[H", "a\r\nReady.", "\u202egnirts", "\x9b31m", "x" * 5000])
 def test_nothing_foreign_steers_the_terminal_or_makes_it_wide(evil: str) -> None:
     silent = [{"device": evil, "silent_seconds": 60.0}]
-    alert = {**ALERT, "since": time.time(), "text": f"Device {evil} is silent.", "actions": [evil]}
+    alert = {**ALERT, "since": NOW, "text": f"Device {evil} is silent.", "actions": [evil]}
     parts = {"kafka": part("restarting", evil, restarts=12)}
     text = render_status(status(parts=parts, devices={"known": 1, "active": 1, "silent": silent}, alerts=[alert]))
     assert all(len(line) <= 80 for line in text.splitlines())
