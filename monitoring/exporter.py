@@ -4,9 +4,11 @@ Each process has one registry and one exporter. `/healthz` asks a callable of th
 unhealthy (503) although the port still answers.
 """
 
+import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -51,6 +53,11 @@ class Exporter:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """Someone who gave up waiting is no fault of ours; anything else is told as ever."""
+                if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+                    super().handle_error(request, client_address)
 
         self._server = Server((host, port), Handler)
         self.port: int = self._server.server_address[1]

@@ -1,10 +1,11 @@
 """Quantiles, totals and health as another process's exporter tells them."""
 
 import socket
+import struct
 import threading
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from monitoring.exporter import Exporter
 from monitoring.scrape import SILENT, healthz, histogram_quantiles, scrape
@@ -81,3 +82,21 @@ def test_a_scraper_that_hangs_keeps_no_other_from_its_metrics(registry: Collecto
     for connection in hanging:
         connection.close()
     exporter.close()
+
+
+def test_a_scraper_that_gives_up_leaves_no_traceback(
+    registry: CollectorRegistry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    many = Gauge("tidegate_many", "More than a socket holds.", ["n"], registry=registry)
+    for n in range(20_000):
+        many.labels(str(n))
+    exporter = Exporter(registry, healthy=lambda: (True, ""))
+    try:
+        with socket.create_connection(("127.0.0.1", exporter.port)) as scraper:
+            scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            scraper.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            scraper.recv(1)
+        assert scrape(f"http://127.0.0.1:{exporter.port}/metrics", timeout_seconds=30) is not None
+    finally:
+        exporter.close()
+    assert capfd.readouterr().err == ""
