@@ -1,0 +1,84 @@
+"""Alerts on what watches: targets, probes, and alerting itself."""
+
+from typing import Final
+
+from monitoring.alerts.model import Alert, Severity
+from monitoring.alerts.operands import select
+from monitoring.alerts.signals import Compare, Happened, Query, Unless, young
+
+__all__ = ["MONITORING"]
+
+
+def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
+    return Alert(
+        name="TidegateTargetDown",
+        part="monitor",
+        severity=severity,
+        signal=Unless(Compare(select("up", job=f"~tidegate-({jobs})"), "==", 0), young("tidegate-monitor", 300), on=()),
+        for_seconds=seconds,
+        summary="A part does not answer",
+        text="{job} does not answer on its metrics address.",
+        impact="The part is down, or nobody sees how it is: its alerts are silent.",
+        causes=("The part is down, starts, or hangs.", "Its metrics port is taken or not reachable from here."),
+        actions=(
+            "`tidegate status`: state and last words of each part.",
+            "`tidegate logs gateway -n 100`, or `stream`, `canary`, `kafka`, `spark`, `monitor`: its last words.",
+            "`curl -s http://HOST:PORT/healthz`: what it says of itself.",
+            "Start it again; the embedded parts are restarted by themselves.",
+        ),
+        follows=("TidegateKafkaUnreachable",) if severity == "warning" else (),
+    )
+
+
+MONITORING: Final = (
+    Alert(
+        name="TidegateWatchdog",
+        part="monitor",
+        severity="info",
+        signal=Query("vector(1)"),
+        summary="Alerts are delivered",
+        text="This alert always fires. When it stops arriving, alerting itself is broken.",
+        impact="None while it arrives.",
+        causes=("It fires on purpose.",),
+        actions=(
+            "Send it to a dead man's switch that wakes somebody when it is missing.",
+            "If it is missing: `tidegate status`, then Prometheus' and Alertmanager's logs.",
+        ),
+    ),
+    _target_down("critical", "gateway|stream|monitor", 120),
+    _target_down("warning", "canary|kafka|spark", 120),
+    Alert(
+        name="TidegateMonitorBlind",
+        part="monitor",
+        severity="warning",
+        signal=Happened(
+            select("tidegate_monitor_probe_failures_total", probe="~host|tables|certificates"), 600, more_than=10
+        ),
+        summary="The monitor cannot see something that alerts rest on",
+        text="The probe {probe} failed {value} times within 10 minutes.",
+        impact="Alerts on devices, disk or certificates are silent without being well.",
+        causes=("Tables cannot be read: rights, a damaged log, an object store away.", "A server is down."),
+        actions=(
+            "`tidegate logs monitor -n 100`: the probe's fault.",
+            "`tidegate tables ls`: can the tables be read by hand?",
+            "`tidegate repair`: with the stream stopped, finds damaged tables.",
+        ),
+        follows=("TidegateKafkaUnreachable", "TidegateBrokerUnreachable"),
+    ),
+    Alert(
+        name="AlertmanagerDown",
+        part="monitor",
+        severity="critical",
+        signal=Query('up{job="alertmanager"} == 0'),
+        for_seconds=60,
+        summary="Alertmanager does not answer",
+        text="Alertmanager does not answer: alerts fire, and nobody is told.",
+        impact="Only the ops page and Prometheus show alerts.",
+        causes=("It is down, or its configuration was refused at the start.",),
+        actions=(
+            "`tidegate status`: is the part `alertmanager` ready?",
+            "`amtool check-config alertmanager.yml`: is its configuration right?",
+            "`tidegate logs alertmanager -n 50`: its last words.",
+        ),
+    ),
+)

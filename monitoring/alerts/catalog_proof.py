@@ -1,0 +1,88 @@
+"""Alerts on what the running audit finds, and on whether it runs."""
+
+from monitoring.alerts.model import Alert
+from monitoring.alerts.operands import Age, select
+from monitoring.alerts.signals import Compare, Either, Unless
+
+__all__ = ["proof_alerts"]
+
+
+def _proof(name: str, metric: str, *, summary: str, text: str, impact: str) -> Alert:
+    return Alert(
+        name=name,
+        part="tables",
+        severity="critical",
+        signal=Compare(select(metric), ">", 0),
+        summary=summary,
+        text=text,
+        impact=impact,
+        causes=(
+            "Data files or commits were removed or changed by hand, or a disk lost them.",
+            "Kafka deleted records before they were stored.",
+            "A fault of Tidegate: please report it with the audit's answer.",
+        ),
+        actions=(
+            "`tidegate audit --since 1h --json`: the balance, and examples with topic, partition and offset.",
+            "`tidegate repair`: with the stream stopped, finds files that are gone and records that Kafka deleted.",
+            "`tidegate tables history readings`: who committed what, and when.",
+            "Keep the data folder and the logs as they are until it is explained; `tidegate logs stream -n 500`.",
+        ),
+    )
+
+
+def proof_alerts(audit_seconds: float) -> tuple[Alert, ...]:
+    """What the running audit says, and whether it runs; `audit_seconds` 0 means that nobody asked for it."""
+    found = _what_the_audit_says()
+    return (*found, _audit_old(3 * audit_seconds + 600)) if audit_seconds else found
+
+
+def _what_the_audit_says() -> tuple[Alert, ...]:
+    return (
+        _proof(
+            "TidegateUnaccounted",
+            "tidegate_audit_unaccounted_messages",
+            summary="Acknowledged messages are missing",
+            text="{value} acknowledged messages are in no table, no dead letter and no count.",
+            impact="Data that a device was told to be safe is lost, or is not where it should be.",
+        ),
+        _proof(
+            "TidegateDuplicateRows",
+            "tidegate_audit_duplicate_rows",
+            summary="Rows are stored twice",
+            text="{value} rows are stored twice.",
+            impact="Sums and counts over the readings concerned are too large.",
+        ),
+        _proof(
+            "TidegateOrderViolations",
+            "tidegate_audit_order_violations",
+            summary="Readings of a device are out of order in Kafka",
+            text="{value} readings stand before an older one of the same device in their topic.",
+            impact="Consumers that trust the order per device (state machines, counters) may be wrong.",
+        ),
+    )
+
+
+def _audit_old(seconds: float) -> Alert:
+    ended, started = (
+        select("tidegate_audit_timestamp_seconds"),
+        select("process_start_time_seconds", job="tidegate-monitor"),
+    )
+    never = Unless(Compare(Age(started), ">", seconds), Compare(ended, ">", 0), on=("job",))
+    return Alert(
+        name="TidegateAuditOld",
+        part="tables",
+        severity="warning",
+        signal=Either(Compare(Age(ended), ">", seconds), never),
+        for_seconds=60,
+        unit="seconds",
+        summary="The balance has not been proven for long",
+        text="No audit has ended for {value}.",
+        impact="A loss would not be noticed. None is known.",
+        causes=("Kafka does not answer.", "The audit takes longer than its period: too much to read."),
+        actions=(
+            "`tidegate audit --since 10m`: does it work by hand, and how long does it take?",
+            "`tidegate logs monitor -n 100`: why its audits fail.",
+            "Raise `monitoring.audit_seconds` where the machine is too small for it.",
+        ),
+        follows=("TidegateKafkaUnreachable",),
+    )
