@@ -1,5 +1,6 @@
 """Puts a hop on its feet as a process: log, signals, metrics, exporter, and the hop's own front door."""
 
+import errno
 import importlib.metadata
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
-__all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics"]
+__all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics", "unservable"]
 
 
 @contextmanager
@@ -25,19 +26,29 @@ def serve_metrics(
     """Serve one process's metrics while the block runs.
 
     Raises:
-        UnavailableError: the port is taken.
+        UnavailableError: the address cannot be had.
     """
     build_info(registry, version(), part)
     process_metrics(registry)
     try:
         exporter = Exporter(registry, host=host, port=port, healthy=healthy)
     except OSError as error:
-        msg = f"{host}:{port} cannot serve the metrics ({error.strerror}). Set monitoring.{part}_port to a free port."
-        raise UnavailableError(msg) from error
+        raise UnavailableError(unservable(error, host, port, "the metrics", f"{part}_port")) from error
     try:
         yield
     finally:
         exporter.close()
+
+
+def unservable(error: OSError, host: str, port: int, what: str, setting: str) -> str:
+    """Why an address cannot be served at, and which setting helps: another port only where the port is at fault."""
+    shown, why = f"[{host}]" if ":" in host else host, error.strerror or error
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        wanted = "a free port" if error.errno == errno.EADDRINUSE else "a port above 1023"
+        step = f"Set monitoring.{setting} to {wanted}"
+    else:
+        step = "Set monitoring.host to an address of this machine, or to 127.0.0.1"
+    return f"{shown}:{port} cannot serve {what} ({why}). {step}."
 
 
 def version() -> str:
@@ -125,7 +136,7 @@ def run_canary_process(settings: Settings) -> None:
     every = settings.embedded.canary_seconds
     canary = Canary(CanaryMetrics(registry), boot=int(time.time() * 1000), late_seconds=max(15.0, 5 * every))
     follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS, device=DEVICE)
-    publisher = Publisher(settings.mqtt, client_id=DEVICE, stop=stop)
+    publisher = Publisher(settings.mqtt, client_id=DEVICE, acknowledged=canary.acknowledged, stop=stop)
     monitoring = settings.monitoring
     with serve_metrics(
         registry, host=monitoring.host, port=monitoring.canary_port, part="canary", healthy=canary.healthy

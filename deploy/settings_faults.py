@@ -66,9 +66,19 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> 
     path = ".".join(str(part) for part in loc)
     if fault["type"] == "extra_forbidden":
         return f"{origins.of(loc)}: unknown key {path}.{_suggestion(loc, model)}"
+    if loc[-1:] == ("[key]",):
+        return f"{origins.of(loc[:-1])}: unknown key {path.removesuffix('.[key]')}.{_among(str(loc[-2]), fault)}"
     if fault["type"] == "missing":
         return f"{origins.of(loc[:-1] or loc)}: {path} is missing."
     return f"{origins.of(loc)}: {path}: {fault['msg'][:1].lower()}{fault['msg'][1:]}."
+
+
+def _among(key: str, fault: ErrorDetails) -> str:
+    """Which keys a table takes whose keys are a closed set."""
+    expected = str(fault.get("ctx", {}).get("expected", ""))
+    known = re.findall(r"'([^']+)'", expected)
+    close = difflib.get_close_matches(key, known, n=1)
+    return (f" Did you mean {close[0]}?" if close else "") + (f" Known here: {', '.join(known)}." if known else "")
 
 
 def _suggestion(loc: Sequence[int | str], model: type[BaseModel]) -> str:

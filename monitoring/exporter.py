@@ -4,9 +4,11 @@ Each process has one registry and one exporter. `/healthz` asks a callable of th
 unhealthy (503) although the port still answers.
 """
 
+import socket
 import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from threading import Thread
 from typing import Any
 
@@ -53,6 +55,12 @@ class Exporter:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+            def server_bind(self) -> None:
+                """Without a look-up of the host's name, which nobody needs and which may take seconds."""
+                TCPServer.server_bind(self)
+                self.server_name, self.server_port = host, self.server_address[1]
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """Someone who gave up waiting is no fault of ours; anything else is told as ever."""

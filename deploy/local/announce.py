@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from deploy.local.page import page_address, page_token
 from deploy.settings import Settings
+from monitoring.addresses import reached_at
 
 __all__ = ["announcement", "command_name", "metrics_urls", "render_announcement"]
 
@@ -19,7 +20,7 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     """`/metrics` address per part."""
     monitoring = settings.monitoring
     ports = {"gateway": monitoring.gateway_port, "stream": monitoring.stream_port, "canary": monitoring.canary_port}
-    return {part: f"http://{monitoring.host}:{port}/metrics" for part, port in ports.items()}
+    return {part: f"http://{reached_at(monitoring.host, port)}/metrics" for part, port in ports.items()}
 
 
 def command_name() -> str:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from deploy.settings_file import write_private
+from monitoring.addresses import reached_at
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["PAGE_TOKEN", "make_page_token", "page_address", "page_token"]
 
 PAGE_TOKEN: Final = "page-token"  # noqa: S105 - the name of the file, not what is in it
-EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - looked up, never bound
 
 
 def make_page_token(data: Path) -> Path:
@@ -33,6 +33,4 @@ def page_token(monitoring: MonitoringSettings) -> str | None:
 
 def page_address(monitoring: MonitoringSettings, *, token: str | None = None) -> str:
     """Where the page is seen from this machine. A token stands behind `#`, which no browser sends to a server."""
-    host = EVERYWHERE.get(monitoring.host, monitoring.host)
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{monitoring.page_port}/{f'#token={token}' if token else ''}"
+    return f"http://{reached_at(monitoring.host, monitoring.page_port)}/{f'#token={token}' if token else ''}"

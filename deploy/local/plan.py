@@ -136,7 +136,7 @@ def _agents(settings: Settings) -> dict[str, int]:
     """Preferred ports of the agents in the JVMs; 0 means no agent, and so does a jar that could not be fetched."""
     if not artifacts.jmx_agent().is_file():
         return {}
-    wishes = {"kafka": settings.embedded.kafka_jmx_port, "spark": settings.monitoring.spark_jmx_port}
+    wishes = {"kafka": settings.embedded.kafka_jmx_port, "spark": settings.embedded.spark_jmx_port}
     return {name: port for name, port in wishes.items() if port}
 
 

@@ -22,6 +22,7 @@ class EmbeddedSettings(BaseModel):
     kafka_port: int = Field(9092, ge=1, le=65535)
     kafka_controller_port: int = Field(9093, ge=1, le=65535)
     kafka_jmx_port: int = Field(9474, ge=0, le=65535, description="Of the JMX agent in Kafka; 0 = no agent.")
+    spark_jmx_port: int = Field(9475, ge=0, le=65535, description="Of the JMX agent in Spark's driver; 0 = no agent.")
     prometheus_port: int = Field(9090, ge=1, le=65535)
     alertmanager_port: int = Field(9099, ge=1, le=65535, description="Not its usual 9093: that is Kafka's controller.")
     kafka_heap: str = Field("512m", pattern=r"^[0-9]+[kmgKMG]$")
@@ -33,7 +34,8 @@ class EmbeddedSettings(BaseModel):
     )
     fleet_devices: int = Field(20, ge=0, description="Simulated devices; 0 starts none.")
     fleet_rate: float = Field(20.0, gt=0, description="Messages per second of the whole fleet.")
-    canary_seconds: float = Field(2.0, gt=0, description="Between two canary readings.")
+    # Alerts look for two of them within a minute.
+    canary_seconds: float = Field(2.0, gt=0, le=20, description="Between two canary readings.")
     ready_timeout_seconds: float = Field(300.0, gt=0, description="`up --wait` gives up after this long.")
     stop_timeout_seconds: float = Field(20.0, gt=0, description="A part that drains longer than this is killed.")
     log_max_bytes: int = Field(10 * 1024**2, ge=64 * 1024, description="A part's log moves to LOG.1 at this size.")

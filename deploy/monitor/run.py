@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.hops import version
+from deploy.hops import unservable, version
 from deploy.monitor.answers import make_answers
 from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
@@ -109,9 +109,7 @@ class Monitor:
         try:
             server = PageServer(page.app, host=monitoring.host, port=monitoring.page_port)
         except OSError as error:
-            why = error.strerror or error
-            where = f"{monitoring.host}:{monitoring.page_port}"
-            msg = f"{where} cannot serve the page ({why}). Set monitoring.page_port to a free port."
+            msg = unservable(error, monitoring.host, monitoring.page_port, "the page", "page_port")
             raise UnavailableError(msg) from error
         self.port = server.port
         self._cleanup.callback(server.close)

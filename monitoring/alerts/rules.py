@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
+from monitoring.addresses import reached_at
 from monitoring.alerts.catalog import alerts
 from monitoring.alerts.model import Alert
 from monitoring.alerts.objectives import WINDOWS, objectives
-from monitoring.prometheus.scrape_config import address
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["rule_file"]
@@ -113,4 +113,4 @@ def runbook_url(alert: Alert, settings: MonitoringSettings) -> str:
     """Where the page of the alert is read: the given place, else the ops page."""
     if settings.runbook_base_url:
         return f"{settings.runbook_base_url.rstrip('/')}/{alert.name}"
-    return f"http://{address(settings.host, settings.page_port)}{alert.runbook}"
+    return f"http://{reached_at(settings.host, settings.page_port)}{alert.runbook}"

@@ -1,44 +1,21 @@
 """Prometheus' own configuration: whom to ask and how often, which rules to follow, whom to tell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from monitoring.addresses import Address, parse_address
 from monitoring.settings import MonitoringSettings
+from monitoring.targets import JVMS, MetricsTarget, metrics_targets
 
-__all__ = ["CLUSTER", "scrape_config", "scrape_targets"]
+__all__ = ["CLUSTER", "scrape_config"]
 
 CLUSTER: Final = "tidegate"
 """The label that tells several installations apart."""
-JVMS: Final = ("kafka", "spark")
-"""Their answer costs more, so they are asked less often."""
-
-
-def scrape_targets(settings: MonitoringSettings) -> dict[str, tuple[str, ...]]:
-    """host:port of each part: what the settings name, else this host's ports; a port 0 is no target."""
-    ports = {
-        "gateway": settings.gateway_port,
-        "stream": settings.stream_port,
-        "canary": settings.canary_port,
-        "monitor": settings.page_port,
-        "kafka": settings.kafka_jmx_port,
-        "spark": settings.spark_jmx_port,
-    }
-    own = {part: (address(settings.host, port),) for part, port in ports.items() if port}
-    return {**own, **settings.targets}
-
-
-def address(host: str, port: int) -> str:
-    """As it stands in an URL; one that binds every address is reached by loopback."""
-    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
-        host = "127.0.0.1"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def scrape_config(
     settings: MonitoringSettings,
     *,
-    targets: Mapping[str, Sequence[str]] | None = None,
     rules: str = "rules.yml",
     every_seconds: int = 5,
     jvm_seconds: int = 15,
@@ -47,13 +24,14 @@ def scrape_config(
 
     Args:
         settings: where the parts answer, and where Prometheus and Alertmanager do.
-        targets: host:port list per part, where they are others.
         rules: file with the rules, beside it.
         every_seconds: how often each part is asked.
         jvm_seconds: how often the JVMs are.
     """
-    chosen = scrape_targets(settings) if targets is None else targets
-    jobs = [_job(f"tidegate-{part}", chosen[part], jvm_seconds if part in JVMS else None) for part in chosen]
+    jobs = [
+        _job(f"tidegate-{part}", targets, jvm_seconds if part in JVMS else None)
+        for part, targets in metrics_targets(settings).items()
+    ]
     found: dict[str, Any] = {
         "global": {
             "scrape_interval": f"{every_seconds}s",
@@ -65,20 +43,40 @@ def scrape_config(
         "scrape_configs": jobs,
     }
     if settings.prometheus_url:
-        jobs.append(_job("prometheus", [_netloc(settings.prometheus_url)]))
+        jobs.append(_job("prometheus", [_own_metrics(settings.prometheus_url)]))
     if settings.alertmanager_url:
-        there = _netloc(settings.alertmanager_url)
-        jobs.append(_job("alertmanager", [there]))
-        found["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [there]}]}]}
+        jobs.append(_job("alertmanager", [_own_metrics(settings.alertmanager_url)]))
+        found["alerting"] = {"alertmanagers": [_told(parse_address(settings.alertmanager_url, path="/"))]}
     return found
 
 
-def _job(name: str, targets: Sequence[str], every_seconds: int | None = None) -> dict[str, Any]:
+def _job(name: str, targets: Sequence[MetricsTarget], every_seconds: int | None = None) -> dict[str, Any]:
+    """Scheme and path stand at the job where all its targets share them, else with each."""
     every = {} if every_seconds is None else {"scrape_interval": f"{every_seconds}s", "scrape_timeout": "10s"}
-    return {"job_name": name, **every, "static_configs": [{"targets": list(targets)}]}
+    schemes, paths = {each.address.scheme for each in targets}, {each.address.path for each in targets}
+    shared = {
+        **({"scheme": "https"} if schemes == {"https"} else {}),
+        **({"metrics_path": min(paths)} if len(paths) == 1 and paths != {"/metrics"} else {}),
+    }
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for each in targets:
+        labels = {
+            **({"__scheme__": each.address.scheme} if len(schemes) > 1 else {}),
+            **({"__metrics_path__": each.address.path} if len(paths) > 1 else {}),
+            **({"instance": each.instance} if each.instance != each.address.netloc else {}),
+        }
+        groups.setdefault(tuple(labels.items()), []).append(each.address.netloc)
+    static = [{"targets": asked, **({"labels": dict(labels)} if labels else {})} for labels, asked in groups.items()]
+    return {"job_name": name, **every, **shared, "static_configs": static}
 
 
-def _netloc(url: str) -> str:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return address(parts.hostname or "127.0.0.1", port)
+def _own_metrics(url: str) -> MetricsTarget:
+    """Those of a server that is at this URL, which may have a path of its own."""
+    base = parse_address(url, path="")
+    return MetricsTarget(Address(base.scheme, base.netloc, f"{base.path.rstrip('/')}/metrics"), base.netloc)
+
+
+def _told(there: Address) -> dict[str, Any]:
+    scheme = {"scheme": there.scheme} if there.scheme != "http" else {}
+    prefix = {"path_prefix": there.path} if there.path != "/" else {}
+    return {**scheme, **prefix, "static_configs": [{"targets": [there.netloc]}]}

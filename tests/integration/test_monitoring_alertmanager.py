@@ -62,6 +62,8 @@ def test_the_embedded_configuration_asks_every_part_and_tells_alertmanager(tmp_p
         prometheus_url="https://prometheus.example",
         targets={"gateway": ("gw1:9471", "gw2:9471")},
         host="0.0.0.0",  # noqa: S104 - nothing is bound
+        kafka_jmx_port=9474,
+        spark_jmx_port=9475,
     )
     made = scrape_config(settings)
     jobs = {job["job_name"]: job for job in made["scrape_configs"]}
@@ -76,9 +78,56 @@ def test_the_embedded_configuration_asks_every_part_and_tells_alertmanager(tmp_p
 
 
 def test_a_port_of_0_is_no_target() -> None:
-    made = scrape_config(MonitoringSettings(spark_jmx_port=0))
-    assert [job["job_name"] for job in made["scrape_configs"]] == JOBS[:-1]
+    made = scrape_config(MonitoringSettings(canary_port=0))
+    assert [job["job_name"] for job in made["scrape_configs"]] == [JOBS[0], JOBS[1], JOBS[3]]
     assert "alerting" not in made
+
+
+def test_urls_of_every_kind_are_taken_by_promtool(tmp_path: Path) -> None:
+    settings = MonitoringSettings(
+        targets={
+            "gateway": ("https://gw1/metrics", "https://gw2:8443/metrics"),
+            "stream": ("http://proxy:80/stream/metrics",),
+            "canary": ("http://proxy/canary/a", "https://proxy/canary/b", "http://proxy/canary/c", "plain:9473"),
+            "monitor": ("[fd00::1]:9470",),
+            "kafka": (),
+        },
+        prometheus_url="http://127.0.0.1:9090/prometheus/",
+        alertmanager_url="https://alerts.example/am",
+    )
+    made = scrape_config(settings)
+    jobs = {job.pop("job_name"): job for job in made["scrape_configs"]}
+    assert jobs["tidegate-gateway"] == {
+        "scheme": "https",
+        "static_configs": [{"targets": ["gw1:443", "gw2:8443"]}],
+    }
+    assert jobs["tidegate-stream"] == {
+        "metrics_path": "/stream/metrics",
+        "static_configs": [{"targets": ["proxy:80"]}],
+    }
+    assert [
+        (
+            each["targets"],
+            each["labels"]["__scheme__"],
+            each["labels"]["__metrics_path__"],
+            each["labels"].get("instance"),
+        )
+        for each in jobs["tidegate-canary"]["static_configs"]
+    ] == [
+        (["proxy:80"], "http", "/canary/a", "proxy:80/canary/a"),
+        (["proxy:443"], "https", "/canary/b", None),
+        (["proxy:80"], "http", "/canary/c", "proxy:80/canary/c"),
+        (["plain:9473"], "http", "/metrics", None),
+    ]
+    assert jobs["tidegate-monitor"]["static_configs"] == [{"targets": ["[fd00::1]:9470"]}]
+    assert "tidegate-kafka" not in jobs
+    assert jobs["prometheus"]["metrics_path"] == "/prometheus/metrics"
+    assert made["alerting"]["alertmanagers"] == [
+        {"scheme": "https", "path_prefix": "/am", "static_configs": [{"targets": ["alerts.example:443"]}]}
+    ]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(scrape_config(settings)))
+    (tmp_path / "rules.yml").write_text("groups: []")
+    assert "SUCCESS" in output(program("promtool"), "check", "config", "prometheus.yml", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

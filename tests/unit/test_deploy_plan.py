@@ -132,7 +132,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_ports_of_the_monitor_reach_the_parts_and_an_agent_that_is_off_stays_off(tmp_path: Path) -> None:
     monitoring = embedded(tmp_path).monitoring
     assert (monitoring.page_port, monitoring.kafka_jmx_port, monitoring.spark_jmx_port) == (8, 9, 10)
-    off = load_settings(environ={}, overrides={"monitoring.spark_jmx_port": 0})
+    off = load_settings(environ={}, overrides={"embedded.spark_jmx_port": 0})
     claims = PortClaims(tmp_path / "claims")
     try:
         ports = choose_ports(off, 40_000, claims, [], ["prometheus"])

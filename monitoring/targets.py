@@ -1,0 +1,43 @@
+"""Whom to ask for metrics, by the settings: for the monitor and for Prometheus alike."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from monitoring.addresses import Address, parse_address, reached_at
+from monitoring.settings import MonitoringSettings, Part
+
+__all__ = ["JVMS", "MetricsTarget", "metrics_targets"]
+
+JVMS: Final = ("kafka", "spark")
+"""Their answer costs more, so they are asked less often."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTarget:
+    """One address of a part; `instance` tells it from the others of the same part."""
+
+    address: Address
+    instance: str
+
+
+def metrics_targets(settings: MonitoringSettings) -> dict[Part, tuple[MetricsTarget, ...]]:
+    """By part: what `targets` names, else this host's port; a port 0 and an empty list are no target."""
+    ports: dict[Part, int] = {
+        "gateway": settings.gateway_port,
+        "stream": settings.stream_port,
+        "canary": settings.canary_port,
+        "monitor": settings.page_port,
+        "kafka": settings.kafka_jmx_port,
+        "spark": settings.spark_jmx_port,
+    }
+    own = {part: (f"http://{reached_at(settings.host, port)}",) for part, port in ports.items() if port}
+    chosen = {part: settings.targets.get(part, own.get(part, ())) for part in ports}
+    return {part: _told_apart(given) for part, given in chosen.items() if given}
+
+
+def _told_apart(given: tuple[str, ...]) -> tuple[MetricsTarget, ...]:
+    """By host:port, as Prometheus does; where two paths of one server are asked, by the path as well."""
+    addresses = dict.fromkeys(map(parse_address, given))
+    times = Counter(each.netloc for each in addresses)
+    return tuple(MetricsTarget(each, each.netloc + (each.path if times[each.netloc] > 1 else "")) for each in addresses)
