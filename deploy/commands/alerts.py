@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Alerts: list, explain.")
-RUNBOOKS: Final = Path(__file__).parents[2] / "monitoring" / "runbooks"
 
 
 def register(parent: typer.Typer) -> None:
@@ -45,10 +44,12 @@ def explain_alert(
     as_json: Json = False,
 ) -> None:
     """Show the runbook of an alert, and the conditions under which it fires."""
+    from monitoring.runbook_text import runbook_text
+
     found = [alert for alert in _alerts(config) if _short(alert.name) == _short(name)]
     if not found:
         raise _unknown(name, config)
-    runbook = (RUNBOOKS / f"{found[0].name}.md").read_text("utf-8")
+    runbook = runbook_text(found[0].name)
     if as_json:
         show_json({"name": found[0].name, "runbook": runbook, "rules": [_as_dict(alert) for alert in found]})
         return

@@ -165,8 +165,13 @@ def _log_files(data: Path, part: str | None) -> list[Path]:
     known = [*sorted(folder.glob("*.log")), *(data / "kafka" / "logs").glob("server.log")]
     chosen = [file for file in known if part is None or _part_of(file) == part]
     if not chosen:
-        names = ", ".join(sorted({_part_of(file) for file in known})) or "none: nothing was started here yet"
-        msg = f"There is no log of {part or 'any part'} in {folder}. There are: {names}."
+        names = ", ".join(sorted({_part_of(file) for file in known}))
+        msg = f"There is no log of {part or 'any part'} in {folder}. " + (
+            f"There are: {names}."
+            if names
+            else "`tidegate up` started nothing there; name its folder with --data. Logs of services outside `up` are where "
+            "their supervisor puts them, such as `journalctl -u UNIT` or `docker logs CONTAINER`."
+        )
         raise UnavailableError(msg)
     return chosen
 

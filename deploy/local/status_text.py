@@ -15,6 +15,7 @@ __all__ = ["render_status"]
 WIDTH: Final = 80
 INDENT: Final = 11
 SHOWN_SILENT: Final = 3
+BEHIND_SECONDS: Final = 60.0
 SHOWN_REASONS: Final = 4
 COLOURS: Final = {
     "ready": "green", "done": "green", "ok": "green", "starting": "yellow", "waiting": "yellow", "pending": "yellow",
@@ -136,9 +137,11 @@ def _budget(left: float) -> str:
 def _devices(devices: Mapping[str, Any]) -> list[str]:
     """Those that are silent for longest are named."""
     silent = sorted(devices.get("silent", []), key=lambda device: -device["silent_seconds"])
-    numbers = f"{count(devices['known'])} known, {count(devices['active'])} active, {len(silent) or 'none'} silent"
+    many = devices.get("silent_count") or len(silent)
+    quiet = count(many) if many else "none"
+    numbers = f"{count(devices['known'])} known, {count(devices['active'])} active, {quiet} silent"
     names = [f"{_cut(clean(one['device']), 30)} for {span(one['silent_seconds'])}" for one in silent[:SHOWN_SILENT]]
-    more = [f"{len(silent) - SHOWN_SILENT} more"] if len(silent) > SHOWN_SILENT else []
+    more = [f"{count(many - len(names))} more"] if names and many > len(names) else []
     return [numbers, *_wrapped([*names, *more], ", ")]
 
 
@@ -178,17 +181,39 @@ def _indented(text: str) -> list[str]:
 
 def _next(status: Status) -> Iterator[str]:
     """One thing to do."""
+    words = _step(status)
+    yield from textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
+def _step(status: Status) -> str:
     firing = [alert for alert in status["alerts"] if alert.get("state") == "firing"]
     worst = next((alert for alert in firing if not alert.get("explained_by")), None)
     late = next((name for name, part in status["parts"].items() if part["state"] not in ("ready", "done")), None)
     if worst is not None:
-        yield f"Next: {worst['name']}, step 1 above; all steps are in its runbook."
-    elif late is not None:
-        yield f"Next: `tidegate logs {late}` says what {late} is doing."
-    elif status["alerts"]:
-        yield "Next: see the lines above."
-    else:
-        yield "Nothing to do."
+        return f"Next: {worst['name']}, step 1 above; all steps are in its runbook."
+    if late is not None:
+        where = "`tidegate logs {0}` says" if "pid" in status else "the log of {0} (journalctl, docker logs) says"
+        return f"Next: {where.format(late)} what {late} is doing."
+    if slow := _slow(status):
+        return slow
+    if status["alerts"]:
+        return "Next: see the lines above."
+    return (
+        "Nothing to do." if status["ready"] else "Next: look again in some seconds; it has not said that it is ready."
+    )
+
+
+def _slow(status: Status) -> str | None:
+    """What goes, and not well enough: no alert fires about it yet, or none that holds as short a time."""
+    topic, behind = max(status["lag_seconds"].items(), key=lambda each: each[1] or 0.0, default=("", 0.0))
+    if (behind or 0.0) > BEHIND_SECONDS:
+        return f"Next: {topic} is {span(behind)} behind. `tidegate status --watch` shows whether that falls."
+    for name, slo in status["slo"].items():
+        if slo.get("budget_left") is not None and slo["budget_left"] <= 0:
+            return (
+                f"Next: {name} has no budget left. `tidegate alerts explain {name.title()}BudgetBurns` has the steps."
+            )
+    return None
 
 
 def _cut(text: str, width: int) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from monitoring.page.answers import PageError
+from monitoring.runbook_text import RUNBOOKS, runbook_text
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-__all__ = ["runbook_html", "runbook_page"]
+__all__ = ["FOLDER", "runbook_html", "runbook_page"]
 
-FOLDER: Final = Path(__file__).parent.parent / "runbooks"
+FOLDER: Final = RUNBOOKS
 _NAME: Final = re.compile(r"[A-Za-z0-9]{1,80}")
 
 
@@ -26,7 +27,7 @@ def runbook_html(name: str, folder: Path = FOLDER) -> str:
     try:
         if not _NAME.fullmatch(name):
             raise FileNotFoundError(name)
-        text = (folder / f"{name}.md").read_text("utf-8")
+        text = runbook_text(name, folder)
     except (OSError, ValueError):
         raise PageError(404, "There is no runbook of this name.") from None
     return str(_markdown().render(text))

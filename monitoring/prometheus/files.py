@@ -52,6 +52,18 @@ was tested), and name the brokers in `monitoring.targets`, or under the job `tid
 An agent that cannot listen ends the broker, so choose a port that is free. An agent with rules of your own will do if they
 keep the names of its public rules for KRaft.
 
+## Parts that you do not run
+
+No canary: `monitoring.canary_port = 0`, or `canary = []` under `[monitoring.targets]`, and export again; else
+`TidegateTargetDown` fires about it for ever. `spark` and `kafka` are asked only where `monitoring.spark_jmx_port`,
+`monitoring.kafka_jmx_port` or `monitoring.targets` say where their JMX agents answer.
+
+## What alerts tell to do
+
+Alerts and runbooks name `tidegate status` and `tidegate logs PART`, which know an embedded run. For services of your own
+that is `tidegate status --config FILE`, and the log where your supervisor puts it: `journalctl -u UNIT`,
+`docker logs CONTAINER`.
+
 ## Who is told
 
 The receivers `critical`, `warning` and `watchdog` have a name and no address: nobody is told until you write one, such as

@@ -3,6 +3,7 @@
 A station is bad as soon as what it stands for does not answer or is not ready; an alert about it makes it a warning at least.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,7 @@ from monitoring.snapshot.side import Names, Side
 __all__ = ["METRICS", "flow", "parts_of"]
 
 LATENCY_SECONDS: Final = 120.0
+BEHIND_SECONDS: Final = 60.0
 _IN_FLIGHT: Final = "tidegate_gateway_inflight_messages"
 _CONNECTED: Final = "tidegate_gateway_connected"
 _CLIENTS: Final = "broker_clients_connected"
@@ -22,11 +24,23 @@ _PUBLISHED: Final = "broker_publish_messages_received"
 _DROPPED: Final = "broker_publish_messages_dropped"
 _BROKER: Final = "tidegate_broker_reachable"
 _KAFKA: Final = "tidegate_kafka_reachable"
+_LAG_SECONDS: Final = "tidegate_kafka_lag_seconds"
 _BATCH: Final = "tidegate_stream_batch_duration_seconds"
 _UP: Final = "up"
 
 METRICS: Final = frozenset(
-    {_IN_FLIGHT, _CONNECTED, _CLIENTS, _PUBLISHED, _DROPPED, _BROKER, _KAFKA, f"{_BATCH}_bucket", f"{_BATCH}_count"}
+    {
+        _LAG_SECONDS,
+        _IN_FLIGHT,
+        _CONNECTED,
+        _CLIENTS,
+        _PUBLISHED,
+        _DROPPED,
+        _BROKER,
+        _KAFKA,
+        f"{_BATCH}_bucket",
+        f"{_BATCH}_count",
+    }
 )
 
 Figure = dict[str, Any]
@@ -85,15 +99,17 @@ def flow(
     *,
     rates: Mapping[str, float | None],
     tables: Sequence[Mapping[str, Any]],
+    latency_seconds: float | None = None,
+    wanted_seconds: float = math.inf,
 ) -> list[dict[str, Any]]:
-    """The six stations in the order of the way."""
+    """The six stations in the order of the way; `latency_seconds` is what half of the canary's readings take at least."""
     look = _Look(memory, side, names)
     stations = (
         ("devices", "Devices", _devices_state(side), _devices(side, rates)),
         ("broker", "MQTT broker", _answers(look, "broker", _BROKER), _broker(look)),
         ("gateway", "Gateway", _gateway_state(look), _gateway(look, rates)),
         ("kafka", "Kafka", _answers(look, "kafka", _KAFKA), _kafka(look)),
-        ("stream", "Spark stream", _target(look, "stream"), _stream(look, rates)),
+        ("stream", "Spark stream", _stream_state(look, latency_seconds, wanted_seconds), _stream(look, rates)),
         ("tables", "Delta tables", _tables_state(look, tables), _tables(tables)),
     )
     return [_station(name, label, verdict, figures, side.alerts) for name, label, verdict, figures in stations]
@@ -174,11 +190,32 @@ def _gateway_state(look: _Look) -> Verdict:
     return state, detail
 
 
+def _stream_state(look: _Look, latency_seconds: float | None, wanted_seconds: float) -> Verdict:
+    """A stream that runs and does not keep up is no stream that is well."""
+    state, detail = _target(look, "stream")
+    if state != "ok":
+        return state, detail
+    behind = 0.0
+    if look.one(_KAFKA) != 0:
+        behind = max(look.memory.latest(_LAG_SECONDS, consumergroup=look.names.group).values(), default=0.0)
+    if behind > BEHIND_SECONDS:
+        return "warn", f"the oldest record has waited for {behind:.0f} s"
+    if latency_seconds is not None and latency_seconds > wanted_seconds:
+        return "warn", f"readings take {latency_seconds:.1f} s, wanted {wanted_seconds:g} s"
+    return state, detail
+
+
 def _devices_state(side: Side) -> Verdict:
     if "known" not in side.devices:
         return "unknown", "the tables say nothing of devices yet"
-    silent = len(side.devices.get("silent", ()))
-    return "ok", f"{silent} silent" if silent else ""
+    silent = _silent(side.devices) or 0
+    return "ok", f"{silent:.0f} silent" if silent else ""
+
+
+def _silent(devices: Mapping[str, Any]) -> float | None:
+    """How many; those that are listed are only the longest silent."""
+    listed = len(devices["silent"]) if "silent" in devices else None
+    return devices.get("silent_count", listed)
 
 
 def _tables_state(look: _Look, tables: Sequence[Mapping[str, Any]]) -> Verdict:
@@ -196,11 +233,10 @@ def _figure(name: str, value: float | None, unit: str = "") -> Figure:
 
 def _devices(side: Side, rates: Mapping[str, float | None]) -> list[Figure]:
     known = side.devices
-    silent = len(known["silent"]) if "silent" in known else None
     return [
         _figure("messages", rates["received"], "/s"),
         _figure("active", known.get("active")),
-        _figure("silent", known.get("silent_count", silent)),
+        _figure("silent", _silent(known)),
     ]
 
 

@@ -245,6 +245,27 @@ def test_everything_has_a_name_and_headings_are_in_order(
     }  # fmt: skip
 
 
+def test_what_is_not_ready_is_named(open_tab: Any, scripted_page: Any, page_stories: Stories) -> None:
+    story = page_stories["empty"]()
+    starting = {"state": "starting", "since": None, "detail": ""}
+    scripted_page.show(
+        story
+        | {
+            "parts": {
+                "kafka": {**starting, "state": "ready"},
+                "topics": {**starting, "state": "done"},
+                "stream": starting,
+            }
+        }
+    )
+    tab = open_tab()
+    tab.page.wait_for_selector("text=Not ready: stream")
+    scripted_page.show(story | {"parts": dict.fromkeys("abcd", starting)})
+    tab.page.wait_for_selector("text=Not ready: a, b and 2 more")
+    scripted_page.show(story | {"parts": {}})
+    tab.page.wait_for_function("document.title === '▲ Not ready – Tidegate'")
+
+
 def test_states_are_told_by_shape_and_word_not_by_colour_alone(
     open_tab: Any, scripted_page: Any, page_stories: Stories
 ) -> None:

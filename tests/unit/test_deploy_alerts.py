@@ -7,6 +7,9 @@ import pytest
 
 from deploy.cli import run
 from monitoring.alerts.catalog import ALERTS
+from monitoring.page.runbooks import runbook_html
+from monitoring.prometheus.files import prometheus_files
+from monitoring.settings import MonitoringSettings
 
 Captured = pytest.CaptureFixture[str]
 
@@ -28,6 +31,20 @@ def test_an_alert_is_explained_by_its_runbook_and_its_conditions(name: str, caps
     assert "## Mitigation" in out
     assert "- critical for 30 s: `node_filesystem_avail_bytes < 1073741824`" in out
     assert out.count("\n- warning for ") == 2
+
+
+def test_commands_of_an_embedded_run_are_told_for_services_as_well(capsys: Captured) -> None:
+    assert run(["alerts", "explain", "TargetDown"]) == 0
+    out = capsys.readouterr().out
+    diagnosis = out[out.index("## Diagnosis") : out.index("## Mitigation")]
+    assert "`tidegate status` takes `--config FILE`" in diagnosis
+    assert "journalctl -u UNIT" in diagnosis
+    assert "monitoring.canary_port = 0" in out
+    assert "journalctl -u UNIT" in runbook_html("TidegateTargetDown")
+    assert "journalctl" in prometheus_files(MonitoringSettings())["README.md"]
+    assert all(
+        "its port in `monitoring` to 0" in alert.actions[-1] for alert in ALERTS if alert.name == "TidegateTargetDown"
+    )
 
 
 def test_conditions_follow_the_settings(tmp_path: Path, capsys: Captured) -> None:

@@ -50,7 +50,7 @@ def test_help_names_every_command_and_the_exit_codes(capsys: Captured) -> None:
         (["down"], 69, "Nothing runs on"),
         (["audit"], 69, "Nothing runs on"),
         (["device", "simulate"], 69, "Nothing runs on"),
-        (["logs"], 69, "There is no log"),
+        (["logs"], 69, "journalctl -u UNIT"),
         (["stat"], 2, "No such command"),
         (["up", "--port-offset", "-1"], 2, "port-offset"),
         (["audit", "--since", "yesterday"], 2, "10m"),

@@ -38,7 +38,7 @@ def status(**changes: Any) -> dict[str, Any]:
         "latency_ms": {"p50": 420, "p95": 800, "p99": None},
         "hops": [{"hop": hop, "p50": p50, "p95": p50 * 2, "p99": None} for hop, p50 in hops.items()],
         "lag": {"telemetry.readings": 1200, "telemetry.dead-letters": 0},
-        "lag_seconds": {"telemetry.readings": 61.0, "telemetry.dead-letters": 0},
+        "lag_seconds": {"telemetry.readings": 59.0, "telemetry.dead-letters": 0},
         "time_to_data_loss_seconds": {"telemetry.readings": 93_600.0, "telemetry.dead-letters": None},
         "slo": {
             "freshness": {"objective": 0.99, "good_ratio": 0.9987, "budget_left": 0.87, "window_seconds": 3600},
@@ -60,7 +60,7 @@ def test_it_says_what_the_page_says() -> None:
         "Rates      received 0/s  accepted 3.5/s  dead lettered 0.2/s",
         "           acknowledged 1,234/s  rows 12,346/s",
         "Latency    p50 420 ms  p95 800 ms  (canary: publish to row)",
-        "Lag        telemetry.readings 1,200, oldest 61 s old, Kafka drops it in 26 h",
+        "Lag        telemetry.readings 1,200, oldest 59 s old, Kafka drops it in 26 h",
         "SLO        freshness 99.87 % of 60 min (wanted 99 %, 87 % of the budget left)",
         "validity not known yet (wanted 98 %)",
         "Devices    2,000 known, 19 active, none silent",
@@ -81,6 +81,13 @@ def test_silent_devices_are_counted_and_the_longest_named() -> None:
     )
 
 
+def test_all_that_are_silent_are_counted_though_few_are_listed() -> None:
+    listed = [{"device": f"d{number}", "silent_seconds": 60.0 * number} for number in range(1, 21)]
+    text = render_status(status(devices={"known": 3000, "active": 40, "silent_count": 1200, "silent": listed}))
+    assert "3,000 known, 40 active, 1,200 silent\n" in text
+    assert "d18 for 18 min, 1,197 more\n" in text
+
+
 def test_an_alert_has_its_first_action_and_its_runbook_and_the_worst_comes_first() -> None:
     pending = {**ALERT, "name": "TidegateCanaryMissing", "state": "pending", "since": NOW}
     firing = {**ALERT, "since": NOW - 40}
@@ -95,10 +102,33 @@ def test_an_alert_has_its_first_action_and_its_runbook_and_the_worst_comes_first
 
 
 def test_a_part_that_is_late_is_what_to_look_at_next() -> None:
-    text = render_status(status(ready=False, parts={"stream": part("starting", "starting Spark", restarts=3)}))
+    late = {"ready": False, "parts": {"stream": part("starting", "starting Spark", restarts=3)}}
+    text = render_status(status(**late, pid=7))
     assert "starting Spark (3 restarts)" in text
     assert text.startswith("Not ready.")
     assert text.endswith("Next: `tidegate logs stream` says what stream is doing.")
+    elsewhere = render_status(status(**late)).splitlines()[-1]
+    assert elsewhere == "Next: the log of stream (journalctl, docker logs) says what stream is doing."
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lag_seconds": {"a": None, "b": 61.0}}, "Next: b is 61 s behind. `tidegate status --watch` shows"),
+        ({"lag_seconds": {"b": 61.0}, "alerts": [{"part": "broker", "text": "Old."}]}, "Next: b is 61 s behind."),
+        (
+            {"slo": {"freshness": {"objective": 0.99, "good_ratio": 0.5, "budget_left": 0.0, "window_seconds": 60}}},
+            "Next: freshness has no budget left. `tidegate alerts explain FreshnessBudgetBurns`",
+        ),
+        ({"ready": False, "parts": {}}, "Next: look again"),
+        ({"parts": {"kafka": part("unknown")}}, "Next: the log of kafka"),
+    ],
+)
+def test_there_is_something_to_do_while_something_is_not_well(changes: dict[str, Any], words: str) -> None:
+    lines = render_status(status(**changes)).splitlines()
+    assert "Nothing to do." not in lines
+    assert words in " ".join(line.strip() for line in lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_an_audit_that_does_not_balance_says_what_is_wrong() -> None:

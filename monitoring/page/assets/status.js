@@ -21,7 +21,14 @@ function verdict(snapshot) {
     const critical = firing.some((alert) => alert.severity === "critical");
     return [critical ? "bad" : "warn", `${firing.length} ${firing.length === 1 ? "alert" : "alerts"}`];
   }
-  return snapshot.ready ? ["ok", "Ready"] : ["warn", "Not ready"];
+  return snapshot.ready ? ["ok", "Ready"] : ["warn", ["Not ready", lacking(snapshot.parts ?? {})].filter(Boolean).join(": ")];
+}
+
+/** The parts that are awaited: the first two by name. */
+function lacking(parts) {
+  const names = Object.keys(parts).filter((name) => parts[name].state !== "ready" && parts[name].state !== "done");
+  const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
+  return names.slice(0, 2).join(", ") + more;
 }
 
 function showServer(node, name, server) {
