@@ -46,6 +46,8 @@ class Canary:
         self._started_at = time.monotonic()
         self._seen_at: float | None = None
         self._latency_seconds = 0.0
+        self._newest_back = 0
+        metrics.oldest_wait.set_function(self.oldest_wait_seconds)
 
     def next_payload(self) -> bytes:
         """The next reading, noted as sent now."""
@@ -63,11 +65,22 @@ class Canary:
         """Readings that were due while the last one could not be handed over."""
         self._metrics.published.inc(count)
 
+    def oldest_wait_seconds(self) -> float:
+        """For how long the oldest reading has waited; those that a later one overtook are lost and wait for nothing."""
+        with self._lock:
+            waiting = (at for seq, at in self._sent.items() if seq > self._newest_back)
+            return max(0.0, time.time() - next(waiting, float("inf")))
+
+    def acknowledged(self, _tag: object) -> None:
+        """The broker took one."""
+        self._metrics.acknowledged.inc()
+
     def observe(self, commit: Commit) -> None:
         """Match the rows of a commit with what was sent."""
         for row in commit.rows.to_pylist():
             with self._lock:
                 sent_at = self._sent.pop(row["seq"], None) if row["boot"] == self._boot else None
+                self._newest_back = max(self._newest_back, 0 if sent_at is None else row["seq"])
             if sent_at is None:
                 continue
             if self._seen_at is None:

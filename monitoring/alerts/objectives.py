@@ -8,10 +8,9 @@ looking like a share: a minimum of events, and something that was counted when t
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.utils import floatToGoString
-
 from monitoring.alerts.model import Alert, Severity
 from monitoring.alerts.signals import Query
+from monitoring.indicators import Count, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["WINDOWS", "Objective", "burn_alerts", "objectives"]
@@ -71,35 +70,29 @@ class Objective:
 
 def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
     """Freshness: canary readings queryable in time, of those due. Validity: messages not refused, of those received."""
-    bound = floatToGoString(settings.freshness_seconds)  # type: ignore[no-untyped-call]
-    published = "sum without(instance) (rate(tidegate_canary_published_total[WINDOW]))"
-    in_time = f'sum without(le, instance) (rate(tidegate_end_to_end_latency_seconds_bucket{{le="{bound}"}}[WINDOW]))'
-    received = "sum without(qos, instance) (rate(tidegate_gateway_messages_received_total[WINDOW]))"
-    refused = "sum without(reason, instance) (rate(tidegate_gateway_messages_rejected_total[WINDOW]))"
     return (
-        Objective(
-            "freshness",
-            settings.freshness_objective,
-            all=published,
-            bad=f"clamp_min({published} - {in_time}, 0)",
-            minimum=60,
-        ),
-        Objective(
-            "validity",
-            settings.validity_objective,
-            all=received,
-            bad=refused,
-            minimum=500,
-        ),
+        _objective("freshness", settings.freshness_objective, freshness(settings.freshness_seconds), minimum=60),
+        _objective("validity", settings.validity_objective, validity(), minimum=500),
     )
+
+
+def _objective(name: str, target: float, indicator: Indicator, *, minimum: int) -> Objective:
+    return Objective(name, target, indicator.all_promql(_rate), indicator.bad_promql(_rate), minimum)
+
+
+def _rate(count: Count) -> str:
+    """Per job, all its addresses together."""
+    where = f"{{{count.where}}}" if count.where else ""
+    return f"sum without({', '.join((*count.over, 'instance'))}) (rate({count.metric}{where}[WINDOW]))"
 
 
 def burn_alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
     """One per objective and pair of windows; only Prometheus remembers long enough for them."""
-    freshness, validity = objectives(settings)
-    fresh = (_freshness(settings, pair, freshness.burns(pair)) for pair in PAIRS)
-    valid = (_validity(pair, validity.burns(pair)) for pair in PAIRS)
-    return (*fresh, *valid)
+    fresh, valid = objectives(settings)
+    return (
+        *(_freshness(settings, pair, fresh.burns(pair)) for pair in PAIRS),
+        *(_validity(pair, valid.burns(pair)) for pair in PAIRS),
+    )
 
 
 def _freshness(settings: MonitoringSettings, pair: Pair, expression: str) -> Alert:

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.utils import floatToGoString
-
 from monitoring.grafana.panel import Panel, Query, gauge, timeseries
 from monitoring.grafana.promql import growth
+from monitoring.indicators import Count, freshness, validity
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["BUDGET_WINDOW", "BURN_WINDOWS", "Objective", "objective_panels", "objectives"]
@@ -35,25 +34,27 @@ class Objective:
 def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
     """Freshness by the canary, so that an outage counts although no row is committed; validity by the gateway."""
     seconds = settings.freshness_seconds
-    bound = floatToGoString(seconds)  # type: ignore[no-untyped-call]
-    published = growth("tidegate_canary_published_total", window="WINDOW")
-    in_time = growth("tidegate_end_to_end_latency_seconds_bucket", where=f'le="{bound}"', window="WINDOW")
+    fresh, valid = freshness(seconds), validity()
     return (
         Objective(
             "Freshness",
             settings.freshness_objective,
             f"{settings.freshness_objective:.4g} of the canary's readings are queryable {seconds:g} s after they were sent",
-            f"clamp_min({published} - {in_time}, 0)",
-            published,
+            fresh.bad_promql(_growth),
+            fresh.all_promql(_growth),
         ),
         Objective(
             "Validity",
             settings.validity_objective,
-            f"{settings.validity_objective:.4g} of the messages received are not refused",
-            growth("tidegate_gateway_messages_rejected_total", window="WINDOW"),
-            growth("tidegate_gateway_messages_received_total", window="WINDOW"),
+            f"{settings.validity_objective:.4g} of the devices' messages received are not refused",
+            valid.bad_promql(_growth),
+            valid.all_promql(_growth),
         ),
     )
+
+
+def _growth(count: Count) -> str:
+    return growth(count.metric, where=count.where, window="WINDOW")
 
 
 def objective_panels(objective: Objective) -> list[Panel]:

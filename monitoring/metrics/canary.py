@@ -40,10 +40,20 @@ class CanaryMetrics:
             "Canary readings that were due, whether or not the broker took them: an outage counts too.",
             registry=registry,
         )
+        self.acknowledged = Counter(
+            "tidegate_canary_acknowledged_total",
+            "Canary readings that the broker took: what figures of the fleet take off.",
+            registry=registry,
+        )
         self.seen = Counter("tidegate_canary_seen_total", "Canary readings read back.", registry=registry)
         self.last_seen = Gauge(
             "tidegate_canary_last_seen_timestamp_seconds",
             "When a canary reading was last read back.",
+            registry=registry,
+        )
+        self.oldest_wait = Gauge(
+            "tidegate_canary_oldest_wait_seconds",
+            "For how long the oldest canary reading that is due and may still come back has waited; 0 where none waits.",
             registry=registry,
         )
         for hop in HOPS:

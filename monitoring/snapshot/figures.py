@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitoring.history import History
+from monitoring.indicators import ARRIVED, Count, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
 from monitoring.snapshot.numbers import by_label, finite, less, total
 
@@ -35,6 +36,7 @@ _CONFLICTS: Final = "tidegate_stream_conflicting_duplicates_total"
 _PUBLISHED: Final = "tidegate_canary_published_total"
 _SEEN: Final = "tidegate_canary_seen_total"
 _LAST_SEEN: Final = "tidegate_canary_last_seen_timestamp_seconds"
+_OLDEST_WAIT: Final = "tidegate_canary_oldest_wait_seconds"
 _END_TO_END: Final = "tidegate_end_to_end_latency_seconds"
 _HOP: Final = "tidegate_canary_hop_seconds"
 _SKEW: Final = "tidegate_canary_clock_skew_seconds"
@@ -44,8 +46,8 @@ HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_t
 
 METRICS: Final = frozenset(
     {
-        _RECEIVED, _ACCEPTED, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS, _PUBLISHED, _SEEN,
-        _LAST_SEEN, _SKEW, *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
+        ARRIVED, _RECEIVED, _ACCEPTED, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS, _PUBLISHED, _SEEN,
+        _LAST_SEEN, _OLDEST_WAIT, _SKEW, *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
     }
 )  # fmt: skip
 """Sample names that these figures need in the memory."""
@@ -57,13 +59,13 @@ def fleet_rates(memory: History) -> dict[str, float | None]:
     def rate(metric: str, **labels: str) -> float | None:
         return total(memory.rate(metric, RATE_SECONDS, **labels))
 
-    published, seen = rate(_PUBLISHED), rate(_SEEN)
+    arrived, seen = rate(ARRIVED), rate(_SEEN)
     return {
-        "received": less(rate(_RECEIVED), [published]),
-        "accepted": less(rate(_ACCEPTED), [published]),
+        "received": less(rate(_RECEIVED), [arrived]),
+        "accepted": less(rate(_ACCEPTED), [arrived]),
         "dead_lettered": rate(_REJECTED),
         "ignored": rate(_IGNORED),
-        "acknowledged": less(rate(_ACKNOWLEDGED), [published]),
+        "acknowledged": less(rate(_ACKNOWLEDGED), [arrived]),
         "rows": less(rate(_ROWS, table="readings"), [seen]),
     }
 
@@ -116,18 +118,21 @@ def objectives(memory: History, settings: MonitoringSettings, *, watched_seconds
     1 of the budget is left where all was good, 0 where just as much was bad as the objective allows, less below it.
     """
     window = min(MEMORY_SECONDS, watched_seconds)
-    in_time = total(memory.increase(f"{_END_TO_END}_bucket", MEMORY_SECONDS, le=_bound(settings.freshness_seconds)))
-    published = total(memory.increase(_PUBLISHED, MEMORY_SECONDS))
-    received = total(memory.increase(_RECEIVED, MEMORY_SECONDS))
-    rejected = total(memory.increase(_REJECTED, MEMORY_SECONDS))
+
+    def increase(count: Count) -> float | None:
+        return total(memory.increase(count.metric, MEMORY_SECONDS, **({"le": count.le} if count.le else {})))
+
+    def kept(objective: float, indicator: Indicator) -> dict[str, float | None]:
+        return _kept(objective, indicator.ratio(increase))
+
     return {
         "freshness": {
-            **_kept(settings.freshness_objective, in_time, published),
+            **kept(settings.freshness_objective, freshness(settings.freshness_seconds)),
             "threshold_seconds": settings.freshness_seconds,
             "window_seconds": finite(window, 0),
         },
         "validity": {
-            **_kept(settings.validity_objective, None if received is None else received - (rejected or 0.0), received),
+            **kept(settings.validity_objective, validity()),
             "threshold_seconds": None,
             "window_seconds": finite(window, 0),
         },
@@ -141,11 +146,11 @@ def canary(memory: History, now: float) -> dict[str, float | None]:
         "published": total(memory.latest(_PUBLISHED)),
         "seen": total(memory.latest(_SEEN)),
         "last_seen_seconds_ago": finite(max(0.0, now - last_seen), 1) if last_seen else None,
+        "oldest_wait_seconds": finite(total(memory.latest(_OLDEST_WAIT)), 1),
     }
 
 
-def _kept(objective: float, good: float | None, valid: float | None) -> dict[str, float | None]:
-    ratio = None if good is None or not valid else min(1.0, max(0.0, good / valid))
+def _kept(objective: float, ratio: float | None) -> dict[str, float | None]:
     left = None if ratio is None else 1 - (1 - ratio) / (1 - objective)
     return {"objective": objective, "good_ratio": finite(ratio, 5), "budget_left": finite(left)}
 
@@ -156,8 +161,3 @@ def _quantiles_ms(memory: History, metric: str, **labels: str) -> dict[str, floa
     return {
         name: None if seconds is None else finite(seconds * 1000, 1) for name, seconds in zip(names, found, strict=True)
     }
-
-
-def _bound(seconds: float) -> str:
-    """As the client library writes a bucket's bound."""
-    return repr(float(seconds))

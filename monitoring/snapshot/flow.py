@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from monitoring.history import History
+from monitoring.metrics.buckets import LATENCY_BUCKETS
 from monitoring.snapshot.kafka import kafka_rate, lag
 from monitoring.snapshot.numbers import finite, total
 from monitoring.snapshot.side import Names, Side
@@ -201,7 +202,9 @@ def _stream_state(look: _Look, latency_seconds: float | None, wanted_seconds: fl
     if behind > BEHIND_SECONDS:
         return "warn", f"the oldest record has waited for {behind:.0f} s"
     if latency_seconds is not None and latency_seconds > wanted_seconds:
-        return "warn", f"readings take {latency_seconds:.1f} s, wanted {wanted_seconds:g} s"
+        most = LATENCY_BUCKETS[-1]
+        took = f"{latency_seconds:.1f} s" if latency_seconds < most else f"more than {most:g} s"
+        return "warn", f"readings take {took}, wanted {wanted_seconds:g} s"
     return state, detail
 
 
@@ -214,8 +217,8 @@ def _devices_state(side: Side) -> Verdict:
 
 def _silent(devices: Mapping[str, Any]) -> float | None:
     """How many; those that are listed are only the longest silent."""
-    listed = len(devices["silent"]) if "silent" in devices else None
-    return devices.get("silent_count", listed)
+    many: float | None = devices.get("silent_count")
+    return len(devices["silent"]) if many is None and "silent" in devices else many
 
 
 def _tables_state(look: _Look, tables: Sequence[Mapping[str, Any]]) -> Verdict:

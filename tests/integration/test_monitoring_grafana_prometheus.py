@@ -58,7 +58,8 @@ COUNTERS = {
     'tidegate_gateway_messages_received_total{qos="1"': SENT + CANARY,
     "tidegate_gateway_messages_accepted_total{": SENT + CANARY,
     'tidegate_stream_rows_total{table="readings"': SENT + CANARY,
-    "tidegate_canary_published_total{": CANARY,
+    "tidegate_canary_published_total{": 2 * CANARY,
+    "tidegate_canary_acknowledged_total{": CANARY,
     "tidegate_canary_seen_total{": CANARY,
 }
 

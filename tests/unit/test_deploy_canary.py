@@ -99,9 +99,19 @@ def test_what_is_due_while_no_broker_lets_it_in_counts_as_published(registry: Co
     _publish(broker, canary, 1e-4, stop)  # type: ignore[arg-type]
 
     assert broker.sent == 0
+    assert registry.get_sample_value("tidegate_canary_acknowledged_total") == 0
     published = registry.get_sample_value("tidegate_canary_published_total")
     assert published is not None
     assert published >= 5
+
+
+def test_only_what_the_broker_took_counts_as_arrived(registry: CollectorRegistry) -> None:
+    canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)
+    for _ in range(3):
+        canary.next_payload()
+    canary.acknowledged(None)
+    assert registry.get_sample_value("tidegate_canary_published_total") == 3
+    assert registry.get_sample_value("tidegate_canary_acknowledged_total") == 1
 
 
 def test_a_broker_that_is_slow_to_refuse_hides_none_of_what_was_due(registry: CollectorRegistry) -> None:

@@ -60,9 +60,12 @@ def gateway(received: float, *, connected: float = 1, rejected: Mapping[str, flo
     }
 
 
-def canary(published: float, seen: float, *, buckets: Mapping[str, float] | None = None) -> Told:
+def canary(
+    published: float, seen: float, *, arrived: float | None = None, buckets: Mapping[str, float] | None = None
+) -> Told:
     return {
         key("tidegate_canary_published_total"): published,
+        key("tidegate_canary_acknowledged_total"): published if arrived is None else arrived,
         key("tidegate_canary_seen_total"): seen,
         key("tidegate_canary_last_seen_timestamp_seconds"): START - 4,
         **{key("tidegate_end_to_end_latency_seconds_bucket", le=le): n for le, n in (buckets or {}).items()},
@@ -102,6 +105,30 @@ def test_a_thousand_messages_are_a_thousand(stage: Stage) -> None:
     for name in ("received", "accepted", "acknowledged", "rows"):
         assert found["rates"][name] * 10 == pytest.approx(1000), name
     assert found["flow"][2]["figures"][0]["value"] == found["rates"]["received"] == found["point"]["received"]
+
+
+def test_canary_readings_that_never_left_are_not_taken_off_the_fleet(stage: Stage) -> None:
+    """The canary's own way to the broker is shut, the devices' is not."""
+    stage.tell(0, gateway=gateway(0), canary=canary(0, 0, arrived=0), stream=stream(0))
+    for step in range(1, 6):
+        told = gateway(2 * step)
+        stage.tell(2, gateway=told, canary=canary(5 * step, 0, arrived=0), stream=stream(2 * step))
+    rates = stage.snapshot()["rates"]
+    assert {rates[name] for name in ("received", "accepted", "acknowledged")} == {1.0}
+
+
+def test_the_canary_does_not_thin_out_what_a_small_fleet_is_refused(stage: Stage) -> None:
+    stage.tell(0, gateway=gateway(0, rejected={"bad_json": 0}), canary=canary(0, 0))
+    stage.tell(8, gateway=gateway(4 + 6, rejected={"bad_json": 3}), canary=canary(6, 6))
+    assert stage.snapshot()["slo"]["validity"]["good_ratio"] == 0.25
+
+
+def test_all_that_are_silent_are_counted_though_few_are_listed(stage: Stage) -> None:
+    listed = [{"device": f"d{number}"} for number in range(20)]
+    stage.side["devices"] = {"known": 500, "active": 300, "silent_count": 180, "silent": listed}
+    devices = _station(stage, "devices")
+    assert devices["detail"] == "180 silent"
+    assert {each["name"]: each["value"] for each in devices["figures"]}["silent"] == 180
 
 
 def test_nothing_running_at_all_is_said_station_by_station(stage: Stage) -> None:
@@ -197,6 +224,28 @@ def test_what_follows_from_another_fault_is_a_warning(stage: Stage) -> None:
     for explained, wanted in (([], "bad"), (["TidegateKafkaUnreachable"], "warn")):
         stage.side["alerts"] = [{**alert, "explained_by": explained}]
         assert _station(stage, "stream")["state"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("lag_seconds", "reachable", "slow", "detail"),
+    [
+        (59.0, 1.0, False, ""),
+        (61.0, 1.0, False, "the oldest record has waited for 61 s"),
+        (61.0, 0.0, False, ""),
+        (0.0, 1.0, True, "readings take 3.8 s, wanted 2.5 s"),
+    ],
+)
+def test_a_stream_that_does_not_keep_up_is_not_well(
+    stage: Stage, lag_seconds: float, reachable: float, slow: bool, detail: str
+) -> None:
+    lag = key("tidegate_kafka_lag_seconds", consumergroup=NAMES.group, topic=NAMES.readings)
+    other = key("tidegate_kafka_lag_seconds", consumergroup="other", topic=NAMES.readings)
+    told = {lag: lag_seconds, other: 999.0, key("tidegate_kafka_reachable"): reachable}
+    for step in range(2):
+        buckets = {"2.5": 0.0 if slow else 8.0 * step, "5.0": 8.0 * step, "+Inf": 8.0 * step}
+        stage.tell(8, stream=stream(1), canary=canary(step, step, buckets=buckets), monitor=told)
+    found = _station(stage, "stream")
+    assert (found["state"], found["detail"]) == ("warn" if detail else "ok", detail)
 
 
 def test_a_canary_that_is_missing_is_a_fault_of_the_end_of_the_way(stage: Stage) -> None:
