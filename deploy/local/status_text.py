@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from deploy.local.waterfall import waterfall
-from deploy.local.words import clean, count, rate, span, time_left
+from deploy.local.words import clean, count, milliseconds, rate, span, time_left
 
 __all__ = ["render_status"]
 
@@ -16,6 +16,7 @@ WIDTH: Final = 80
 INDENT: Final = 11
 SHOWN_SILENT: Final = 3
 BEHIND_SECONDS: Final = 60.0
+LATE_SECONDS: Final = 5.0
 SHOWN_REASONS: Final = 4
 COLOURS: Final = {
     "ready": "green", "done": "green", "ok": "green", "starting": "yellow", "waiting": "yellow", "pending": "yellow",
@@ -62,9 +63,12 @@ def _figures(status: Status) -> Iterator[str]:
     yield from _labelled("Rates", _wrapped(_rates(status["rates"]) or ["not known yet"], "  "))
     latency = status["latency_ms"]
     if latency.get("p50") is not None:
-        shown = "  ".join(f"{name} {count(value)} ms" for name, value in latency.items() if value is not None)
+        shown = "  ".join(f"{name} {milliseconds(value)}" for name, value in latency.items() if value is not None)
         yield _row("Latency", f"{shown}  (canary: publish to row)")
+        yield from _waits(status)
         yield from (_row("", line) for line in waterfall(status["hops"], WIDTH - INDENT))
+    else:
+        yield from _waits(status, "Latency")
     yield from _labelled("Lag", [_lag(status, topic) for topic in _behind_first(status["lag"])] or ["not known yet"])
     yield from _labelled("SLO", [_objective(name, slo) for name, slo in status["slo"].items()])
     if devices := status["devices"]:
@@ -73,6 +77,14 @@ def _figures(status: Status) -> Iterator[str]:
         yield from _labelled("Refused", _wrapped([_refused(entry) for entry in errors[:SHOWN_REASONS]], ", "))
     if audit := status["audit"]:
         yield from _labelled("Audit", textwrap.wrap(_audit(audit), WIDTH - INDENT))
+
+
+def _waits(status: Status, label: str = "") -> Iterator[str]:
+    """The percentiles are of readings that came back: one that does not is in none of them."""
+    wanted = status["slo"].get("freshness", {}).get("threshold_seconds") or LATE_SECONDS
+    waited = status["canary"].get("oldest_wait_seconds") or 0.0
+    if waited > wanted:
+        yield _row(label, f"the oldest reading that is not back waits {span(waited)}")
 
 
 def _row(label: str, text: str) -> str:
@@ -104,7 +116,7 @@ def _rates(rates: Mapping[str, float | None]) -> list[str]:
     return [
         f"{name.replace('_', ' ')} {rate(value)}"
         for name, value in rates.items()
-        if value or (name == "received" and value is not None)
+        if value is not None and (value or rates.get("received") or name == "received")
     ]
 
 

@@ -62,7 +62,9 @@ class RollupDerivation:
                 self._tables = [RollupTable(self._writer, shape) for shape in SHAPES]
             tables = sorted(self._tables, key=_seen)
             # All tables have seen the same, unless the process died between two of their commits.
-            return any([self._bring_up(list(group)) for _, group in groupby(tables, key=_seen)])
+            changed = any([self._bring_up(list(group)) for _, group in groupby(tables, key=_seen)])
+            self._tell(tables)
+            return changed
         except BaseException:
             # What was committed and what was not is for the tables to say.
             self._tables = None
@@ -81,16 +83,13 @@ class RollupDerivation:
                 table.take(replace(common, watermark=self._watermark.after(table.watermark, newest, now)))
                 for table in tables
             ]
-        self._tell(tables)
         return any(changed)
 
     def _close_idle(self, table: RollupTable, now: int) -> bool:
         watermark = self._watermark.after(table.watermark, None, now)
         if table.seen is None or not table.closes(watermark):
             return False
-        changed = table.take(Pass(table.seen, now, watermark, expired=table.expired))
-        self._tell([table])
-        return changed
+        return table.take(Pass(table.seen, now, watermark, expired=table.expired))
 
     def _common(self, news: News, expired: int | None, now: int, held: ExitStack) -> Pass:
         """The pass as all tables share it: its partials are kept in memory until the block is left."""
@@ -140,9 +139,11 @@ class RollupDerivation:
         return seen
 
     def _tell(self, tables: list[RollupTable]) -> None:
-        reached = [table.watermark for table in tables if table.watermark is not None]
-        if reached:
-            self._writer.metrics.rollup_watermark.set(min(reached) / SECOND_US)
+        """Up to when every rollup is final: in a quiet hour it goes on though no window is open that it could close."""
+        now = self._now()
+        reached = [self._watermark.after(table.watermark, None, now) for table in tables]
+        if known := [each for each in reached if each is not None]:
+            self._writer.metrics.rollup_watermark.set(min(known) / SECOND_US)
 
     def _now(self) -> int:
         return int(self._clock() * SECOND_US)

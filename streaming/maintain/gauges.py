@@ -14,7 +14,8 @@ __all__ = ["Gauges", "days_to_full"]
 
 WINDOW_SECONDS: Final = 6 * 3600.0
 SAMPLE_SECONDS: Final = 60.0
-LEAST_SECONDS: Final = 600.0
+LEAST_SECONDS: Final = 3600.0
+"""What is filled in the first minutes, by caches and by a backlog, says nothing of the days to come."""
 
 
 class Gauges:

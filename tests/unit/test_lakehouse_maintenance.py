@@ -103,6 +103,14 @@ def test_the_disk_is_full_when_its_growth_says_so() -> None:
     assert days_to_full([], 1000) == float("inf")
 
 
+def test_ten_minutes_say_nothing_of_the_days_to_come() -> None:
+    """Caches and the first batches fill the disk faster than anything does later."""
+    minutes = [(60.0 * minute, minute * 2**28) for minute in range(60)]
+    assert days_to_full(minutes[:11], 2**36) == float("inf")
+    assert days_to_full(minutes, 2**36) == float("inf")
+    assert days_to_full([*minutes, (3600.0, 60 * 2**28)], 2**36) < 1
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[str]:
     """Six commits of a moment ago, in a folder with a space."""
