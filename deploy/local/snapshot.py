@@ -24,6 +24,7 @@ UNKNOWN: Final[Mapping[str, Any]] = {
     "devices": {},
     "errors": [],
     "audit": None,
+    "canary": {},
 }
 """The figures of a run whose monitor does not answer."""
 RECENT: Final = ("pending", "firing")

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from monitoring.metrics.buckets import LATENCY_BUCKETS
+
 __all__ = ["waterfall"]
 
 LABELS: Final = {
@@ -16,6 +18,13 @@ FIGURES: Final = 34
 """Columns that label and figures take."""
 
 
+def _short(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "-"
+    most = 1000 * LATENCY_BUCKETS[-1]
+    return f"{milliseconds:.0f}" if milliseconds < most else f">{most:.0f}"
+
+
 def waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     """A line per hop with its p50 and p95; the bars are the p50s, side by side."""
     known = [hop for hop in hops if hop["p50"] is not None]
@@ -27,6 +36,5 @@ def waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
         ended = begun + max(0.0, hop["p50"])
         left, right = (round(columns * at / whole) if whole else 0 for at in (begun, ended))
         bar = " " * min(left, columns - 1) + "#" * max(1, right - left)
-        p95 = f"{hop['p95']:.0f}" if hop["p95"] is not None else "-"
-        yield f"{LABELS.get(hop['hop'], hop['hop']):<17}{hop['p50']:>6.0f} {p95:>6} ms {bar}".rstrip()
+        yield f"{LABELS.get(hop['hop'], hop['hop']):<17}{_short(hop['p50']):>6} {_short(hop['p95']):>6} ms {bar}".rstrip()
         begun = ended

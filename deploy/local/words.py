@@ -2,7 +2,9 @@
 
 from math import isinf
 
-__all__ = ["clean", "count", "rate", "span", "time_left"]
+from monitoring.metrics.buckets import LATENCY_BUCKETS
+
+__all__ = ["clean", "count", "milliseconds", "rate", "span", "time_left"]
 
 
 def clean(text: str) -> str:
@@ -13,6 +15,12 @@ def clean(text: str) -> str:
 def count(number: float) -> str:
     """A whole number with its thousands apart."""
     return f"{number:,.0f}"
+
+
+def milliseconds(number: float) -> str:
+    """A latency; what is past the last bound of the histogram is only known to be."""
+    most = LATENCY_BUCKETS[-1]
+    return f"{count(number)} ms" if number < 1000 * most else f"> {most:g} s"
 
 
 def rate(per_second: float) -> str:

@@ -13,6 +13,7 @@ from monitoring.metrics.buckets import LATENCY_BUCKETS
 from monitoring.snapshot.kafka import kafka_rate, lag
 from monitoring.snapshot.numbers import finite, total
 from monitoring.snapshot.side import Names, Side
+from monitoring.targets import JVMS
 
 __all__ = ["METRICS", "flow", "parts_of"]
 
@@ -48,7 +49,7 @@ Figure = dict[str, Any]
 Verdict = tuple[str, str]
 """State and detail of a station."""
 
-JVMS: Final = ("tidegate-kafka", "tidegate-spark")
+JVM_JOBS: Final = tuple(f"tidegate-{part}" for part in JVMS)
 STATES: Final = ("unknown", "ok", "warn", "bad")
 _HELD: Final = {"critical": "bad", "warning": "warn"}
 PARTS: Final = {
@@ -68,7 +69,7 @@ def parts_of(memory: History, side: Side) -> dict[str, dict[str, Any]]:
         return {name: {key: part.get(key) for key in ("state", "since", "detail")} for name, part in side.parts.items()}
     found = {}
     for job, address in side.targets.items():
-        if job in JVMS:
+        if job in JVM_JOBS:
             continue  # without the agent a JVM runs as well
         answers = memory.latest(_UP, job=job).values()
         found[job.removeprefix("tidegate-")] = _part(min(answers, default=None), f"{address} does not answer")

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -89,6 +90,27 @@ class Broker:
 def refuse() -> None:
     msg = "the broker does not let us in"
     raise UnavailableError(msg)
+
+
+def test_the_oldest_reading_that_may_come_back_tells_how_long_it_waits(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [NOW.timestamp()]
+    monkeypatch.setattr("deploy.local.canary.time", SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic))
+    canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)
+
+    def waits() -> float | None:
+        return registry.get_sample_value("tidegate_canary_oldest_wait_seconds")
+
+    assert waits() == 0
+    for _ in range(4):
+        canary.next_payload()
+        now[0] += 20
+    assert waits() == 80
+    canary.observe(Commit(1, now[0], now[0], rows((4, 4), (5, 2))))
+    assert waits() == 40, "the first was overtaken by the second and never comes back"
+    canary.observe(Commit(2, now[0], now[0], rows((5, 3), (5, 4))))
+    assert waits() == 0
 
 
 def test_what_is_due_while_no_broker_lets_it_in_counts_as_published(registry: CollectorRegistry) -> None:

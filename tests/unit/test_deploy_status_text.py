@@ -44,6 +44,7 @@ def status(**changes: Any) -> dict[str, Any]:
             "freshness": {"objective": 0.99, "good_ratio": 0.9987, "budget_left": 0.87, "window_seconds": 3600},
             "validity": {"objective": 0.98, "good_ratio": None, "budget_left": None, "window_seconds": 3600},
         },
+        "canary": {"oldest_wait_seconds": 0.4},
         "devices": {"known": 2000, "active": 19, "silent": []},
         "errors": [{"reason": "missing_field", "total": 12, "per_second": 0.1}],
         "audit": {"at": NOW - 400, "messages": 12034, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0},
@@ -71,6 +72,27 @@ def test_it_says_what_the_page_says() -> None:
     assert text.endswith("Nothing to do.")
     assert "\x1b" not in text
     assert "\x1b[32m" in render_status(status(), colour=True)
+
+
+def test_a_latency_past_the_last_bound_is_only_known_to_be() -> None:
+    hops = [{"hop": "kafka_to_read", "p50": 60_000.0, "p95": 60_000.0, "p99": 60_000.0}]
+    text = render_status(status(latency_ms={"p50": 59_000.0, "p95": 60_000.0, "p99": 60_000.0}, hops=hops))
+    assert "p50 59,000 ms  p95 > 60 s  p99 > 60 s" in text
+    assert " >60000 >60000 ms" in text
+
+
+@pytest.mark.parametrize(("p50", "begins"), [(420.0, "           "), (None, "Latency    ")])
+def test_a_reading_that_does_not_come_back_is_said_beside_those_that_did(p50: float | None, begins: str) -> None:
+    latency = {"p50": p50, "p95": p50, "p99": p50}
+    assert "waits" not in render_status(status(latency_ms=latency))
+    text = render_status(status(latency_ms=latency, canary={"oldest_wait_seconds": 80.2}))
+    assert f"\n{begins}the oldest reading that is not back waits 80 s\n" in text
+
+
+def test_a_rate_of_nothing_is_said_while_something_comes_in() -> None:
+    rates = {"received": 20.0, "accepted": 0.0, "acknowledged": 0.0, "rows": None}
+    assert "Rates      received 20/s  accepted 0/s  acknowledged 0/s\n" in render_status(status(rates=rates))
+    assert "Rates      received 0/s\n" in render_status(status(rates={**rates, "received": 0.0}))
 
 
 def test_silent_devices_are_counted_and_the_longest_named() -> None:

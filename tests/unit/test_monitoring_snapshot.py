@@ -270,6 +270,16 @@ def test_latency_is_of_the_last_two_minutes(stage: Stage) -> None:
     assert stage.snapshot()["point"]["latency_p95"] == latency["p95"]
 
 
+def test_what_waits_is_told_beside_the_latency_of_what_came_back(stage: Stage) -> None:
+    waits = key("tidegate_canary_oldest_wait_seconds")
+    assert stage.snapshot()["canary"]["oldest_wait_seconds"] is None
+    past = {"60.0": 0.0, "+Inf": 0.0}
+    stage.tell(1, stream=stream(1), canary={**canary(0, 0, buckets=past), waits: 80.04})
+    stage.tell(9, stream=stream(1), canary={**canary(9, 9, buckets={"60.0": 0.0, "+Inf": 9.0}), waits: 89.04})
+    assert stage.snapshot()["canary"]["oldest_wait_seconds"] == 89
+    assert _station(stage, "stream")["detail"] == "readings take more than 60 s, wanted 2.5 s"
+
+
 def test_an_outage_burns_the_budget_of_freshness_though_no_row_is_late(stage: Stage) -> None:
     stage.tell(0, canary=canary(0, 0, buckets={"2.5": 0.0, "+Inf": 0.0}))
     stage.tell(60, canary=canary(100, 100, buckets={"2.5": 100.0, "+Inf": 100.0}))
