@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-__all__ = ["PICTURES", "Picture", "take_pictures"]
+__all__ = ["BROWSERS", "FLAGS", "PICTURES", "Picture", "take_pictures"]
 
 FOLDER: Final = Path(__file__).parent / "pictures"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")

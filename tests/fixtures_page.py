@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from deploy.screenshots import BROWSERS, FLAGS
 from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.page.answers import Answers, PageError
 from monitoring.page.app import make_page
@@ -18,16 +19,7 @@ from monitoring.page.board import Board
 from monitoring.page.server import PageServer
 from monitoring.settings import MonitoringSettings
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
 TOKEN = "a-token-of-tests"
 HOPS = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_to_commit", "commit_to_queryable")
 READINGS = "telemetry.readings"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, show_exported, show_json
 
 if TYPE_CHECKING:
     from monitoring.grafana.check import EmptyQuery
@@ -53,11 +53,7 @@ def export_grafana(
     if as_json:
         show_json(asdict(done) | ({} if check is None else {"empty": [asdict(each) for each in empty]}))
     else:
-        for name in done.written:
-            typer.echo(str(folder / name))
-        typer.echo(
-            f"{len(done.written)} files written, {len(done.unchanged)} unchanged; see {folder}/README.md.", err=True
-        )
+        show_exported(done)
         if check is not None:
             _say_empty(empty)
     raise typer.Exit(1 if any(not each.expected for each in empty) else 0)

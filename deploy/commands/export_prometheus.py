@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, show_exported, show_json
 
 __all__ = ["register"]
 
@@ -36,7 +36,5 @@ def export_prometheus(
     done = write_exported(folder, prometheus_files(settings.monitoring), force=force)
     if as_json:
         show_json(asdict(done))
-        return
-    for name in done.written:
-        typer.echo(str(folder / name))
-    typer.echo(f"{len(done.written)} files written, {len(done.unchanged)} unchanged; see {folder}/README.md.", err=True)
+    else:
+        show_exported(done)

@@ -4,11 +4,14 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-__all__ = ["Config", "Data", "Json", "OptionalConfig", "parse_span", "parse_time", "show_json"]
+if TYPE_CHECKING:
+    from deploy.exported import Exported
+
+__all__ = ["Config", "Data", "Json", "OptionalConfig", "parse_span", "parse_time", "show_exported", "show_json"]
 
 Data = Annotated[
     Path | None,
@@ -30,6 +33,14 @@ _WORDS: Final = ("seconds", "minutes", "hours", "days", "weeks")
 def show_json(value: object) -> None:
     """One JSON value to stdout, readable as it is."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def show_exported(done: "Exported") -> None:
+    """Which files an export wrote, each a line of stdout, and where it says what to do with them."""
+    for name in done.written:
+        typer.echo(str(Path(done.folder) / name))
+    counts = f"{len(done.written)} files written, {len(done.unchanged)} unchanged"
+    typer.echo(f"{counts}; see {done.folder}/README.md.", err=True)
 
 
 def parse_span(text: str) -> timedelta:

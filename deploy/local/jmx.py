@@ -56,6 +56,7 @@ def spark_flags(host: str, port: int, *, cache: Path | None = None) -> list[str]
     if not port:
         return []
     if obstacle := agent_obstacle(host, port, cache=cache):
-        logger.warning("Spark starts without metrics of its JVM: %s.", obstacle)
+        step = "monitoring.spark_jmx_port = 0 leaves it out, and nothing alarms about it"
+        logger.warning("Spark starts without metrics of its JVM: %s. %s.", obstacle, step)
         return []
     return [agent_flag(host=host, port=port, rules=SPARK_RULES, cache=cache), *_SPARK_METRICS]
