@@ -82,7 +82,7 @@ def _told(part: Mapping[str, Any]) -> str:
 def _mark(part: Mapping[str, Any], spinner: str) -> str:
     if part["state"] in SETTLED:
         return "ok"
-    if part["state"] in ("restarting", "failed"):
+    if part["state"] in ("restarting", "failed", "down"):
         return "!!"
     return spinner if part["state"] in ("starting", "stopping") and spinner else ".."
 
@@ -90,7 +90,7 @@ def _mark(part: Mapping[str, Any], spinner: str) -> str:
 def _line(name: str, part: Mapping[str, Any], mark: str) -> str:
     seconds = part.get("seconds")
     shown = seconds if seconds is not None else _age(part)
-    clock = "" if part["state"] in ("waiting", "stopped") else f"{shown:5.1f} s"
+    clock = "" if part["state"] in ("waiting", "stopped", "down") else f"{shown:5.1f} s"
     detail = part["detail"] or ("" if part["state"] in SETTLED else part["state"])
     return f"  {mark:<2}  {name:<12} {clock:>7}  {detail}".rstrip()
 

@@ -19,10 +19,11 @@ import psutil
 
 from deploy.local.logs import last_lines
 from ingest.contract.errors import ConfigError
+from monitoring.scrape import SILENT
 
 __all__ = ["Part", "PartSpec", "State", "backoff_seconds"]
 
-State = Literal["waiting", "starting", "ready", "done", "restarting", "failed", "stopping", "stopped"]
+State = Literal["waiting", "starting", "ready", "down", "done", "restarting", "failed", "stopping", "stopped"]
 
 BACKOFF_SECONDS: Final = (0.5, 1.0, 2.0, 4.0)
 BACKOFF_LAST_SECONDS: Final = 15.0
@@ -30,6 +31,8 @@ LOOK_SECONDS: Final = 1.0
 STARTING_STOP_SECONDS: Final = 3.0
 STABLE_SECONDS: Final = 30.0
 """A part that was ready this long starts again with the first back-off."""
+SILENT_SINCE: Final = "does not answer"
+"""The words for a part that was ready and says nothing any more: it does not start, so there is no "yet"."""
 STALLED_SECONDS: Final = 120.0
 """A part that served, and then shows no sign of life for this long, is started anew."""
 WRONG_SETTINGS: Final = ConfigError.exit_code
@@ -184,11 +187,18 @@ class Part:
             ready, detail = False, str(error)
         if ready:
             self._became("ready", detail, began)
-        elif self.state == "ready":
-            self._enter("starting", detail)
-        elif detail != self.detail:
-            self.detail = detail
+        else:
+            self._not_ready(detail)
         self._note_stall(ready=ready, detail=detail)
+
+    def _not_ready(self, detail: str) -> None:
+        """One that served and is silent now is down; one that says why it is not ready, or never served, starts."""
+        is_down = self._served and detail == SILENT
+        state: State = "down" if is_down else "starting"
+        words = SILENT_SINCE if is_down else detail
+        if self.state != state:
+            self._enter(state, words)
+        self.detail = words
 
     def _note_stall(self, *, ready: bool, detail: str) -> None:
         hangs = self._served and not ready and self.spec.stalled(detail)

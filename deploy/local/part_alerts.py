@@ -26,4 +26,4 @@ def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int)
 
 def _was_ready(part: Mapping[str, Any]) -> bool:
     """Whether a part has been ready and is not now, though nobody stops it."""
-    return part["state"] == "starting" and part.get("seconds") is not None
+    return part["state"] == "down" or (part["state"] == "starting" and part.get("seconds") is not None)

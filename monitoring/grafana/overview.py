@@ -87,9 +87,11 @@ def _signals() -> list[Panel]:
     return [
         timeseries(
             "End-to-end latency",
-            "Publish over MQTT to row that a query returns, by the canary, which reads with another library than the writer.",
+            "Publish over MQTT to row that a query returns, by the canary, which reads with another library than the writer. "
+            "A reading that does not come back is in no percentile: `waits` is how long the oldest of those has been under way.",
             "s",
             *(Query(quantile(share, whole), f"p{share * 100:g}") for share in (0.5, 0.95, 0.99)),
+            Query(total("tidegate_canary_oldest_wait_seconds", how="max"), "waits"),
             steps=_LATE,
         ),
         timeseries(

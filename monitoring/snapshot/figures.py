@@ -47,7 +47,8 @@ HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_t
 METRICS: Final = frozenset(
     {
         ARRIVED, _RECEIVED, _ACCEPTED, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS, _PUBLISHED, _SEEN,
-        _LAST_SEEN, _OLDEST_WAIT, _SKEW, *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
+        _LAST_SEEN, _OLDEST_WAIT, _SKEW,
+        *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
     }
 )  # fmt: skip
 """Sample names that these figures need in the memory."""

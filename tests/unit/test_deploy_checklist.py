@@ -53,6 +53,14 @@ def test_after_the_start_only_changes_are_news() -> None:
     assert [line.split()[:2] for line in out.getvalue().splitlines()] == [["!!", "kafka"], ["ok", "kafka"]]
 
 
+def test_a_part_that_hangs_is_news() -> None:
+    out = io.StringIO()
+    shown = Checklist(out, tty=False)
+    shown.skip({"kafka": part("ready")})
+    shown.show({"kafka": part("down", "does not answer")})
+    assert out.getvalue().split(None, 2) == ["!!", "kafka", "does not answer\n"]
+
+
 def test_on_a_terminal_the_block_is_redrawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = io.StringIO()

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local import part as part_module
 from deploy.local.guard import RUN_ID, kill_marked, marked
-from deploy.local.part import Part, PartSpec, backoff_seconds
+from deploy.local.part import SILENT_SINCE, Part, PartSpec, backoff_seconds
 from deploy.local.specs import hangs
 from monitoring.scrape import SILENT
 
@@ -146,11 +146,38 @@ def test_a_part_that_hangs_after_it_served_is_started_anew(
     answers["now"] = (False, SILENT)
     wait_until(lambda: part.state == "restarting", what="the restart")
     assert part.detail.startswith("hung for ")
-    assert SILENT in part.detail
+    assert SILENT_SINCE in part.detail
     assert not psutil.pid_exists(first)
     # A life that never served is starting, however long it takes.
     wait_until(lambda: part.pid, what="the next process")
     assert part._stalled_at is None
+
+
+def test_a_part_that_was_ready_and_is_silent_is_down_since_then(
+    make_part: Callable[..., Part], wait_until: Wait
+) -> None:
+    answers = {"now": (False, SILENT)}
+    looks: list[str] = []
+
+    def ready() -> tuple[bool, str]:
+        looks.append(answers["now"][1])
+        return answers["now"]
+
+    part = started(make_part(FOREVER, ready=ready, stalled=hangs))
+    wait_until(lambda: looks.count(SILENT) > 2, what="looks at one that never served")
+    assert (part.state, part.detail) == ("starting", SILENT)
+    answers["now"] = (True, "up")
+    wait_until(lambda: part.state == "ready", what="the part being ready")
+    answers["now"] = (False, SILENT)
+    wait_until(lambda: part.state == "down", what="the silence")
+    since, seen = part.since, len(looks)
+    wait_until(lambda: len(looks) > seen + 3, what="more looks")
+    assert (part.state, part.detail, part.since, part.restarts) == ("down", "does not answer", since, 0)
+    answers["now"] = (False, "waiting for Kafka")
+    wait_until(lambda: part.detail == "waiting for Kafka", what="its words")
+    assert part.state == "starting"
+    answers["now"] = (True, "up")
+    wait_until(lambda: part.state == "ready", what="the part being ready again")
 
 
 def test_a_part_that_waits_or_lacks_kafka_is_left_alone(

@@ -20,7 +20,8 @@ def test_a_part_that_was_ready_and_is_not_now_is_an_alert() -> None:
         "topics": {"state": "failed", "detail": "ended with exit code 78", "seconds": None},
         "fleet": {"state": "stopping", "detail": "", "seconds": 1.0},
         "broker": {"state": "ready", "detail": "", "seconds": 1.0},
+        "canary": {"state": "down", "detail": "does not answer", "seconds": 1.0},
     }
     found = {alert["part"]: alert["text"] for alert in part_alerts(parts, disk_free_bytes=PLENTY)}
-    assert set(found) == {"gateway", "topics"}
+    assert set(found) == {"gateway", "topics", "canary"}
     assert found["gateway"] == "gateway: waiting for Kafka. See `tidegate logs gateway`."
