@@ -1,10 +1,11 @@
 """What the parts told in the last minutes: enough for the built-in checks and for the page's rates, and no more.
 
 It reads as Prometheus does: counter resets, stale series, a look-back of five minutes. Two differences: an increase is not
-extrapolated past its first and last sample, and a series ends 10 s after its part stopped telling it rather than at once, so that
-one answer that came late ends nothing.
+extrapolated past its first and last sample, and a series ends a while after its part stopped telling it rather than at once, so
+that one answer that came late ends nothing.
 """
 
+import logging
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -24,11 +25,15 @@ Values = dict[Labels, float]
 LOOKBACK_SECONDS: Final = 300.0
 """A sample speaks for so long where nothing newer came."""
 GRACE_SECONDS: Final = 10.0
-"""A series that its part does not tell any more lives on for so long."""
+"""A series that its part does not tell any more lives on for so long, ..."""
+GRACE_PERIODS: Final = 2.5
+"""... and for so many periods of a part that is asked more rarely: one missed answer ends nothing of it either."""
 SPACING_SECONDS: Final = 1.5
 """Samples that come closer replace each other: memory is bounded by time, however often somebody looks."""
 MOST_SERIES: Final = 4000
 """A target with more than any of ours is none of ours: what is past it is not kept."""
+
+logger = logging.getLogger("tidegate.monitoring.history")
 
 
 class Series:
@@ -76,6 +81,12 @@ class Series:
         lost = sum(before for (_, before), (_, after) in pairwise(samples) if after < before)
         return samples[-1][1] - samples[0][1] + lost, samples[-1][0] - samples[0][0]
 
+    def changes(self, since: float, until: float) -> int | None:
+        """How often its value became another one; None without a sample."""
+        window = slice(bisect_left(self.at, since), bisect_right(self.at, until))
+        values = [value for value in self.values[window] if not isnan(value)]
+        return sum(before != after for before, after in pairwise(values)) if values else None
+
 
 class History:
     """Samples of the named metrics, and `up` of every job; safe from any thread."""
@@ -86,12 +97,15 @@ class History:
         self._series: dict[str, dict[Labels, Series]] = {}
         self._of_source: dict[Labels, set[tuple[str, Labels]]] = {}
         self._now = 0.0
+        self._is_full = False
         self._lock = threading.RLock()
 
-    def add(self, at: float, job: str, scrape: Scrape | None, *, instance: str | None = None) -> None:
+    def add(
+        self, at: float, job: str, scrape: Scrape | None, *, instance: str | None = None, every_seconds: float = 0.0
+    ) -> None:
         """What a part told at a time (epoch seconds); None where it did not answer.
 
-        `instance` tells addresses apart where a job has several.
+        `instance` tells addresses apart where a job has several; `every_seconds` is how often the part is asked.
         """
         source: Labels = (("job", job),) if instance is None else (("instance", instance), ("job", job))
         with self._lock:
@@ -101,7 +115,7 @@ class History:
             self._put("up", source, at, 0.0 if scrape is None else 1.0)
             told = self._take(at, source, {} if scrape is None else scrape.values)
             known = self._of_source.setdefault(source, set())
-            self._end(at, known - told)
+            self._end(at, known - told, grace_seconds=max(GRACE_SECONDS, GRACE_PERIODS * every_seconds))
             known |= told
             self._forget(at)
 
@@ -124,15 +138,27 @@ class History:
         known = self._series.setdefault(metric, {})
         if labels not in known:
             if sum(map(len, self._series.values())) >= MOST_SERIES:
+                self._tell_full(metric, labels)
                 return False
             known[labels] = Series()
         known[labels].put(at, value)
         return True
 
-    def _end(self, at: float, missing: set[tuple[str, Labels]]) -> None:
+    def _tell_full(self, metric: str, labels: Labels) -> None:
+        """Once: what is not kept is missing on the page and in the built-in checks."""
+        if not self._is_full:
+            self._is_full = True
+            job = dict(labels).get("job", "?")
+            logger.warning(
+                "the monitor keeps %d series and no more: %s of %s is the first that it does not; what its checks and its "
+                "page say of such is not whole. Does an address in monitoring.targets tell more than one part of Tidegate?",
+                MOST_SERIES, metric, job,
+            )  # fmt: skip
+
+    def _end(self, at: float, missing: set[tuple[str, Labels]], *, grace_seconds: float) -> None:
         for metric, labels in missing:
             series = self._series[metric][labels]
-            if not series.ended() and at - series.at[-1] >= GRACE_SECONDS:
+            if not series.ended() and at - series.at[-1] >= grace_seconds:
                 series.put(at, nan)
 
     def _forget(self, at: float) -> None:
@@ -160,6 +186,13 @@ class History:
         """What each counter gained per second, over the time between its first and last sample of the window."""
         found = self._growth(metric, seconds, now, labels)
         return {key: gained / took for key, (gained, took) in found.items() if took > 0}
+
+    def changes(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
+        """How often each gauge changed in the last seconds."""
+        until = self._now if now is None else now
+        with self._lock:
+            found = {key: series.changes(until - seconds, until) for key, series in self._matching(metric, labels)}
+        return {key: float(count) for key, count in found.items() if count is not None}
 
     def quantiles(
         self, metric: str, seconds: float, quantiles: Sequence[float], now: float | None = None, /, **labels: str

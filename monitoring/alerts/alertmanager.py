@@ -9,7 +9,17 @@ __all__ = ["RECEIVERS", "alertmanager_config"]
 
 RECEIVERS: Final = ("critical", "warning", "watchdog")
 """Names without an address: nobody is told until somebody writes one in."""
-SAME_THING: Final = ["alertname", "cluster", "service", "job", "consumergroup", "topic", "server", "mountpoint"]
+SAME_THING: Final = [
+    "alertname",
+    "cluster",
+    "service",
+    "job",
+    "instance",
+    "consumergroup",
+    "topic",
+    "server",
+    "mountpoint",
+]
 TARGET_DOWN: Final = "TidegateTargetDown"
 
 
@@ -42,7 +52,7 @@ def alertmanager_config(settings: MonitoringSettings) -> dict[str, Any]:
             {
                 "source_matchers": [f'alertname="{TARGET_DOWN}"'],
                 "target_matchers": [f'alertname!="{TARGET_DOWN}"', 'job!=""'],
-                "equal": ["cluster", "job"],
+                "equal": ["cluster", "job", "instance"],
             },
             *_consequences(settings),
         ],

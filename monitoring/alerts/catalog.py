@@ -3,10 +3,11 @@
 from typing import Final
 
 from monitoring.alerts.catalog_devices import DEVICES
-from monitoring.alerts.catalog_flow import BROKER, CANARY, GATEWAY, STREAM
+from monitoring.alerts.catalog_flow import BROKER, GATEWAY
 from monitoring.alerts.catalog_kafka import KAFKA
 from monitoring.alerts.catalog_monitoring import MONITORING
 from monitoring.alerts.catalog_proof import proof_alerts
+from monitoring.alerts.catalog_stream import CANARY, STREAM
 from monitoring.alerts.catalog_tables import TABLES, disk_alerts
 from monitoring.alerts.model import Alert
 from monitoring.alerts.objectives import burn_alerts

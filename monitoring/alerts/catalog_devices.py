@@ -3,20 +3,19 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.operands import Left, Operand, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare, Either, Signal
+from monitoring.alerts.operands import Left, Less, Operand, Quotient, Sum, select
+from monitoring.alerts.signals import Both, Compare
 
 __all__ = ["DEVICES"]
 
 DAY: Final = 86400
 
 
-def _share_silent() -> Signal:
-    silent, active = Sum(select("tidegate_devices_silent")), Sum(select("tidegate_devices_active"))
-    return Either(
-        Compare(Quotient(silent, active, minimum=5), ">", 0.1),
-        Both(Compare(silent, ">", 0), Compare(active, "==", 0), on=("job",)),
-    )
+_SILENT: Final = Sum(select("tidegate_devices_silent"))
+_HEARD: Final = Sum(select("tidegate_devices_heard"))
+_TALKING: Final = Less(_HEARD, select("tidegate_devices_silent"))
+_SEVERAL: Final = Compare(_SILENT, ">=", 2)
+"""One silent device is no alert."""
 
 
 def _certificate(severity: Severity, days: int) -> Alert:
@@ -41,17 +40,52 @@ def _certificate(severity: Severity, days: int) -> Alert:
     )
 
 
+_WAY: Final = (
+    "TidegateBrokerUnreachable",
+    "TidegateKafkaUnreachable",
+    "TidegateGatewayDisconnected",
+    "TidegateStreamStalled",
+    "TidegateTargetDown/tidegate-gateway",
+    "TidegateTargetDown/tidegate-stream",
+)
+"""What keeps a device's words from us though it speaks."""
+
 DEVICES: Final = (
+    Alert(
+        name="TidegateAllDevicesSilent",
+        part="devices",
+        severity="critical",
+        signal=Both(_SEVERAL, Compare(_TALKING, "==", 0), on=("job",)),
+        for_seconds=300,
+        keep_firing_seconds=60,
+        summary="All devices are silent",
+        text="All {value} devices heard within the day are silent.",
+        impact="No readings come in at all, though broker, gateway, Kafka and stream would take them.",
+        causes=(
+            "The site lost power or its network.",
+            "A firewall, name or certificate between the devices and the broker was changed.",
+            "The broker's list of users, or its access rules, were replaced.",
+            "The plant rests: then mute this alert for those hours.",
+        ),
+        actions=(
+            "`tidegate logs broker -n 200`: do they connect, are they refused?",
+            '`tidegate sql "SELECT device, last_seen FROM devices ORDER BY last_seen DESC LIMIT 20"`: '
+            "did all stop at one moment?",
+            "`tidegate doctor --config FILE`: does the broker answer, from here, as devices would reach it?",
+            "`tidegate device watch DEVICE`: see the first one come back.",
+        ),
+        follows=_WAY,
+    ),
     Alert(
         name="TidegateDevicesSilent",
         part="devices",
         severity="warning",
-        signal=_share_silent(),
+        signal=Both(Compare(Quotient(_SILENT, _HEARD, minimum=2), ">", 0.1), _SEVERAL, on=("job",)),
         for_seconds=300,
         keep_firing_seconds=60,
         unit="ratio",
         summary="Many devices are silent",
-        text="Silent against active devices: {value}. Silent means much longer than the device's own learned interval.",
+        text="{value} of the devices heard within the day are silent: for much longer than their own learned interval.",
         impact="Their readings are missing. One silent device is no alert: it stands on the ops page and in `devices`.",
         causes=(
             "A site lost power or its network.",
@@ -65,14 +99,7 @@ DEVICES: Final = (
             "`tidegate device watch DEVICE`: see one live, with what is refused of it.",
             "`tidegate dlq ls`: do they send, but what nobody takes?",
         ),
-        follows=(
-            "TidegateBrokerUnreachable",
-            "TidegateKafkaUnreachable",
-            "TidegateGatewayDisconnected",
-            "TidegateStreamStalled",
-            "TidegateTargetDown/tidegate-gateway",
-            "TidegateTargetDown/tidegate-stream",
-        ),
+        follows=("TidegateAllDevicesSilent", *_WAY),
     ),
     _certificate("critical", 2),
     _certificate("warning", 14),

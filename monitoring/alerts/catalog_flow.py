@@ -1,16 +1,25 @@
-"""Alerts on the way of a reading: broker, gateway, stream, canary."""
+"""Alerts on the first half of a reading's way: broker and gateway."""
 
 from typing import Final
 
 from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Gain, Quotient, Sum, select
+from monitoring.alerts.operands import Gain, Less, Quotient, Sum, select
 from monitoring.alerts.signals import Both, Compare, Either, Happened, Unless, young
+from monitoring.indicators import ARRIVED, Count, validity
 
-__all__ = ["BROKER", "CANARY", "GATEWAY", "STREAM"]
+__all__ = ["BROKER", "GATEWAY"]
 
 MONITOR: Final = "tidegate-monitor"
 _DROPPED: Final = select("broker_publish_messages_dropped")
-_ROWS: Final = Gain(select("tidegate_stream_rows_total", table="~readings|dead_letters"), 120)
+
+
+def _gained(count: Count) -> Sum:
+    return Sum(Gain(select(count.metric), 300), count.over)
+
+
+_VALIDITY: Final = validity()
+_REFUSED: Final = _gained(_VALIDITY.bad or _VALIDITY.events)
+_MEANT: Final = Less(_gained(_VALIDITY.events), Gain(select(ARRIVED), 300))
 
 BROKER: Final = (
     Alert(
@@ -144,20 +153,14 @@ GATEWAY: Final = (
         name="TidegateDeadLetterRatio",
         part="gateway",
         severity="warning",
-        signal=Compare(
-            Quotient(
-                Sum(Gain(select("tidegate_gateway_messages_rejected_total"), 300), ("reason",)),
-                Sum(Gain(select("tidegate_gateway_messages_received_total"), 300), ("qos",)),
-                minimum=300,
-            ),
-            ">",
-            0.05,
+        signal=Both(
+            Compare(Quotient(_REFUSED, _MEANT, minimum=1), ">", 0.05), Compare(_REFUSED, ">=", 20), on=("job",)
         ),
         for_seconds=60,
         keep_firing_seconds=120,
         unit="ratio",
         summary="More than one message in twenty is refused",
-        text="{value} of the messages of the last 5 minutes are dead letters.",
+        text="{value} of the devices' messages of the last 5 minutes are dead letters.",
         impact="Their readings are in no table until they are redriven. Nothing is lost: each dead letter holds its message.",
         causes=(
             "New firmware or a new kind of device sends what no route or profile expects.",
@@ -169,126 +172,6 @@ GATEWAY: Final = (
             "`tidegate dlq show ID`: what stood there, what was wanted, what to do.",
             "Mend device, route or profile; try it with `tidegate dlq redrive --dry-run --try FILE`.",
             "`tidegate dlq redrive`: store what passes now.",
-        ),
-    ),
-)
-
-STREAM: Final = (
-    Alert(
-        name="TidegateStreamStalled",
-        part="stream",
-        severity="critical",
-        signal=Unless(
-            Compare(select("tidegate_kafka_lag_seconds"), ">", 60), Compare(Sum(_ROWS, ("*",)), ">", 0), on=()
-        ),
-        for_seconds=90,
-        unit="seconds",
-        summary="Nothing is committed though Kafka holds unread records",
-        text="The oldest unread record of {topic} has waited {value} and no table takes rows.",
-        impact="Tables stand still. Nothing is lost while Kafka keeps the records; see TidegateTimeToDataLoss.",
-        causes=(
-            "The stream is down or refuses to start, because something must be mended first.",
-            "A batch hangs: Kafka's answer, a full disk, or a JVM short of memory.",
-            "Another writer holds the tables' lock.",
-        ),
-        actions=(
-            "`tidegate status`: state and last words of the part `stream`.",
-            "`tidegate logs stream -n 100` and `tidegate logs spark -n 100`: what it waits for.",
-            "`tidegate repair`: with the stream stopped, shows what is broken; `--apply` mends it.",
-            "After it runs again: `tidegate audit --since 1h`.",
-        ),
-        follows=("TidegateKafkaUnreachable", "TidegateTargetDown/tidegate-stream"),
-    ),
-    Alert(
-        name="TidegateStreamRestarts",
-        part="stream",
-        severity="warning",
-        signal=Happened(select("tidegate_stream_query_restarts_total"), 900, more_than=2),
-        summary="The landing query restarts again and again",
-        text="The landing query was started anew {value} times within 15 minutes.",
-        impact="Each restart delays readings by some seconds; nothing is lost or doubled.",
-        causes=("Kafka comes and goes.", "A disk with errors, or without room.", "The JVM is short of memory."),
-        actions=(
-            "`tidegate logs stream -n 200`: the fault before each restart.",
-            "`tidegate status`: Kafka, disk, memory.",
-            "`tidegate doctor`: room and memory against what a run needs.",
-        ),
-        follows=("TidegateKafkaUnreachable",),
-    ),
-    Alert(
-        name="TidegateChoreFails",
-        part="stream",
-        severity="warning",
-        signal=Happened(select("tidegate_stream_chore_failures_total"), 900, more_than=2),
-        summary="Work beside the landing fails again and again",
-        text="The chore {chore} failed {value} times within 15 minutes.",
-        impact="Readings land. What the chore makes (rollups, ledger, devices, small tables) grows old.",
-        causes=("A derived table is damaged.", "The disk is full.", "The JVM is short of memory."),
-        actions=(
-            "`tidegate logs stream -n 200`: the fault, with the chore's name.",
-            "`tidegate repair`: with the stream stopped, finds torn commits and files that are gone.",
-            "`tidegate maintain --dry-run`: what waits to be done.",
-        ),
-    ),
-    Alert(
-        name="TidegateSqlStreamFails",
-        part="stream",
-        severity="warning",
-        signal=Happened(select("tidegate_stream_sql_errors_total"), 900),
-        summary="A SQL-defined stream ended by a fault",
-        text="The stream {stream} ended by a fault {value} times within 15 minutes; it is tried again.",
-        impact="Its table and topic stand still; the landing and other streams go on.",
-        causes=(
-            "Its SQL fails on a row, by a cast or a division.",
-            "Its checkpoint does not fit its definition.",
-            "The topic or table that it reads is gone.",
-        ),
-        actions=(
-            "`tidegate streams ls`: its last error stands there.",
-            "`tidegate streams test NAME`: its golden data, without touching what runs.",
-            "`tidegate streams plan NAME`, then `tidegate streams apply NAME`: put the mended definition in force.",
-            "`tidegate streams rewind NAME --since TIME`: make anew what was wrong.",
-        ),
-    ),
-)
-
-CANARY: Final = (
-    Alert(
-        name="TidegateCanaryMissing",
-        part="canary",
-        severity="critical",
-        signal=Unless(
-            Unless(
-                Compare(Gain(select("tidegate_canary_published_total"), 60), ">", 1),
-                Happened(select("tidegate_canary_seen_total"), 60),
-                on=("job", "instance"),
-            ),
-            young("tidegate-canary", 180),
-            on=("job", "instance"),
-        ),
-        for_seconds=15,
-        keep_firing_seconds=15,
-        summary="Canary readings do not arrive",
-        text="Of {value} canary readings of the last minute none can be read from the table.",
-        impact="Readings of devices take the same way: they do not become queryable either.",
-        causes=(
-            "A part on the way is down or hangs: broker, gateway, Kafka, stream.",
-            "The canary's own reader fails.",
-            "A rule of the broker keeps the canary's messages out.",
-        ),
-        actions=(
-            "`tidegate status`: which part is not ready, where lag grows.",
-            "`tidegate trace --device tidegate-canary`: how far its last readings came.",
-            "`tidegate logs canary -n 50`: what it says itself.",
-            "If all parts are well and lag is 0: `tidegate dlq ls --where \"device = 'tidegate-canary'\"`.",
-        ),
-        follows=(
-            "TidegateKafkaUnreachable",
-            "TidegateBrokerUnreachable",
-            "TidegateGatewayDisconnected",
-            "TidegateStreamStalled",
-            "TidegateTargetDown/tidegate-gateway",
-            "TidegateTargetDown/tidegate-stream",
         ),
     ),
 )

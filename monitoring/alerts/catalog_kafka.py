@@ -136,7 +136,11 @@ KAFKA: Final = (
         name="KafkaLagIsTooHigh",
         part="kafka",
         severity="warning",
-        signal=Compare(Sum(_LAG, ("partition",)), ">", 100_000),
+        signal=Both(
+            Compare(Sum(_LAG, ("partition",)), ">", 100_000),
+            Compare(select("tidegate_kafka_lag_seconds"), ">", 300),
+            on=("consumergroup", "topic"),
+        ),
         for_seconds=300,
         keep_firing_seconds=60,
         summary="A consumer group is far behind",

@@ -3,8 +3,8 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.operands import select
-from monitoring.alerts.signals import Compare, Happened, Query, Unless, young
+from monitoring.alerts.operands import Changes, select
+from monitoring.alerts.signals import STARTED, Compare, Happened, Query, Unless, young
 
 __all__ = ["MONITORING"]
 
@@ -19,12 +19,17 @@ def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
         summary="A part does not answer",
         text="{job} does not answer on its metrics address.",
         impact="The part is down, or nobody sees how it is: its alerts are silent.",
-        causes=("The part is down, starts, or hangs.", "Its metrics port is taken or not reachable from here."),
+        causes=(
+            "The part is down, starts, or hangs.",
+            "Its metrics port is taken or not reachable from here.",
+            "The part is not run at all, or its JVM has no JMX agent, and the settings say that it is watched.",
+        ),
         actions=(
             "`tidegate status`: state and last words of each part.",
             "`tidegate logs gateway -n 100`, or `stream`, `canary`, `kafka`, `spark`, `monitor`: its last words.",
             "`curl -s http://HOST:PORT/healthz`: what it says of itself.",
             "Start it again; the embedded parts are restarted by themselves.",
+            "If it is not meant to run, such as a canary: set its port in `monitoring` to 0, or its `targets` to [].",
         ),
         follows=("TidegateKafkaUnreachable",) if severity == "warning" else (),
     )
@@ -47,6 +52,28 @@ MONITORING: Final = (
     ),
     _target_down("critical", "gateway|stream|monitor", 120),
     _target_down("warning", "canary|kafka|spark", 120),
+    Alert(
+        name="TidegatePartRestarts",
+        part="monitor",
+        severity="warning",
+        signal=Compare(Changes(select(STARTED, job="~tidegate-.*"), 900), ">", 2),
+        keep_firing_seconds=300,
+        summary="A part restarts again and again",
+        text="{job} was started anew {value} times within 15 minutes.",
+        impact="Each restart delays readings; what the part counts begins anew, and alerts that wait for it wait longer.",
+        causes=(
+            "It ends by a fault soon after its start.",
+            "The machine is short of memory and ends it.",
+            "A supervisor or container runtime takes it for dead: its health check is too strict or its port is taken.",
+        ),
+        actions=(
+            "`tidegate status`: which part, and its last words.",
+            "`tidegate logs gateway -n 200`, or `stream`, `canary`, `kafka`, `spark`, `monitor`: what stands before each start?",
+            "`tidegate doctor`: memory, disk and ports against what a run needs.",
+            "`journalctl -k | grep -i oom`: was it ended for want of memory?",
+        ),
+        follows=("TidegateKafkaUnreachable",),
+    ),
     Alert(
         name="TidegateMonitorBlind",
         part="monitor",

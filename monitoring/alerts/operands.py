@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from monitoring.history import History, Labels, Values
+from monitoring.indicators import without
 
-__all__ = ["Age", "Gain", "Left", "Operand", "Quotient", "Select", "Sum", "select"]
+__all__ = ["Age", "Changes", "Gain", "Left", "Less", "Operand", "Quotient", "Select", "Sum", "select"]
 
 EVERYTHING: Final = ("*",)
 """As `over` of a sum: one figure of all series, without labels."""
@@ -133,6 +134,26 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """How often a gauge changed within the last seconds."""
+
+    select: Select
+    seconds: int
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"changes({self.select.promql(f'[{self.seconds}s]')})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        return self.select.chosen(history.changes(self.select.metric, self.seconds, now))
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics()
+
+
+@dataclass(frozen=True)
 class Sum:
     """The sum over the labels named in `over` and over all addresses of a part."""
 
@@ -164,6 +185,27 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Less:
+    """A sum without what another part counts that is not meant by it; nothing is taken off where that part is not there."""
+
+    of: Sum
+    taken: Select | Gain
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return without(self.of.promql(), self.taken.promql())
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        taken = sum(self.taken.values(history, now).values())
+        return {labels: max(0.0, value - taken) for labels, value in self.of.values(history, now).items()}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return metrics_of((self.of, self.taken))
+
+
+@dataclass(frozen=True)
 class Quotient:
     """One figure divided by another of the same labels; none where the divisor is below the minimum.
 
@@ -171,7 +213,7 @@ class Quotient:
     """
 
     dividend: Sum
-    divisor: Sum
+    divisor: Sum | Less
     minimum: float
 
     def promql(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from monitoring.alerts.operands import Age, Gain, Operand, Select, Sum, select
+from monitoring.alerts.operands import Age, Changes, Gain, Operand, Select, Sum, select
 from monitoring.history import History, Labels, Values
 
 __all__ = ["Both", "Compare", "Either", "Grows", "Happened", "Query", "Signal", "Unless", "young"]
@@ -20,6 +20,8 @@ COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 STARTED: Final = "process_start_time_seconds"
 TARGET: Final = ("job", "instance")
+RESTLESS: Final = 2
+RESTLESS_SECONDS: Final = 1200
 
 
 class Signal(Protocol):
@@ -202,9 +204,15 @@ class Query:
         return frozenset()
 
 
-def young(job: str, seconds: int) -> Compare:
-    """Holds while a part was started less than so long ago: what it waits for may not be there yet."""
-    return Compare(Age(select(STARTED, job=job)), "<", seconds)
+def young(job: str, seconds: int) -> "Unless":
+    """Holds while a part was started less than so long ago: what it waits for may not be there yet.
+
+    One that starts again and again is young for ever, and would hide for ever what it waits for: it is not taken for young.
+    """
+    started = select(STARTED, job=job)
+    return Unless(
+        Compare(Age(started), "<", seconds), Compare(Changes(started, RESTLESS_SECONDS), ">", RESTLESS), on=TARGET
+    )
 
 
 def _above(values: Values, bound: float) -> Values:

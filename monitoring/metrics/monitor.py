@@ -68,6 +68,7 @@ HOST: Final = (
 
 DEVICES: Final = (
     Family("tidegate_devices_known", "Devices that were ever heard."),
+    Family("tidegate_devices_heard", "Devices heard within the last day: of these some may be silent."),
     Family("tidegate_devices_active", "Devices heard within the last hour."),
     Family("tidegate_devices_silent", "Devices silent for much longer than their learned interval, heard this day."),
     Family("tidegate_devices_skewed", "Devices whose clock is more than a minute off, heard this day."),
@@ -84,6 +85,12 @@ AUDIT: Final = (
     Family("tidegate_audit_messages", "Messages that the last audit looked at."),
     Family("tidegate_audit_timestamp_seconds", "When the last audit ended."),
     Family("tidegate_audit_duration_seconds", "How long it took."),
+    Family(
+        "tidegate_audit_skipped_seconds_total",
+        "Time of receive that no audit looked at, since the monitor's start: an outage was longer than one reaches back.",
+        (),
+        "counter",
+    ),
 )
 """Filled by the probe `audit`."""
 

@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Age, Gain, Left, Quotient, Sum, select
+from monitoring.alerts.operands import Age, Changes, Gain, Left, Less, Quotient, Sum, select
 from monitoring.alerts.signals import Both, Compare, Either, Grows, Happened, Signal, Unless, young
 
 STRETCH = 3.3
@@ -38,6 +38,18 @@ KINDS: dict[str, Factory] = {
         ">",
         0.1 * factor,
     ),
+    "SharePartOfRest": lambda factor: Compare(
+        Quotient(
+            Sum(Gain(select(COUNTER), 120), ("x",)),
+            Less(Sum(Gain(select(TOTAL), 120), ("x",)), select(OTHER, x="a")),
+            10 * factor,
+        ),
+        ">",
+        0.1 * factor,
+    ),
+    "RestOfGauges": lambda _: Compare(Less(Sum(select(GAUGE), ("x",)), select(OTHER, x="a")), ">", 5),
+    "ChangedOften": lambda _: Compare(Changes(select(GAUGE), 120), ">", 4),
+    "RestartedOften": lambda _: Compare(Changes(select("process_start_time_seconds", job="~pa.*"), 300), ">", 1),
     "ShareOfGauges": lambda _: Compare(Quotient(Sum(select(GAUGE), ("x",)), Sum(select(OTHER), ("x",)), 4), ">", 0.5),
     "HappenedOnce": lambda _: Happened(select(COUNTER), 120),
     "HappenedOften": lambda factor: Happened(select(COUNTER), 120, more_than=20 * factor),

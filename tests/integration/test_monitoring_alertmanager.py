@@ -190,7 +190,14 @@ def test_what_follows_from_a_cause_is_not_told_while_the_cause_fires(
         {"alertname": "TidegateCanaryMissing", "severity": "critical", "job": "tidegate-canary"},
         {"alertname": "KafkaLagKeepsIncreasing", "severity": "warning", "job": "tidegate-monitor", "topic": "t"},
         {"alertname": "TidegateTargetDown", "severity": "warning", "job": "tidegate-kafka"},
-        {"alertname": "TidegateTargetDown", "severity": "critical", "job": "tidegate-gateway"},
+        {"alertname": "TidegateTargetDown", "severity": "critical", "job": "tidegate-gateway", "instance": "gw1:9471"},
+        {"alertname": "TidegateSessionLost", "severity": "warning", "job": "tidegate-gateway", "instance": "gw1:9471"},
+        {
+            "alertname": "TidegateInternalErrors",
+            "severity": "warning",
+            "job": "tidegate-gateway",
+            "instance": "gw2:9471",
+        },
         {"alertname": "TidegateDeadLetterRatio", "severity": "warning", "job": "tidegate-gateway"},
         {"alertname": "TidegateDiskFull", "severity": "critical", "job": "tidegate-monitor", "mountpoint": "/"},
         {"alertname": "TidegateDiskFull", "severity": "warning", "job": "tidegate-monitor", "mountpoint": "/"},
@@ -208,13 +215,16 @@ def test_what_follows_from_a_cause_is_not_told_while_the_cause_fires(
         ("TidegateCanaryMissing", "tidegate-canary"),
         ("KafkaLagKeepsIncreasing", "tidegate-monitor"),
         ("TidegateTargetDown", "tidegate-kafka"),
-        ("TidegateDeadLetterRatio", "tidegate-gateway"),
+        ("TidegateSessionLost", "tidegate-gateway"),
         ("TidegateDiskFull", "tidegate-monitor"),
     }
     wait_until(lambda: told(alertmanager, inhibited=True) == silent)
     assert told(alertmanager, inhibited=False) == {
         ("TidegateKafkaUnreachable", "tidegate-monitor"),
         ("TidegateTargetDown", "tidegate-gateway"),
+        # The gateway that answers, and all of them together: a gateway that is down hides neither.
+        ("TidegateInternalErrors", "tidegate-gateway"),
+        ("TidegateDeadLetterRatio", "tidegate-gateway"),
         ("TidegateDiskFull", "tidegate-monitor"),
         ("TidegateCertificateExpires", "tidegate-monitor"),
         ("TidegateWatchdog", ""),

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ingest.contract.topics import LAND_GROUP
 from monitoring.alerts.catalog import ALERTS
+from monitoring.alerts.catalog_stream import LANDING
 from monitoring.alerts.model import Alert
 from monitoring.alerts.rules import rule_file
 from monitoring.alerts.signals import Either, Happened, Signal
@@ -137,11 +139,28 @@ def late(share: float) -> dict[Key, Wave]:
     }
 
 
-def silent(share: float) -> dict[Key, Wave]:
+def beside_canary(share: float, per_second: float, canary: float = 0.5) -> dict[Key, Wave]:
+    """A fleet of which a share is refused, and the canary's good messages among what is received."""
+    received = key("tidegate_gateway_messages_received_total", "gateway", qos="1")
     return {
-        key("tidegate_devices_silent", "monitor"): always(100 * share),
-        key("tidegate_devices_active", "monitor"): always(100 * (1 - share)),
+        **messages(share, per_second),
+        received: lambda second: float(int(per_second * second)) + int(canary * second),
+        key("tidegate_canary_acknowledged_total", "canary"): lambda second: float(int(canary * second)),
     }
+
+
+def silent(share: float, heard: int = 100) -> dict[Key, Wave]:
+    return {
+        key("tidegate_devices_silent", "monitor"): always(round(heard * share)),
+        key("tidegate_devices_heard", "monitor"): always(heard),
+        key("tidegate_devices_active", "monitor"): steps((0, heard), (1800, round(heard * (1 - share)))),
+    }
+
+
+def restarts(job: str, every: int, until: int) -> dict[Key, Wave]:
+    """A part that is started anew so often, and answers most of the time."""
+    born = key("process_start_time_seconds", job)
+    return {born: lambda second: OLD if second < every else float(min(second, until) // every * every - 3)}
 
 
 def stream(lag_seconds: Wave, rows: Wave) -> dict[Key, Wave]:
@@ -151,6 +170,14 @@ def stream(lag_seconds: Wave, rows: Wave) -> dict[Key, Wave]:
         ): lag_seconds,
         key("tidegate_stream_rows_total", "stream", table="readings"): rows,
         key("tidegate_stream_rows_total", "stream", table="rollup_1m"): counter(1),
+    }
+
+
+def sql_stream(lag_seconds: Wave) -> dict[Key, Wave]:
+    return {
+        key(
+            "tidegate_kafka_lag_seconds", "monitor", consumergroup="tidegate-stream-hot", topic="telemetry.readings"
+        ): lag_seconds,
     }
 
 
@@ -165,6 +192,12 @@ def canary(published: Wave, seen: Wave, started: float = OLD) -> dict[Key, Wave]
 def lag(of: Callable[[int], Wave], partitions: int = 2) -> dict[Key, Wave]:
     group = {"consumergroup": "tidegate-land", "topic": "telemetry.readings"}
     return {key("kafka_consumergroup_lag", "monitor", partition=str(n), **group): of(n) for n in range(partitions)}
+
+
+def old_lag(records: float, seconds: float) -> dict[Key, Wave]:
+    group = {"consumergroup": "tidegate-land", "topic": "telemetry.readings"}
+    behind = lag(lambda n: always(records / 2 + n))
+    return {**behind, key("tidegate_kafka_lag_seconds", "monitor", **group): always(seconds)}
 
 
 def data_loss(hours: float, lag_seconds: float) -> dict[Key, Wave]:
@@ -303,6 +336,15 @@ CASES: list[Case] = [
     *(case for alert, signal in _happened() for case in counted(alert, signal)),
     *shares("TidegateDeadLetterRatio", messages, good=0.014, bad=0.2, at=420),
     Case("TidegateDeadLetterRatio", "two of three messages, but three messages only", messages(0.6, 0.01), {600: 0}),
+    *(
+        Case(
+            "TidegateDeadLetterRatio",
+            f"a fleet of {per_second}/s beside a canary: {share:.0%} refused",
+            beside_canary(share, per_second),
+            {45: 0, 420: int(share > 0.05), 1200: int(share > 0.05)},
+        )
+        for per_second, share in ((0.33, 1.0), (0.5, 0.2), (2.0, 0.08), (2.0, 0.03))
+    ),
     Case(
         "TidegateDeadLetterRatio",
         "goes on for two minutes after it ended",
@@ -316,12 +358,28 @@ CASES: list[Case] = [
     ),
     *shares("TidegateLateRatio", late, good=0.01, bad=0.2, at=180),
     *shares("TidegateDevicesSilent", silent, good=0.02, bad=0.3, at=360),
-    Case("TidegateDevicesSilent", "all of them", silent(1.0), {270: 0, 360: 1}),
+    Case("TidegateDevicesSilent", "a dark site, also after the hour", silent(0.9, 40), {270: 0, 360: 1, 2 * HOUR: 1}),
+    Case("TidegateDevicesSilent", "two of four", silent(0.5, 4), {270: 0, 360: 1, 2 * HOUR: 1}),
+    Case("TidegateDevicesSilent", "one of three: one is no alert", silent(1 / 3, 3), {900: 0}),
+    Case("TidegateAllDevicesSilent", "twelve", silent(1, 12), {270: 0, 360: 1, 2 * HOUR: 1}),
+    Case("TidegateAllDevicesSilent", "both", silent(1, 2), {270: 0, 360: 1}),
+    Case("TidegateAllDevicesSilent", "the only one", silent(1, 1), {900: 0}),
+    Case("TidegateAllDevicesSilent", "all but one", silent(0.99), {900: 0}),
+    Case("TidegateAllDevicesSilent", "none was heard this day", silent(0, 0), {900: 0}),
     Case(
-        "TidegateDevicesSilent",
-        "one of three: too few to say",
-        {key("tidegate_devices_silent", "monitor"): always(1), key("tidegate_devices_active", "monitor"): always(3)},
-        {900: 0},
+        "TidegatePartRestarts", "every two minutes", restarts("stream", 120, 1200), {330: 0, 390: 1, 1200: 1, 2700: 0}
+    ),
+    Case("TidegatePartRestarts", "the JVM below it", restarts("kafka", 240, 1200), {1200: 1}),
+    Case("TidegatePartRestarts", "two restarts in a row", restarts("gateway", 60, 120), {180: 0, 600: 0, 1200: 0}),
+    Case("TidegatePartRestarts", "once an hour", restarts("gateway", HOUR, 2 * HOUR), {2 * HOUR + 60: 0}),
+    *(
+        Case(
+            "TidegateTargetDown",
+            f"the gateway is down, and a monitor that restarts every {every} s hides it no longer",
+            {key("up", "gateway"): always(0), **restarts("monitor", every, 10**9)},
+            {3000: 1, 3600: 1},
+        )
+        for every in (120, 240)
     ),
     Case("TidegateStreamStalled", "it hangs", stream(counter(1), counter(20, 1000, since=10**6)), {60: 0, 195: 1}),
     Case(
@@ -333,6 +391,18 @@ CASES: list[Case] = [
         {60: 0, 330: 1},
     ),
     Case("TidegateStreamStalled", "it catches up an hour", stream(always(HOUR), counter(500)), {60: 0, 300: 0, 900: 0}),
+    Case(
+        "TidegateStreamStalled",
+        "a SQL-defined stream lags, and nobody sends anything",
+        {
+            **stream(always(0), always(900)),
+            key("tidegate_kafka_lag_seconds", "monitor", consumergroup="tidegate-stream-hot", topic="t"): counter(1),
+        },
+        {300: 0, 900: 0},
+    ),
+    Case("TidegateSqlStreamLags", "it is stopped", sql_stream(counter(1)), {285: 0, 630: 1}),
+    Case("TidegateSqlStreamLags", "it keeps up", sql_stream(always(20)), {900: 0}),
+    Case("TidegateSqlStreamLags", "only the landing lags", stream(always(HOUR), always(0)), {900: 0}),
     Case("TidegateStreamStalled", "nothing comes in", stream(always(0), always(0)), {300: 0, 900: 0}),
     Case(
         "TidegateStreamStalled",
@@ -380,8 +450,9 @@ CASES: list[Case] = [
         lag(lambda n: lambda second: 90_000.0 - 50 * second + n),
         {300: 0, 900: 0},
     ),
-    Case("KafkaLagIsTooHigh", "far behind", lag(lambda n: always(60_000.0 + n)), {285: 0, 330: 1}),
-    Case("KafkaLagIsTooHigh", "a little", lag(lambda n: always(40_000.0 + n)), {900: 0}),
+    Case("KafkaLagIsTooHigh", "far behind", old_lag(120_000, 400), {285: 0, 330: 1}),
+    Case("KafkaLagIsTooHigh", "a little", old_lag(80_000, 400), {900: 0}),
+    Case("KafkaLagIsTooHigh", "a few seconds of a large fleet", old_lag(300_000, 6), {900: 0}),
     Case("TidegateTimeToDataLoss", "two hours", data_loss(2, 9 * HOUR), {45: 0, 90: 2}),
     Case("TidegateTimeToDataLoss", "twelve hours", data_loss(12, 9 * HOUR), {45: 0, 90: 1}),
     Case("TidegateTimeToDataLoss", "no lag", data_loss(inf, 0), {900: 0}),
@@ -575,6 +646,7 @@ def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None
         "canary",
         gateway,
         tidegate_canary_published_total=float(max(0, life - 20) // 5),
+        tidegate_canary_acknowledged_total=float(max(0, life - 25) // 5),
         tidegate_canary_seen_total=float(max(0, life - 75) // 5 if seen else 0),
     )
     tell(
@@ -584,6 +656,7 @@ def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None
         tidegate_broker_reachable=float(broker),
         tidegate_devices_silent=0.0,
         tidegate_devices_active=25.0 if streams else 0.0,
+        tidegate_devices_heard=25.0 if streams else 0.0,
         tidegate_ledger_late_messages=8.0,
         tidegate_audit_unaccounted_messages=0.0,
         tidegate_audit_timestamp_seconds=max(0.0, second // 600 * 600.0),
@@ -786,6 +859,16 @@ QUICK = [
         {2 * HOUR: ""},
         VALIDITY,
     ),
+    burns(
+        "a fleet at 0.33 messages a second beside a canary: 40 % are refused",
+        {
+            **budget(counter(0.2), counter(0.2), counter(0.132, since=HOUR), counter(0.33 + 0.5)),
+            key("tidegate_canary_acknowledged_total", "canary"): counter(0.5),
+        },
+        60,
+        {HOUR: "", 2 * HOUR: "1h"},
+        VALIDITY,
+    ),
     burns("1.4 % wrong, as a demo fleet", burning(0, since=0, bad_before=0.014), 60, {600: "", 2 * HOUR: ""}, VALIDITY),
 ]
 LONG = [
@@ -838,10 +921,14 @@ def test_prometheus_fills_the_sentences_in(promtool_test: Any, as_input_series: 
         "exp_labels": {**rule["labels"], **labels},
         "exp_annotations": {**rule["annotations"], "description": description},
     }
-    case = Case("KafkaLagIsTooHigh", "far behind", lag(lambda _: always(60_000.0)), {330: 1})
+    case = Case("KafkaLagIsTooHigh", "far behind", {**old_lag(120_000, 400), **lag(lambda _: always(60_000))}, {330: 1})
     test = as_test(case, as_input_series)
     test["alert_rule_test"] = [{"eval_time": "330s", "alertname": case.alert, "exp_alerts": [expected]}]
     promtool_test((rules, {"evaluation_interval": f"{STEP}s", "tests": [test]}))
+
+
+def test_the_group_of_the_landing_is_the_one_that_it_mirrors_to() -> None:
+    assert LANDING == LAND_GROUP
 
 
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
