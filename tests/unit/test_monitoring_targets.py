@@ -1,6 +1,7 @@
 """Whom to ask: one answer for the monitor, for Prometheus, for links and for people."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -13,11 +14,13 @@ from deploy.monitor.targets import addresses, targets_of
 from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError, UnavailableError
 from monitoring.addresses import parse_address, reached_at
-from monitoring.alerts.catalog import ALERTS
+from monitoring.alerts.catalog import ALERTS, alerts
+from monitoring.alerts.evaluate import Evaluator, used_metrics
 from monitoring.alerts.rules import runbook_url
 from monitoring.exporter import Exporter
+from monitoring.history import History
 from monitoring.prometheus.scrape_config import scrape_config
-from monitoring.scrape import healthz
+from monitoring.scrape import Scrape, healthz
 from monitoring.settings import MonitoringSettings
 from monitoring.targets import metrics_targets
 
@@ -71,6 +74,21 @@ def test_what_is_not_run_is_not_watched() -> None:
     assert list(metrics_targets(MonitoringSettings())) == ["gateway", "stream", "canary", "monitor"]
     without = MonitoringSettings(canary_port=0, stream_port=9, targets={"stream": ()})
     assert list(metrics_targets(without)) == ["gateway", "monitor"]
+
+
+def test_a_pipeline_without_a_canary_and_without_agents_is_calm() -> None:
+    settings = MonitoringSettings(canary_port=0)
+    catalog = alerts(settings)
+    history, evaluator = History(used_metrics(catalog)), Evaluator(catalog)
+    started = {("process_start_time_seconds", ()): 1e6}
+    told: dict[Any, float] = {**started, ("tidegate_kafka_reachable", ()): 1.0}
+    for now in range(1_000_000, 1_001_200, 10):
+        history.add(now, "tidegate-monitor", Scrape(now, told))
+        for target in targets_of(settings):
+            # Only these two are run.
+            history.add(now, target.job, Scrape(now, started) if target.job[9:] in ("gateway", "stream") else None)
+        found = evaluator.step(history, now)
+    assert [state.alert.name for state in found] == []
 
 
 @pytest.mark.parametrize(
