@@ -1,46 +1,47 @@
-"""The probe `audit`: proves the balance of what came in, in a process of its own with low priority, one at a time.
+"""The probe `audit`: proves the balance of what came in, in a process of its own, one at a time.
 
-Each audit looks at what came since the one before, a quarter of an hour at most. Messages that have only not landed yet are no
-loss: the stream's lag has alerts of its own.
+A look starts an audit that is due, and tells the newest figures, however long one takes. Each audit reaches back to what the one
+before has proven: through an outage in which none could be made, and through one in which what came in did not land. Messages
+that have only not landed yet are no loss: the stream's lag has alerts of its own.
 """
 
-import json
-import os
-import shutil
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ingest.contract.errors import UnavailableError
+from deploy.monitor.audit_run import AuditRun, TooLongError, audit_command
 from monitoring.metrics.families import Samples
 
 __all__ = ["AuditProbe"]
 
 FIRST_SECONDS: Final = 60.0
-MOST_WINDOW_SECONDS: Final = 900.0
+MOST_WINDOW_SECONDS: Final = 6 * 3600.0
 OVERLAP_SECONDS: Final = 60.0
-WAIT_SECONDS: Final = 20
-TIMEOUT_SECONDS: Final = 300.0
-FIGURES: Final = ("unaccounted", "duplicate_rows", "order_violations", "messages")
+TIMEOUT_SECONDS: Final = 900.0
+
+Start = Callable[[float], AuditRun]
+"""(window in seconds) -> an audit that is under way."""
 
 
 class AuditProbe:
-    """Runs `tidegate audit` when one is due.
+    """Looks at `tidegate audit`, and starts one when it is due.
 
     Args:
         config: the settings file that the audit is given.
-        every_seconds: between two audits.
-        stop: ends one that runs.
+        every_seconds: between the starts of two audits.
+        start: starts one, in place of `tidegate audit`.
     """
 
-    def __init__(self, config: Path, every_seconds: float, stop: threading.Event) -> None:
-        self._config, self._every_seconds, self._stop = config, every_seconds, stop
+    def __init__(self, config: Path, every_seconds: float, *, start: Start | None = None) -> None:
+        self._every_seconds = every_seconds
+        self._start = start or (lambda w: AuditRun(audit_command(config, w), timeout_seconds=TIMEOUT_SECONDS))
         self._due_at = time.monotonic() + min(FIRST_SECONDS, every_seconds)
-        self._until: float | None = None
+        self._run: AuditRun | None = None
+        self._window_seconds = 0.0
+        self._proven_until = time.time() - every_seconds
+        self._was_too_long = False
+        self._skipped_seconds = 0.0
         self._samples: Samples = {}
         self.newest: Mapping[str, Any] | None = None
 
@@ -48,73 +49,74 @@ class AuditProbe:
         """The figures of the newest audit.
 
         Raises:
-            UnavailableError: the one that was due could not be made.
+            UnavailableError: the one that was under way found nothing.
+            OSError: none can be started.
         """
-        if time.monotonic() >= self._due_at and not self._stop.is_set():
+        if self._run is None and time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + self._every_seconds
-            began, began_at = time.monotonic(), time.time()
-            found = self._run(self._window_seconds(began_at))
-            if found is not None:
-                self._until = began_at
-                self._take(found, took=time.monotonic() - began)
+            self._window_seconds = self._window(time.time())
+            self._run = self._start(self._window_seconds)
+        if self._run is not None:
+            self._follow(self._run)
         return self._samples
 
-    def _window_seconds(self, now: float) -> float:
-        before = self._every_seconds if self._until is None else now - self._until
-        return min(MOST_WINDOW_SECONDS, before + OVERLAP_SECONDS)
+    def close(self) -> None:
+        """End the one that is under way."""
+        if self._run is not None:
+            self._run.close()
+            self._run = None
 
-    def _take(self, found: Mapping[str, Any], *, took: float) -> None:
-        lost = max(0, int(found["unaccounted"]) - int(found.get("pending", 0)))
+    def _window(self, now: float) -> float:
+        """Back to what is proven; but no longer than can be read, and after one that was broken off no longer than usual."""
+        most = self._every_seconds + OVERLAP_SECONDS if self._was_too_long else MOST_WINDOW_SECONDS
+        return min(most, max(0.0, now - self._proven_until) + OVERLAP_SECONDS)
+
+    def _follow(self, run: AuditRun) -> None:
+        try:
+            found = run.poll()
+        except Exception as error:
+            self._run = None
+            self._was_too_long = isinstance(error, TooLongError)
+            raise
+        if found is not None:
+            self._run, self._was_too_long = None, False
+            skipped = self._prove(run.began_at, pending=int(found.get("pending", 0)))
+            self._take(found, took=run.seconds, skipped=skipped)
+
+    def _prove(self, at: float, *, pending: int) -> float:
+        """Remember how far the balance is proven; how many seconds before its window nobody will ever look at.
+
+        With messages that have not landed, nothing is: they may still be lost, so the next audit looks at them again.
+        """
+        if pending:
+            return 0.0
+        skipped = max(0.0, at - self._window_seconds - self._proven_until)
+        self._proven_until = at
+        self._skipped_seconds += skipped
+        return skipped
+
+    def _take(self, found: Mapping[str, Any], *, took: float, skipped: float) -> None:
         figures = {
-            "unaccounted": lost,
+            "unaccounted": max(0, int(found["unaccounted"]) - int(found.get("pending", 0))),
             "duplicate_rows": int(found["duplicate_rows"]),
             "order_violations": int(found["order_violations"]),
             "messages": int(found["received"]),
         }
-        self.newest = {"at": time.time(), **figures, "since": found.get("since"), "notes": found.get("notes", [])}
+        notes = [*found.get("notes", []), *([_gap(skipped, self._window_seconds)] if skipped else [])]
+        self.newest = {"at": time.time(), **figures, "since": found.get("since"), "notes": notes}
         self._samples = {
-            "tidegate_audit_unaccounted_messages": [((), float(lost))],
+            "tidegate_audit_unaccounted_messages": [((), float(figures["unaccounted"]))],
             "tidegate_audit_duplicate_rows": [((), float(figures["duplicate_rows"]))],
             "tidegate_audit_order_violations": [((), float(figures["order_violations"]))],
             "tidegate_audit_messages": [((), float(figures["messages"]))],
             "tidegate_audit_timestamp_seconds": [((), time.time())],
             "tidegate_audit_duration_seconds": [((), took)],
+            "tidegate_audit_skipped_seconds_total": [((), self._skipped_seconds)],
         }
 
-    def _run(self, window_seconds: float) -> Mapping[str, Any] | None:
-        """What the audit found; None where the monitor ends meanwhile."""
-        command = [
-            *_nice(), sys.executable, "-P", "-m", "deploy.cli", "audit", "--json", "--since", f"{window_seconds:.0f}s",
-            "--wait", str(WAIT_SECONDS), "--config", str(self._config),
-        ]  # fmt: skip
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            ended = _follow(process, self._stop)
-            out, words = process.communicate()
-        if not ended:
-            return None
-        try:
-            found: Mapping[str, Any] = json.loads(out)
-            found["unaccounted"], found["received"]
-        except (ValueError, KeyError, TypeError):
-            last = words.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
-            message = f"the audit could not be made: {last[0]}"
-            raise UnavailableError(message) from None
-        return found
 
-
-def _follow(process: "subprocess.Popen[bytes]", stop: threading.Event) -> bool:
-    """Wait for the end; False where it was ended because the monitor ends."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while process.poll() is None:
-        if stop.wait(0.2) or time.monotonic() > deadline:
-            process.kill()
-            process.wait()
-            return not stop.is_set()
-    return True
-
-
-def _nice() -> list[str]:
-    found = shutil.which("nice") if os.name == "posix" else None
-    return [found, "-n", "10"] if found else []
+def _gap(skipped: float, window: float) -> str:
+    return (
+        f"What was received in the {skipped:.0f} s before was not looked at: this audit reaches back {window:.0f} s. "
+        f"`tidegate audit --since {skipped + window:.0f}s` looks at all of it."
+    )

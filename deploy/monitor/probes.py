@@ -1,7 +1,7 @@
 """Which probes this monitor runs, by the settings."""
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +13,13 @@ from lakehouse.files import is_local
 from monitoring.history import History
 from monitoring.probe import Probe
 
-__all__ = ["NEEDED", "is_flowing", "make_probes"]
+__all__ = ["NEEDED", "groups_of", "is_flowing", "make_probes"]
 
 HOST_SECONDS: Final = 5.0
 BROKER_SECONDS: Final = 2.0
 KAFKA_SECONDS: Final = 2.0
 CERTIFICATE_LOOK_SECONDS: Final = 15.0
-AUDIT_LOOK_SECONDS: Final = 10.0
+AUDIT_LOOK_SECONDS: Final = 5.0
 MOST_LAG_SECONDS: Final = 30.0
 _STREAMS: Final = "tidegate_stream_sql_offsets_behind"
 _CONNECTED: Final = "tidegate_gateway_connected"
@@ -42,13 +42,13 @@ def make_probes(
     # Unique: a second monitor with the same id would throw the first one out, and be thrown out by it.
     broker = BrokerFigures(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
     yield Probe("broker", BROKER_SECONDS, broker.look, broker.close)
-    kafka = ClusterProbe(settings.kafka, lambda: _groups(history))
+    kafka = ClusterProbe(settings.kafka, lambda: groups_of(history, settings.lake.root))
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)
     yield Probe("tables", settings.monitoring.tables_seconds, fleet.look)
     if servers := tls_servers(settings):
         yield Probe("certificates", CERTIFICATE_LOOK_SECONDS, CertificateProbe(servers).look)
     if settings.monitoring.audit_seconds:
-        yield Probe("audit", AUDIT_LOOK_SECONDS, audit.look)
+        yield Probe("audit", AUDIT_LOOK_SECONDS, audit.look, audit.close)
 
 
 def _folders(settings: Settings, data: Path) -> list[Path]:
@@ -58,10 +58,15 @@ def _folders(settings: Settings, data: Path) -> list[Path]:
     return [*tables, data] if (data / "run.json").exists() else tables
 
 
-def _groups(history: History) -> Iterable[str]:
-    """The landing's group, and one of each SQL-defined stream that the stream tells of."""
-    streams = {text for labels in history.latest(_STREAMS) for name, text in labels if name == "stream"}
-    return [LAND_GROUP, *(stream_group(name) for name in sorted(streams))]
+def groups_of(history: History, root: str) -> list[str]:
+    """The landing's group, and one of each SQL-defined stream: those that are applied, also while nothing runs them.
+
+    Those that the stream tells of are the same, and its rewound copies.
+    """
+    from streaming.sql.applied import applied_names
+
+    told = {text for labels in history.latest(_STREAMS) for name, text in labels if name == "stream"}
+    return [LAND_GROUP, *(stream_group(name) for name in sorted(told.union(applied_names(root))))]
 
 
 def is_flowing(history: History) -> bool:

@@ -12,6 +12,7 @@ from deploy.hops import unservable, version
 from deploy.monitor.answers import make_answers
 from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
+from deploy.monitor.flowing import FlowTime
 from deploy.monitor.parts import supervised
 from deploy.monitor.poll import Poll
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
@@ -76,8 +77,9 @@ class Monitor:
         self._alerts = alerts_of(monitoring)
         wanted = used_metrics(self._alerts) | METRICS | NEEDED
         self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), Board()
-        self._fleet = FleetProbe(settings.lake.root, lambda: is_flowing(self._history))
-        self._audit = AuditProbe(config, monitoring.audit_seconds, stop)
+        self._flow = FlowTime()
+        self._fleet = FleetProbe(settings.lake.root, self._flow)
+        self._audit = AuditProbe(config, monitoring.audit_seconds)
         probes = make_probes(settings, self._history, self._fleet, self._audit, data=self._data)
         self._probes = Probes(probes, self._metrics)
         self._polls = _Polls(
@@ -126,6 +128,7 @@ class Monitor:
 
     def _publish(self, now: float) -> None:
         self._probes.check()
+        self._flow.note(now, is_flowing(self._history))
         states = [state.as_dict() for state in self._evaluator.step(self._history, now)]
         for state in ("pending", "firing"):
             self._metrics.alerts.labels(state).set(sum(each["state"] == state for each in states))

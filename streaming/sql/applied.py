@@ -19,6 +19,7 @@ from streaming.sql.plan import Shape
 __all__ = [
     "Applied",
     "Shadow",
+    "applied_names",
     "load_applied",
     "load_shadow",
     "new_incarnation",
@@ -104,12 +105,8 @@ def load_applied(root: str) -> dict[str, Applied]:
     Raises:
         FatalError: a file is damaged.
     """
-    if not is_local(root):
-        return {}
     found = {}
-    for path in sorted(streams_folder(root).glob("*.json")):
-        if path.name.startswith(".") or path.name == "status.json":
-            continue
+    for path in _files(root):
         try:
             found[path.stem] = Applied.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, KeyError, TypeError) as error:
@@ -118,6 +115,18 @@ def load_applied(root: str) -> dict[str, Applied]:
             )
             raise FatalError(message) from error
     return found
+
+
+def applied_names(root: str) -> list[str]:
+    """Names of the applied streams, for who only asks which there are: a damaged file counts."""
+    return [path.stem for path in _files(root)]
+
+
+def _files(root: str) -> list[Path]:
+    if not is_local(root):
+        return []
+    found = sorted(streams_folder(root).glob("*.json"))
+    return [path for path in found if not path.name.startswith(".") and path.name != "status.json"]
 
 
 def load_shadow(root: str, name: str) -> Shadow | None:

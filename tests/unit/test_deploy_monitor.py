@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from deploy.monitor import audit as audits
 from deploy.monitor.answers import make_answers
-from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
+from deploy.monitor.flowing import FlowTime
 from deploy.monitor.parts import supervised
 from deploy.monitor.poll import Poll
-from deploy.monitor.probes import is_flowing
+from deploy.monitor.probes import groups_of, is_flowing
 from deploy.monitor.prometheus import burning
 from deploy.monitor.tables import TablesOnDisk
 from deploy.monitor.targets import targets_of
@@ -66,8 +64,15 @@ def minute(name: str, *, received: int, at: float = 120, settled: bool = True, *
     }  # fmt: skip
 
 
-def fleet_of(lake: Any, *, flowing: bool = True) -> tuple[FleetProbe, Mapping[str, Any]]:
-    probe = FleetProbe(lake.root, lambda: flowing)
+def flowed(*spans: tuple[float, float], flowing: bool = True) -> FlowTime:
+    """Spans in which all was well, in seconds ago."""
+    flow = FlowTime()
+    flow.spans, flow.flowing = tuple((time.time() - since, time.time() - until) for since, until in spans), flowing
+    return flow
+
+
+def fleet_of(lake: Any, flow: FlowTime | None = None) -> tuple[FleetProbe, Mapping[str, Any]]:
+    probe = FleetProbe(lake.root, flow or flowed((90_000, 0)))
     return probe, probe.look()
 
 
@@ -83,8 +88,10 @@ def test_the_fleet_without_the_canary(small_lake: Any) -> None:
         device("skewed", seen=5, skew=-61_000),
     )
     probe, samples = fleet_of(small_lake)
-    counts = {name: samples[f"tidegate_devices_{name}"][0][1] for name in ("known", "active", "silent", "skewed")}
-    assert counts == {"known": 6, "active": 4, "silent": 1, "skewed": 1}
+    counts = {
+        name: samples[f"tidegate_devices_{name}"][0][1] for name in ("known", "heard", "active", "silent", "skewed")
+    }
+    assert counts == {"known": 6, "heard": 5, "active": 4, "silent": 1, "skewed": 1}
     (silent,) = probe.devices["silent"]
     assert (silent["device"], silent["interval_s"]) == ("silent", 10.0)
     assert 400 <= silent["silent_seconds"] < 430
@@ -92,10 +99,55 @@ def test_the_fleet_without_the_canary(small_lake: Any) -> None:
 
 
 def test_nobody_is_silent_while_the_way_to_the_tables_is_shut(small_lake: Any) -> None:
-    """Stream or gateway down: the newest word of anybody is the clock, so that no fleet falls silent at once."""
+    """Stream or gateway down: who was silent before stays silent, and nobody else falls so."""
     small_lake.put("devices", device("one", seen=400), device("two", seen=403), device("really", seen=700))
-    assert {each["device"] for each in fleet_of(small_lake)[0].devices["silent"]} == {"one", "two", "really"}
-    assert {each["device"] for each in fleet_of(small_lake, flowing=False)[0].devices["silent"]} == {"really"}
+    assert silent_of(small_lake, flowed((9000, 0))) == ["really", "two", "one"]
+    assert silent_of(small_lake, flowed((9000, 395), flowing=False)) == ["really"]
+
+
+def silent_of(lake: Any, flow: FlowTime) -> list[str]:
+    return [each["device"] for each in fleet_of(lake, flow)[0].devices["silent"]]
+
+
+def test_nobody_is_silent_for_the_time_of_an_outage(small_lake: Any) -> None:
+    """62 minutes that ended a minute ago, and devices that send every ten minutes: a tenth of them have sent since."""
+    fleet = [device(f"d{n}", seen=30 if n < 10 else 3720 + 6 * n, interval=600.0) for n in range(100)]
+    gone = device("gone before", seen=3720 + 3500, interval=600.0)
+    small_lake.put("devices", *fleet, gone)
+    outage = flowed((90_000, 3780), (60, 0))
+    assert silent_of(small_lake, outage) == ["gone before"]
+    assert fleet_of(small_lake, outage)[1]["tidegate_devices_silent"] == [((), 1.0)]
+
+
+def test_a_monitor_that_just_started_calls_nobody_silent_yet(small_lake: Any) -> None:
+    small_lake.put("devices", device("spoke before", seen=3600, interval=10.0))
+    assert silent_of(small_lake, FlowTime()) == []
+    assert silent_of(small_lake, flowed((30, 0))) == []
+    assert silent_of(small_lake, flowed((65, 0))) == ["spoke before"]
+
+
+def test_the_longest_silent_are_listed_and_all_are_counted(small_lake: Any) -> None:
+    small_lake.put("devices", *(device(f"d{n}", seen=1000 + n) for n in range(50)))
+    probe, samples = fleet_of(small_lake)
+    assert [each["device"] for each in probe.devices["silent"]] == [f"d{n}" for n in range(49, 29, -1)]
+    assert samples["tidegate_devices_silent"] == [((), 50.0)]
+
+
+def test_time_in_which_the_way_was_well_is_remembered_in_spans() -> None:
+    flow = FlowTime()
+    for now in (*range(0, 20, 2), 40, 42):
+        flow.note(float(now), flowing=now not in (10, 12))
+    assert flow.spans == ((0.0, 8.0), (14.0, 42.0))
+    flow.note(9000.0, True)
+    flow.note(9002.0, True)
+    assert flow.spans[-1] == (9000.0, 9002.0), "nobody looked: a machine that slept"
+    flow.note(100.0, True)
+    assert flow.spans == ((0.0, 8.0), (14.0, 42.0), (100.0, 100.0)), "the clock was set back"
+    flow.note(100_000.0, False)
+    assert (flow.spans, flow.flowing) == ((), False)
+    for now in range(100_000, 100_400):
+        flow.note(float(now), flowing=now % 2 == 0)
+    assert len(flow.spans) == 50
 
 
 def test_talkers_offenders_and_outcomes_of_the_last_hour(small_lake: Any) -> None:
@@ -106,7 +158,7 @@ def test_talkers_offenders_and_outcomes_of_the_last_hour(small_lake: Any) -> Non
         minute("a", received=10, gap=2, late=1),
         minute("a", received=30, at=240),
         minute("b", received=20, dead_lettered=5, duplicate=1),
-        minute("b", received=7, settled=False),
+        minute("b", received=7, settled=False, late=7),
         minute("", received=3, dead_lettered=3),
         minute("old", received=500, at=7200),
     )
@@ -168,7 +220,7 @@ def test_hostile_device_ids_come_back_as_they_are_and_find_themselves_alone(smal
         assert [(each["device"], each["count"]) for each in listed["summary"]] == [(text, 1)]
         assert answers.dead_letters(text, None, 10)["letters"] == []
         assert text in {each["device"] for each in answers.devices(text, 500)["devices"]}
-    probe = FleetProbe(small_lake.root, lambda: True)
+    probe = FleetProbe(small_lake.root, FlowTime())
     probe.look()
     assert {each["device"] for each in probe.devices["talkers"]} <= set(HOSTILE)
 
@@ -359,81 +411,6 @@ def test_devices_can_be_called_silent_only_while_their_messages_would_arrive() -
     assert not flowing(1.0, True, None)
 
 
-REPORT = {"received": 50, "unaccounted": 3, "pending": 2, "duplicate_rows": 1, "order_violations": 0, "notes": []}
-
-
-class Process:
-    """Stands for `tidegate audit`."""
-
-    returncode = 1
-    commands: list[list[str]] = []  # noqa: RUF012 - of all, as the class stands for the module's
-
-    def __init__(self, command: list[str], *, out: str = json.dumps(REPORT), ends: bool = True) -> None:
-        Process.commands.append(command)
-        self.out, self.ends, self.killed = out, ends, False
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def poll(self) -> int | None:
-        return 1 if self.ends or self.killed else None
-
-    def kill(self) -> None:
-        self.killed = True
-
-    def wait(self) -> int:
-        return 1
-
-    def communicate(self) -> tuple[bytes, bytes]:
-        return self.out.encode(), b"a\nKafka does not answer.\n"
-
-
-@pytest.fixture
-def auditing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AuditProbe]:
-    Process.commands = []
-
-    def make(*, stop: threading.Event | None = None, **process: Any) -> AuditProbe:
-        monkeypatch.setattr(audits.subprocess, "Popen", lambda command, **_: Process(command, **process))
-        monkeypatch.setattr(audits, "FIRST_SECONDS", 0.0)
-        return AuditProbe(Path("c.toml"), 600.0, stop or threading.Event())
-
-    return make
-
-
-def test_an_audit_tells_its_figures_and_waits_for_its_time(auditing: Callable[..., AuditProbe]) -> None:
-    probe = auditing()
-    samples = probe.look()
-    assert samples["tidegate_audit_unaccounted_messages"] == [((), 1.0)], "what has only not landed yet is no loss"
-    assert samples["tidegate_audit_duplicate_rows"] == [((), 1.0)]
-    assert samples["tidegate_audit_messages"] == [((), 50.0)]
-    assert probe.newest is not None
-    assert probe.newest["unaccounted"] == 1
-    assert probe.look() is samples
-    assert len(Process.commands) == 1
-    command = " ".join(Process.commands[0])
-    assert "deploy.cli audit --json --since 660s" in command
-    assert "--config c.toml" in command
-
-
-def test_an_audit_that_cannot_be_made_says_why_and_keeps_the_last(auditing: Callable[..., AuditProbe]) -> None:
-    probe = auditing(out="")
-    with pytest.raises(UnavailableError, match="Kafka does not answer"):
-        probe.look()
-    assert probe.newest is None
-    assert probe.look() == {}
-
-
-def test_an_audit_ends_with_the_monitor(auditing: Callable[..., AuditProbe]) -> None:
-    stop = threading.Event()
-    probe = auditing(stop=stop, ends=False)
-    threading.Timer(0.05, stop.set).start()
-    assert probe.look() == {}
-    assert probe.newest is None
-
-
 def test_prometheus_is_asked_for_what_no_built_in_check_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     burn = next(alert for alert in ALERTS if not alert.builtin and "Budget" in alert.name)
     built_in = next(alert for alert in ALERTS if alert.builtin)
@@ -466,6 +443,23 @@ def test_prometheus_is_asked_for_what_no_built_in_check_sees(monkeypatch: pytest
     ):
         monkeypatch.setattr("deploy.monitor.prometheus.OPENER", Opener(text))
         assert ask() == (False, [])
+
+
+def test_groups_of_applied_streams_are_known_before_the_stream_tells_of_them(tmp_path: Path) -> None:
+    """A monitor that starts while nothing runs the streams must see their lag all the same."""
+    history = History(["tidegate_stream_sql_offsets_behind"])
+    assert groups_of(history, str(tmp_path / "none")) == ["tidegate-land"]
+    for name in ("hot.json", "torn.json", "status.json", ".hot.json", "cold.shadow"):
+        folder = tmp_path / "_streams"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("{")
+    wanted = ["tidegate-land", "tidegate-stream-hot", "tidegate-stream-torn"]
+    assert groups_of(history, str(tmp_path)) == groups_of(history, f"file://{tmp_path}") == wanted
+    told = {("tidegate_stream_sql_offsets_behind", (("stream", name),)): 1.0 for name in ("hot", "hot__shadow")}
+    history.add(1.0, "tidegate-stream", Scrape(0, told))
+    assert groups_of(history, "s3://bucket/tables") == [
+        "tidegate-land", "tidegate-stream-hot", "tidegate-stream-hot__shadow",
+    ]  # fmt: skip
 
 
 class Opener:
@@ -549,10 +543,3 @@ def test_no_secret_stands_in_any_answer(
 
 def _as_mapping(answers: Answers) -> dict[str, Any]:
     return {name: getattr(answers, name) for name in ("device", "devices", "dead_letters", "dead_letter", "redrive")}
-
-
-def test_audit_runs_with_low_priority() -> None:
-    found = audits._nice()
-    if found:
-        done = subprocess.run([*found, "nice"], capture_output=True, text=True, check=True)
-        assert int(done.stdout) >= 10
