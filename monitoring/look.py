@@ -29,7 +29,7 @@ class Target:
 
     def __init__(self, job: str, url: str, *, every_seconds: float, instance: str | None = None) -> None:
         self.job, self.url, self.instance = job, url, instance
-        self._every_seconds = every_seconds
+        self.every_seconds = every_seconds
         self._asked_at = -float("inf")
         self._answer: Scrape | None = None
         self._done = threading.Event()
@@ -38,7 +38,7 @@ class Target:
     def ask(self) -> bool:
         """Ask unless it is too early; False where this turn has no news of it."""
         now = time.monotonic()
-        if now - self._asked_at < self._every_seconds - MARGIN_SECONDS:
+        if now - self._asked_at < self.every_seconds - MARGIN_SECONDS:
             return False
         if self._done.is_set():
             self._asked_at, self._answer = now, None
@@ -103,7 +103,7 @@ class Look:
         answers = [(target, target.answer(deadline)) for target in asked]
         now = time.time()
         for target, answer in answers:
-            self._history.add(now, target.job, answer, instance=target.instance)
+            self._history.add(now, target.job, answer, instance=target.instance, every_seconds=target.every_seconds)
         job, own = self._own
         self._history.add(now, job, own())
         self._publish(now)

@@ -14,12 +14,20 @@ from typing import Final
 from monitoring.metrics.families import Samples
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
 
-__all__ = ["Probe", "Probes"]
+__all__ = ["IncompleteError", "Probe", "Probes"]
 
 MISSED_PERIODS: Final = 3
 LEAST_PATIENCE_SECONDS: Final = 6.0
 
 logger = logging.getLogger("tidegate.monitoring.probe")
+
+
+class IncompleteError(Exception):
+    """Raised by a look that saw some of what it looks at: this is served, and the look counts as failed all the same."""
+
+    def __init__(self, fault: str, samples: Samples) -> None:
+        super().__init__(fault)
+        self.samples = samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,25 @@ class _Running:
         try:
             with self._metrics.probe_duration.labels(name).time():
                 samples = self._probe.look()
-            self._metrics.families.replace(name, samples)
+            self._take(samples)
+        except IncompleteError as error:
+            self._take(error.samples)
+            self._fail("saw not all", error)
         except Exception as error:
-            self._metrics.probe_failures.labels(name).inc()
-            fault = str(error) or type(error).__name__
-            if fault != self.fault:
-                logger.warning("probe %s has no answer: %s", name, fault)
-            self.fault = fault
+            self._fail("has no answer", error)
         else:
-            self._answered_at, self._forgotten, self.fault = time.monotonic(), False, ""
+            self.fault = ""
+
+    def _take(self, samples: Samples) -> None:
+        self._metrics.families.replace(self._probe.name, samples)
+        self._answered_at, self._forgotten = time.monotonic(), False
+
+    def _fail(self, what: str, error: Exception) -> None:
+        self._metrics.probe_failures.labels(self._probe.name).inc()
+        fault = str(error) or type(error).__name__
+        if fault != self.fault:
+            logger.warning("probe %s %s: %s", self._probe.name, what, fault)
+        self.fault = fault
 
 
 class Probes:

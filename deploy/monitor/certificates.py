@@ -1,16 +1,14 @@
 """The probe `certificates`: when those of the MQTT broker and of Kafka end, asked rarely."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from deploy.monitor.certificate_end import certificate_end
 from deploy.settings import Settings
+from monitoring.probe import IncompleteError
 
 __all__ = ["CertificateProbe", "tls_servers"]
-
-logger = logging.getLogger("tidegate.deploy.monitor")
 
 ASK_SECONDS: Final = 3600.0
 ASK_AGAIN_SECONDS: Final = 60.0
@@ -53,24 +51,34 @@ class CertificateProbe:
         self._servers, self._end_of, self._clock = servers, end_of, clock
         self._due: dict[str, float] = {}
         self._ends: dict[str, float] = {}
+        self._faults: dict[str, str] = {}
 
     def look(self) -> Samples:
-        """When each server's certificate ends: the first to end of its addresses. No sample where none could be reached."""
+        """When each server's certificate ends: the first to end of its addresses. No sample where none could be reached.
+
+        Raises:
+            IncompleteError: one cannot be seen. At every look until it can: alerts count looks that failed.
+        """
         for server, addresses in self._servers.items():
             if self._clock() >= self._due.get(server, 0.0):
                 self._ask(server, addresses)
         series: list[tuple[tuple[str, ...], float]] = [((server,), end) for server, end in sorted(self._ends.items())]
-        return {"tidegate_certificate_expiry_timestamp_seconds": series}
+        samples: Samples = {"tidegate_certificate_expiry_timestamp_seconds": series}
+        if self._faults:
+            raise IncompleteError("; ".join(fault for _, fault in sorted(self._faults.items())), samples)
+        return samples
 
     def _ask(self, server: str, addresses: Sequence[Address]) -> None:
-        ends = []
+        ends, faults = [], []
         for host, port in addresses:
             try:
                 ends.append(self._end_of(host, port))
             except (OSError, ValueError) as error:
-                logger.warning("the certificate of %s at %s:%d cannot be seen: %s", server, host, port, error)
+                faults.append(f"the certificate of {server} at {host}:{port} cannot be seen: {error}")
         self._ends.pop(server, None)
+        self._faults.pop(server, None)
         if ends:
             self._ends[server] = min(ends)
-        whole = len(ends) == len(addresses)
-        self._due[server] = self._clock() + (ASK_SECONDS if whole else ASK_AGAIN_SECONDS)
+        if faults:
+            self._faults[server] = "; ".join(faults)
+        self._due[server] = self._clock() + (ASK_AGAIN_SECONDS if faults else ASK_SECONDS)

@@ -7,6 +7,7 @@ import pytest
 from deploy.monitor.certificate_end import not_after
 from deploy.monitor.certificates import CertificateProbe, tls_servers
 from deploy.settings import Settings
+from monitoring.probe import IncompleteError
 
 NAME = "tidegate_certificate_expiry_timestamp_seconds"
 
@@ -92,12 +93,30 @@ def test_the_first_to_end_counts_and_is_asked_once_an_hour() -> None:
 
 
 def test_one_that_does_not_answer_has_no_sample_and_is_asked_again_sooner() -> None:
-    servers = Servers(a=200.0)
+    servers = Servers(a=200.0, b=300.0)
     probe = servers.probe("a", "b")
     assert probe.look() == {NAME: [(("kafka",), 200.0)]}
-    servers.ends, servers.now = {}, 60.0
-    assert probe.look() == {NAME: []}
-    servers.ends, servers.now = {"a": 50.0, "b": 70.0}, 119.0
-    assert probe.look() == {NAME: []}
-    servers.now = 120.0
+    servers.ends, servers.now = {}, 3600.0
+    assert seen(probe) == []
+    servers.ends, servers.now = {"a": 50.0, "b": 70.0}, 3659.0
+    assert seen(probe) == []
+    servers.now = 3660.0
     assert probe.look() == {NAME: [(("kafka",), 50.0)]}
+
+
+def seen(probe: CertificateProbe) -> object:
+    """What a look that counts as failed has seen."""
+    with pytest.raises(IncompleteError, match="kafka at b:1 cannot be seen: b") as told:
+        probe.look()
+    return told.value.samples[NAME]
+
+
+def test_a_certificate_that_cannot_be_seen_is_a_fault_at_every_look_and_takes_no_other_along() -> None:
+    servers = Servers(a=200.0)
+    kafka = [("a", 1), ("b", 1)]
+    probe = CertificateProbe({"kafka": kafka, "mqtt": [("a", 1)]}, end_of=servers.end_of, clock=lambda: servers.now)
+    for servers.now in (0.0, 15.0, 30.0):
+        assert seen(probe) == [(("kafka",), 200.0), (("mqtt",), 200.0)]
+    assert servers.asked == 3, "counted at each look, asked once a minute"
+    servers.ends["b"], servers.now = 100.0, 60.0
+    assert probe.look() == {NAME: [(("kafka",), 100.0), (("mqtt",), 200.0)]}

@@ -49,6 +49,14 @@ def test_a_part_that_does_not_answer_is_down_and_its_series_end_after_ten_second
     assert history.latest("n_total") == {HERE: 6.0}
 
 
+def test_one_missed_answer_of_a_part_that_is_asked_rarely_ends_nothing() -> None:
+    """A JVM is asked every ten seconds."""
+    history = History({"n"})
+    for step, known in enumerate((True, True, False, True, False, False, False)):
+        history.add(1000 + 10.02 * step, "g", told(n=1) if known else None, every_seconds=10)
+        assert (history.latest("n") == {HERE: 1.0}) is (step < 6), step
+
+
 def test_a_series_that_its_part_stopped_telling_ends_too() -> None:
     history = fed(5)
     for at in (1005, 1010):
@@ -105,11 +113,17 @@ def test_memory_is_bounded_by_time_however_often_somebody_looks(every: float) ->
     assert history.increase("n_total", 60)[HERE] * every == pytest.approx(60, abs=max(2 * every, 2))
 
 
-def test_a_target_with_too_many_series_does_not_fill_the_memory() -> None:
+def test_a_target_with_too_many_series_does_not_fill_the_memory_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     history = History({"n_total"})
     flood = {("n_total", (("x", str(number)),)): 1.0 for number in range(2 * MOST_SERIES)}
     history.add(1000, "g", Scrape(0.0, flood))
+    history.add(1002, "g", Scrape(0.0, flood))
     assert len(history.latest("n_total")) <= MOST_SERIES
+    (said,) = caplog.messages
+    assert "keeps 4000 series" in said
+    assert "n_total of g" in said
 
 
 def test_what_is_old_is_forgotten() -> None:

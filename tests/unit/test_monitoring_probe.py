@@ -11,7 +11,7 @@ from monitoring import probe as probes
 from monitoring.history import History
 from monitoring.look import Look, Target, own_scrape
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.probe import Probe, Probes
+from monitoring.probe import IncompleteError, Probe, Probes
 from monitoring.scrape import Scrape
 
 Wait = Callable[..., Any]
@@ -117,6 +117,24 @@ def test_a_fault_is_counted_and_told_and_the_next_look_follows(
     running.close()
 
 
+def test_a_look_that_saw_a_part_is_served_and_counts_as_failed(
+    metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait, caplog: pytest.LogCaptureFixture
+) -> None:
+    def look() -> dict[str, Any]:
+        raise IncompleteError("b cannot be seen", {name: [(("mqtt",), 7.0)]})
+
+    name = "tidegate_certificate_expiry_timestamp_seconds"
+    running = Probes([Probe("certificates", 0.05, look)], metrics)
+    running.start()
+    failures = {"probe": "certificates"}
+    wait_until(lambda: (registry.get_sample_value("tidegate_monitor_probe_failures_total", failures) or 0) > 2)
+    running.check()
+    assert registry.get_sample_value(name, {"server": "mqtt"}) == 7
+    assert running.faults() == {"certificates": "b cannot be seen"}
+    assert caplog.text.count("b cannot be seen") == 1
+    running.close()
+
+
 def test_what_is_not_declared_is_a_fault_and_not_served(
     metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait
 ) -> None:
@@ -182,6 +200,21 @@ def test_those_that_cost_more_are_asked_more_rarely() -> None:
         look.turn()
     assert (often.asked, rarely.asked) == (3, 1)
     assert history.latest("up", job="rarely") == {(("job", "rarely"),): 1.0}
+
+
+def test_one_missed_answer_of_those_ends_none_of_their_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm, now = Scripted("jvm", every_seconds=10), 1000.0
+    look, history = _look([jvm], [])
+    monkeypatch.setattr("monitoring.look.time.time", lambda: now)
+    monkeypatch.setattr("monitoring.look.time.monotonic", lambda: now)
+    told = jvm.told
+    for now in (1000.0, 1010.1, 1020.2):
+        jvm.told = told if now < 1005 else None
+        look.turn()
+        assert len(history.latest("tidegate_devices_known", job="jvm")) == 1
+    now = 1030.3
+    look.turn()
+    assert history.latest("tidegate_devices_known", job="jvm") == {}
 
 
 def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
