@@ -27,17 +27,26 @@ class HostProbe:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._mounts = tuple(sorted({mountpoint(path) for path in paths}))
+        self._spent: dict[str, float] = {}
 
     def look(self) -> Samples:
         """All families of the probe `host`; what this platform does not tell is left out, not 0."""
         memory = psutil.virtual_memory()
         return {
-            "node_cpu_seconds_total": _cpu(),
+            "node_cpu_seconds_total": self._cpu(),
             "node_memory_MemAvailable_bytes": [((), float(memory.available))],
             "node_memory_MemTotal_bytes": [((), float(memory.total))],
             **self._disks(),
             "node_disk_io_time_seconds_total": _disk_busy(),
         }
+
+    def _cpu(self) -> _Series:
+        """Never less than before: Linux takes back some of `idle` and `iowait`, and a counter that falls reads as a restart."""
+        times: Any = psutil.cpu_times()
+        for mode in _MODES:
+            if hasattr(times, mode):
+                self._spent[mode] = max(float(getattr(times, mode)), self._spent.get(mode, 0.0))
+        return [((mode,), seconds) for mode, seconds in self._spent.items()]
 
     def _disks(self) -> dict[str, _Series]:
         free: _Series = []
@@ -59,11 +68,6 @@ def mountpoint(path: Path) -> str:
             break
         place = place.parent
     return str(place)
-
-
-def _cpu() -> _Series:
-    times: Any = psutil.cpu_times()
-    return [((mode,), float(getattr(times, mode))) for mode in _MODES if hasattr(times, mode)]
 
 
 def _disk_busy() -> _Series:

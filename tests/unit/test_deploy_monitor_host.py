@@ -13,10 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.monitor import host
 from deploy.monitor.host import HostProbe, mountpoint
+from monitoring.history import History
 from monitoring.metrics.monitor import HOST, MonitorMetrics
+from monitoring.scrape import Scrape
+from monitoring.snapshot import host as shown
 
 GIB = 2**30
 MacTimes = namedtuple("MacTimes", "user nice system idle")
+LinuxTimes = namedtuple("LinuxTimes", "user idle iowait")
 
 
 @pytest.fixture
@@ -58,6 +62,21 @@ def test_where_the_platform_knows_no_io_wait_there_is_none(monkeypatch: pytest.M
     monkeypatch.setattr(psutil, "cpu_times", lambda: MacTimes(1.0, 2.0, 3.0, 4.0))
     told = HostProbe([]).look()["node_cpu_seconds_total"]
     assert told == [(("user",), 1.0), (("nice",), 2.0), (("system",), 3.0), (("idle",), 4.0)]
+
+
+def test_a_mode_never_falls_though_the_kernel_takes_some_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fall reads as a restart, and the whole counter as what was spent since."""
+    probe, history = HostProbe([]), History(shown.METRICS)
+    told = []
+    for step, waited in enumerate((5000.0, 5000.1, 5000.02, 5000.2)):
+        times = LinuxTimes(user=100.0 + step, idle=9000.0 + 9 * step - (waited < 5000.1) * 0.5, iowait=waited)
+        monkeypatch.setattr(psutil, "cpu_times", lambda times=times: times)
+        samples = probe.look()["node_cpu_seconds_total"]
+        told.append(dict(samples)["iowait",])
+        values = {("node_cpu_seconds_total", (("mode", labels[0]),)): value for labels, value in samples}
+        history.add(1000.0 + 5 * step, "tidegate-monitor", Scrape(0, values))
+    assert told == [5000.0, 5000.1, 5000.1, 5000.2]
+    assert (shown.host(history)["iowait_ratio"] or 0) < 0.1
 
 
 def test_two_folders_on_one_disk_are_one_series(mounts: dict[str, tuple[int, int]], tmp_path: Path) -> None:
