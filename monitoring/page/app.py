@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +34,12 @@ __all__ = ["Page", "make_page"]
 MOST_ROWS: Final = 500
 MOST_TEXT: Final = 1024
 MOST_LETTERS: Final = 500
+QUESTION_SECONDS: Final = 30.0
 REDRIVE_SECONDS: Final = 600.0
+SCRAPE_SECONDS: Final = 10.0
 BODY_SECONDS: Final = 10.0
+
+_NUMBER: Final = re.compile("[1-9][0-9]{0,2}")
 
 logger = logging.getLogger("tidegate.monitoring.page")
 
@@ -103,6 +108,8 @@ class _Routes:
         self._settings, self._board, self._answers = settings, board, answers
         self._registry, self._healthy, self._viewers, self._assets = registry, healthy, viewers, assets
         self._workers = Workers()
+        # Scrapes wait for no question: Prometheus must see the monitor, above all while the tables hang.
+        self._scrapes = Workers("metrics", threads=1)
 
     def listed(self) -> list[Route]:
         return [
@@ -129,7 +136,7 @@ class _Routes:
         return self._assets.response(request.path_params["name"], request.headers)
 
     async def metrics(self, _request: Request) -> Response:
-        text = await self._workers.run(partial(generate_latest, self._registry))
+        text = await self._scrapes.run(partial(generate_latest, self._registry), patience_seconds=SCRAPE_SECONDS)
         return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def healthz(self, _request: Request) -> Response:
@@ -174,8 +181,10 @@ class _Routes:
         logger.info("a redrive of %d letters was asked for on the page%s", len(ids), " (dry run)" if dry_run else "")
         return await self._answer(partial(self._answers.redrive, ids, dry_run), patience_seconds=REDRIVE_SECONDS)
 
-    async def _answer(self, question: Callable[[], dict[str, Any]], *, patience_seconds: float = 30.0) -> Response:
-        return json_response(await self._workers.run(question, patience_seconds=patience_seconds))
+    async def _answer(
+        self, question: Callable[[], dict[str, Any]], *, patience_seconds: float | None = None
+    ) -> Response:
+        return json_response(await self._workers.run(question, patience_seconds=patience_seconds or QUESTION_SECONDS))
 
 
 def _text(request: Request, name: str, default: str | None = None) -> str:
@@ -194,7 +203,7 @@ def _text(request: Request, name: str, default: str | None = None) -> str:
 
 def _limit(request: Request, default: int) -> int:
     text = request.query_params.get("limit", str(default))
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:6]) <= MOST_ROWS:
+    if not _NUMBER.fullmatch(text) or int(text) > MOST_ROWS:
         raise PageError(400, f"?limit= is a number from 1 to {MOST_ROWS}.")
     return int(text)
 

@@ -4,6 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from monitoring.page.answers import PageError
@@ -13,28 +14,39 @@ __all__ = ["Workers"]
 T = TypeVar("T")
 THREADS: Final = 3
 WAITING: Final = 16
-PATIENCE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """`is_over` once nobody waits for the answer any more."""
+
+    ask: Callable[[], Any]
+    tell: Callable[[Any, BaseException | None], None]
+    is_over: Callable[[], bool]
 
 
 class Workers:
-    """Daemon threads, started when the first question comes; at most `WAITING` questions wait for one."""
+    """Daemon threads, started when the first question comes; at most `WAITING` questions wait for one.
 
-    def __init__(self) -> None:
-        self._queue: queue.Queue[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = queue.Queue(
-            WAITING
-        )
+    What must not wait for other questions has workers of its own.
+    """
+
+    def __init__(self, name: str = "page", *, threads: int = THREADS) -> None:
+        self._name, self._threads = name, threads
+        self._queue: queue.Queue[_Question] = queue.Queue(WAITING)
         self._started = False
 
-    async def run(self, question: Callable[[], T], *, patience_seconds: float = PATIENCE_SECONDS) -> T:
+    async def run(self, question: Callable[[], T], *, patience_seconds: float) -> T:
         """The answer.
 
         Raises:
-            PageError: too many wait already, or it took too long; the question itself is not broken off.
+            PageError: too many wait already, or it took too long. A question that has begun is not broken off; one that
+                still waits for a thread then is never begun.
         """
         if not self._started:
             self._started = True
-            for number in range(THREADS):
-                threading.Thread(target=self._work, name=f"page-{number}", daemon=True).start()
+            for number in range(self._threads):
+                threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True).start()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
@@ -43,7 +55,9 @@ class Workers:
                 answer.set_exception(error) if error is not None else answer.set_result(value)
 
         try:
-            self._queue.put_nowait((question, lambda value, error: _tell(loop, tell, value, error)))
+            self._queue.put_nowait(
+                _Question(question, lambda value, error: _tell(loop, tell, value, error), answer.done)
+            )
         except queue.Full:
             raise PageError(503, "Too many questions wait for an answer; try again in a moment.") from None
         try:
@@ -53,13 +67,15 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            question, tell = self._queue.get()
+            question = self._queue.get()
+            if question.is_over():
+                continue
             try:
-                value = question()
+                value = question.ask()
             except Exception as error:
-                tell(None, error)
+                question.tell(None, error)
             else:
-                tell(value, None)
+                question.tell(value, None)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[Any, Any], None], value: Any, error: Any) -> None:

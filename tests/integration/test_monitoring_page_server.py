@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.page import stream
+from monitoring.page import stream, workers
 from monitoring.page.answers import PageError
 from monitoring.page.server import PageServer
 
@@ -150,6 +150,41 @@ def test_the_end_waits_for_no_question_that_hangs(make_page_stage: Callable[...,
     assert time.monotonic() - began < 2
     never.set()
     thread.join(20)
+
+
+def test_questions_that_hang_hold_up_no_scrape_and_are_told_so(
+    make_page_stage: Callable[..., Any], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitoring.page.app.QUESTION_SECONDS", 0.5)
+    never, asked, began = threading.Event(), threading.Semaphore(0), []
+
+    def hang(device: str) -> dict[str, Any]:
+        began.append(device)
+        asked.release()
+        never.wait(60)
+        return {}
+
+    served = Served(make_page_stage(answers={"device": hang}))
+    found: list[tuple[int, bytes]] = []
+
+    def ask(name: str) -> None:
+        status, _, body = served.get(f"/api/device?device={name}")
+        found.append((status, body))
+
+    threads = [threading.Thread(target=ask, args=(f"d{number}",), daemon=True) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for _ in range(workers.THREADS):
+        assert asked.acquire(timeout=20)
+    assert served.get("/metrics")[0] == 200, "while every thread for questions is held"
+    assert served.get("/healthz")[0] == 200
+    for thread in threads:
+        thread.join(20)
+    assert found == [(503, b'{"error":"No answer within 0.5 s; try again later."}')] * 6
+    never.set()
+    wait_until(lambda: served.get("/api/devices")[0] == 200)
+    assert len(began) == workers.THREADS, "what nobody waits for any more is not asked"
+    served.close()
 
 
 def _quietly(call: Callable[[], Any]) -> None:
