@@ -127,8 +127,7 @@ def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
     except RecursionError:
         return _too_deep(max_depth)
     except json.JSONDecodeError as error:
-        got = f"{error.msg} at character {error.pos}: {text[error.pos : error.pos + 40]}"
-        return Reject(Reason.BAD_JSON, got=show(got), wanted="one JSON document")
+        return Reject(Reason.BAD_JSON, got=show(_fault(error, text)), wanted="one JSON document")
     if _count_keys(value)[1] > max_depth:
         return _too_deep(max_depth)
     if "\\u" in text and _holds_surrogate(value):
@@ -136,13 +135,21 @@ def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
     return Document(value, tuple(flags))
 
 
+def _fault(error: json.JSONDecodeError, text: str) -> str:
+    """What is wrong, where, and what stands there; some messages of the standard library end with "at" or a colon."""
+    what = error.msg.rstrip(": ").removesuffix(" at")
+    there = text[error.pos : error.pos + 40]
+    return f"{what} at character {error.pos}" + (f": {there}" if there.strip() else "" if there else ", the end")
+
+
 def _decode_text(payload: bytes) -> str | Reject:
     wanted = "UTF-8 without a byte order mark"
     if payload.startswith(b"\xef\xbb\xbf"):
         return Reject(Reason.BAD_ENCODING, got="a UTF-8 byte order mark", wanted=wanted)
     # No JSON document begins with NUL or has one as second byte: it is UTF-16 or UTF-32.
-    if b"\0" in payload[:4]:
-        return Reject(Reason.BAD_ENCODING, got="NUL bytes, as in UTF-16 or UTF-32", wanted=wanted)
+    if (zero := payload.find(b"\0", 0, 4)) >= 0:
+        got = f"byte 0x00 at position {zero}, as in UTF-16 or UTF-32"
+        return Reject(Reason.BAD_ENCODING, got=got, wanted=wanted)
     try:
         return payload.decode("utf-8")
     except UnicodeDecodeError as error:

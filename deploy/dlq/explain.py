@@ -10,7 +10,8 @@ BEFORE, AFTER = 60, 60
 """Characters shown around the place."""
 HEX_BYTES: Final = 128
 _SEGMENT = re.compile(r'\.([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
-_AT = re.compile(r"\bat (?:character|position) (\d+)")
+_AT = re.compile(r"\bat character (\d+)")
+_AT_BYTE = re.compile(r"^byte 0x[0-9a-f]{2} at position (\d+)(?! of the topic)\b")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decoder: Final = json.JSONDecoder()
 
@@ -19,6 +20,9 @@ def mark_payload(payload: bytes, path: str | None, got: str | None) -> list[str]
     """Lines to print: the text around the failing place and carets below it; a hex dump where it is no text."""
     if not payload:
         return ["(no bytes)"]
+    at = _AT_BYTE.search(got or "")
+    if at is not None and int(at[1]) < len(payload) and path in (None, "$"):
+        return _hex_lines(payload, int(at[1]))
     try:
         text = payload.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -101,6 +105,6 @@ def _hex_lines(payload: bytes, place: int) -> list[str]:
     for at in range(0, len(shown), 16):
         row = shown[at : at + 16]
         plain = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        mark = "   <- here" if 0 <= place - first - at < 16 else ""
+        mark = f"   <- here: 0x{payload[place]:02x} at {place}" if 0 <= place - first - at < 16 else ""
         lines.append(f"{first + at:08x}  {row.hex(' '):<47}  {plain}{mark}")
     return lines + ([f"… {len(payload) - first - len(shown)} more bytes"] if first + len(shown) < len(payload) else [])

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
+from deploy.local.words import clean
 from lakehouse.render import cell_text
 
 __all__ = ["show_trace"]
@@ -16,7 +17,7 @@ _FIELD: Final = 10
 
 def show_trace(found: Mapping[str, Any]) -> list[str]:
     """Lines."""
-    lines = [f"Device {cell_text(found['device'])}{_heard(found['known'])}"]
+    lines = [f"Device {cell_text(found['device'])}{_heard(found)}"]
     if not found["messages"]:
         lines += wrap(
             "No message of it is stored or refused: what it sends is ignored by rule, or was stored so long ago that "
@@ -28,8 +29,12 @@ def show_trace(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _heard(known: Mapping[str, Any] | None) -> str:
-    return f", last heard {_time(known['last_seen'])[:19]} UTC" if known else ""
+def _heard(found: Mapping[str, Any]) -> str:
+    """By the table of devices or by a message, whichever is newer: the table follows a while later."""
+    times = [message["clocks"]["gateway"] or message["clocks"]["kafka"] for message in found["messages"]]
+    known = found["known"]["last_seen"] if found["known"] else None
+    newest = max((_time(at) for at in (known, *times) if at is not None), default=None)
+    return f", last heard {newest[:19]} UTC" if newest else ""
 
 
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
@@ -111,9 +116,10 @@ def _reading(reading: Mapping[str, Any]) -> str:
 
 
 def _letter(letter: Mapping[str, Any]) -> str:
-    where = f" at {cell_text(letter['path'])}" if letter["path"] else ""
-    got = f", got {cell_text(letter['got'])}" if letter["got"] is not None else ""
-    wanted = f", wanted {cell_text(letter['wanted'])}" if letter["wanted"] is not None else ""
+    # Whole: what stands at the end of them is mostly the place of the fault.
+    where = f" at {clean(letter['path'])}" if letter["path"] else ""
+    got = f", got {clean(letter['got'])}" if letter["got"] is not None else ""
+    wanted = f", wanted {clean(letter['wanted'])}" if letter["wanted"] is not None else ""
     redriven = f"; redriven: {letter['redriven_as']}" if letter["redriven_as"] else ""
     part = "a part: " if letter["partial"] else ""
     return f"{part}{letter['reason']}{where}{got}{wanted}{redriven}. tidegate dlq show {cell_text(letter['id'])}"

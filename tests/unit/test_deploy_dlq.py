@@ -174,7 +174,12 @@ def test_a_long_payload_is_shown_around_the_place_and_bytes_as_hex() -> None:
     assert line[carets.index("^") :].startswith('"?"')
     lines = mark_payload(b'{"t": "21.5 \xb0C"}', None, "byte 0xb0 at position 12")
     assert lines[0].startswith("00000000  7b 22 74")
-    assert lines[0].endswith("<- here")
+    assert lines[0].endswith("<- here: 0xb0 at 12")
+    assert mark_payload(b"ok", "topic", "byte 0xb0 at position 1 of the topic") == ["ok"]
+    wide = '\ufeff{"a": 1}'.encode("utf-16-le")
+    lines = mark_payload(wide, None, "byte 0x00 at position 3, as in UTF-16 or UTF-32")
+    assert lines[0].startswith("00000000  ff fe 7b 00")
+    assert lines[0].endswith("<- here: 0x00 at 3")
     assert mark_payload(b"", None, None) == ["(no bytes)"]
     assert "\x1b" not in "".join(mark_payload(b'{"\x1b[2J": 1}', "$", None))
 

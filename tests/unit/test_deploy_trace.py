@@ -215,6 +215,20 @@ def test_lines_fit_a_terminal_of_80_columns(lake: Lake) -> None:
     assert max(map(len, lines)) <= WIDTH
 
 
+def test_a_refusal_says_its_place_whole(lake: Lake) -> None:
+    got = "Illegal trailing comma before the end of an object, at character 4711: ,}"
+    lake.land(number=2, table="dead_letters", got=got)
+    assert got in " ".join(" ".join(show_trace(lake.trace())).split())
+
+
+def test_last_heard_is_not_older_than_the_newest_message(lake: Lake) -> None:
+    lake.heard("d1")
+    newest = lake.now + timedelta(minutes=7)
+    lake.land(number=1)
+    lake.land(number=2, received_at=newest)
+    assert show_trace(lake.trace(last=2))[0] == f"Device d1, last heard {newest:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def test_many_readings_are_cut_for_people_and_whole_for_programs(lake: Lake) -> None:
     lake.land(number=1)
     [row] = DeltaTable(f"{lake.root}/readings").to_pyarrow_table().to_pylist()

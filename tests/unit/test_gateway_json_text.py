@@ -20,6 +20,24 @@ def parse(payload: bytes) -> Document | Reject:
 
 
 @pytest.mark.parametrize(
+    ("payload", "got"),
+    [
+        (b'{"a":"x\x01y"}', r'Invalid control character at character 7: \u0001y"}'),
+        (b'{"a":"x', 'Unterminated string starting at character 5: "x'),
+        (b'{"a":1', "Expecting ',' delimiter at character 6, the end"),
+        (b"[1, ", "Expecting value at character 4, the end"),
+        (b"", "Expecting value at character 0, the end"),
+        (b'{"a" 1}', "Expecting ':' delimiter at character 5: 1}"),
+        (b'x\0"\0', "byte 0x00 at position 1, as in UTF-16 or UTF-32"),
+    ],
+)
+def test_a_refusal_says_what_and_where_in_words(payload: bytes, got: str) -> None:
+    found = parse(payload)
+    assert isinstance(found, Reject)
+    assert found.got == got
+
+
+@pytest.mark.parametrize(
     ("payload", "reason"),
     [
         pytest.param(b"", "bad_json", id="empty"),
