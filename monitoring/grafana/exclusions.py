@@ -20,6 +20,8 @@ class Exclusion:
 
 
 _OVERVIEW: Final = "Tidegate / Overview"
+_PIPELINE: Final = "Tidegate / Pipeline"
+_SHOWN: Final = "It counts over the whole time that is shown."
 _BURN: Final = "A burn rate has the window of the alert that it explains, whatever the screen shows."
 _BUDGET: Final = "A budget is spent over its own window, whatever the screen shows."
 _ALERTS: Final = "ALERTS carries the labels of the rule's result, and most rules leave no job and no instance."
@@ -29,10 +31,8 @@ EXCLUSIONS: Final = (
     Exclusion("target-instance-rule", _OVERVIEW, "Alerts", _ALERTS),
     *(Exclusion("fixed-window", _OVERVIEW, f"{name} burn rate", _BURN) for name in ("Freshness", "Validity")),
     *(Exclusion("fixed-window", _OVERVIEW, f"{name} budget left", _BUDGET) for name in ("Freshness", "Validity")),
-    *(
-        Exclusion("fixed-window", _OVERVIEW, f"{name} kept", "It counts over the whole time that is shown.")
-        for name in ("Freshness", "Validity")
-    ),
+    *(Exclusion("fixed-window", _OVERVIEW, f"{name} kept", _SHOWN) for name in ("Freshness", "Validity")),
+    Exclusion("fixed-window", _PIPELINE, "Audit takes", _SHOWN),
 )
 
 

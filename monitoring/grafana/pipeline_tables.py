@@ -3,7 +3,7 @@
 from typing import Final
 
 from monitoring.grafana.panel import Panel, Query, stat, timeseries
-from monitoring.grafana.promql import age, mean, rate, select, total
+from monitoring.grafana.promql import age, growth, mean, rate, select, total
 
 __all__ = ["device_panels", "monitor_panels", "table_panels"]
 
@@ -91,9 +91,10 @@ def device_panels() -> list[Panel]:
         ),
         stat(
             "Audit takes",
-            "How long the last audit took.",
+            "How long the last audit took, and how much time of receive was left out since outages were too long.",
             "s",
-            Query(total("tidegate_audit_duration_seconds", how="max")),
+            Query(total("tidegate_audit_duration_seconds", how="max"), "took"),
+            Query(growth("tidegate_audit_skipped_seconds_total", window="$__range"), "left out"),
             height=8,
         ),
         stat(
