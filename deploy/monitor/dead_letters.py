@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deploy.dlq.explain import mark_payload
@@ -12,7 +12,7 @@ from deploy.monitor.texts import epoch, since, sql_text
 from lakehouse.catalog import table_names
 from lakehouse.render import plain
 
-__all__ = ["ID", "letters_of", "list_dead_letters", "show_dead_letter"]
+__all__ = ["ID", "letters_of", "list_dead_letters", "show_dead_letter", "unknown_letters"]
 
 ID: Final = re.compile(r"[A-Za-z0-9._-]{1,300}")
 """A topic's name, a partition, an offset: nothing that could end a text in SQL."""
@@ -22,6 +22,8 @@ MOST_PAYLOAD_BYTES: Final = 256 * 1024
 _ROWS: Final = """
 SELECT id, reason, stage, device, mqtt_topic, received_at, path, got, wanted, partial, redriven_as
 FROM letters WHERE {where} ORDER BY received_at DESC, "offset" DESC LIMIT {limit}"""
+
+_KNOWN: Final = "SELECT id FROM letters WHERE id IN ({ids})"
 
 _SUMMARY: Final = """
 SELECT reason, device, mqtt_topic, count(*) AS count, arg_max(id, (received_at, "offset")) AS last_id
@@ -35,6 +37,15 @@ def list_dead_letters(root: str, reason: str | None, device: str | None, limit: 
     where = _where(reason, device)
     summary = ask_letters(root, _SUMMARY.format(where=where, limit=int(limit))).to_pylist()
     return {"summary": summary, "letters": letters_of(root, reason=reason, device=device, limit=limit)}
+
+
+def unknown_letters(root: str, ids: Sequence[str]) -> list[str]:
+    """Those of the ids that no letter has, in their order."""
+    if not ids or "dead_letters" not in table_names(root):
+        return list(ids)
+    listed = ", ".join(map(sql_text, ids))
+    found = {row["id"] for row in ask_letters(root, _KNOWN.format(ids=listed)).to_pylist()}
+    return [each for each in ids if each not in found]
 
 
 def letters_of(root: str, *, reason: str | None = None, device: str | None = None, limit: int) -> list[dict[str, Any]]:

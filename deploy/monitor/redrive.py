@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-from deploy.monitor.dead_letters import ID
+from deploy.monitor.dead_letters import ID, unknown_letters
 from deploy.settings import Settings
 from monitoring.page.answers import PageError
 
@@ -21,7 +21,7 @@ class Redriver:
         self._busy = threading.Lock()
 
     def redrive(self, ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
-        """The report.
+        """The report, and which ids no letter has: they were mistyped, or retention deleted them.
 
         Raises:
             PageError: another one runs, or an id is none.
@@ -34,6 +34,7 @@ class Redriver:
         if not self._busy.acquire(blocking=False):
             raise PageError(503, "Another redrive runs; try again when it has ended.")
         try:
+            unknown = unknown_letters(self._settings.lake.root, ids)
             listed = ", ".join(f"'{each}'" for each in ids)
             report = run_redrive(
                 self._settings,
@@ -46,4 +47,4 @@ class Redriver:
             )
         finally:
             self._busy.release()
-        return report.to_dict()
+        return {**report.to_dict(), "unknown": unknown}
