@@ -6,9 +6,10 @@ that it never takes more than a twentieth of one core, however large the fleet i
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from deploy.monitor.flowing import FlowTime
 from deploy.monitor.texts import since, sql_text
 from ingest.contract.errors import TidegateError, UnavailableError
 from monitoring.metrics.families import Samples
@@ -32,22 +33,24 @@ WITH heard AS (
     SELECT *, CASE WHEN {flowing} THEN greatest(newest, {now}) ELSE newest END - seen AS silent_seconds FROM heard
 ), fleet AS (
     SELECT *, silent_seconds < 86400 AND interval_s IS NOT NULL
-            AND silent_seconds > greatest({least}, {intervals} * interval_s) AS is_silent,
+            AND {quiet} > greatest({least}, {intervals} * interval_s) AS is_silent,
         silent_seconds < 86400 AND abs(clock_skew_ms) > {skew} AS is_skewed
     FROM judged WHERE NOT is_canary
 )
-SELECT count(*) AS known, count(*) FILTER (silent_seconds < 3600) AS active,
+SELECT count(*) AS known, count(*) FILTER (silent_seconds < 86400) AS heard,
+    count(*) FILTER (silent_seconds < 3600) AS active,
     count(*) FILTER (is_silent) AS silent_count, count(*) FILTER (is_skewed) AS skewed_count,
     arg_max({{'device': device, 'last_seen': seen, 'silent_seconds': silent_seconds, 'interval_s': interval_s}},
-        seen, {top}) FILTER (is_silent) AS silent,
+        silent_seconds, {top}) FILTER (is_silent) AS silent,
     arg_max({{'device': device, 'clock_skew_ms': clock_skew_ms}}, abs(clock_skew_ms), {top}) FILTER (is_skewed) AS skewed
 FROM fleet"""
 
 _LEDGER: Final = """
 WITH per AS (
     SELECT device, sum(received)::BIGINT AS received, sum(dead_lettered)::BIGINT AS refused, sum(gap)::BIGINT AS gap,
-        sum(late)::BIGINT AS late, sum(stored) FILTER (settled) AS stored, sum(dead_lettered) FILTER (settled) AS dead_lettered,
-        sum(ignored) FILTER (settled) AS ignored, sum(duplicate) FILTER (settled) AS duplicate
+        sum(late) FILTER (settled) AS late, sum(stored) FILTER (settled) AS stored,
+        sum(dead_lettered) FILTER (settled) AS dead_lettered, sum(ignored) FILTER (settled) AS ignored,
+        sum(duplicate) FILTER (settled) AS duplicate
     FROM ledger WHERE minute >= {since} AND device <> {canary} GROUP BY device
 )
 SELECT sum(stored)::BIGINT AS stored, sum(dead_lettered)::BIGINT AS dead_lettered, sum(ignored)::BIGINT AS ignored,
@@ -66,11 +69,11 @@ class FleetProbe:
 
     Args:
         root: of the tables.
-        flowing: whether what devices send now would be in the tables by now; only then is silence theirs.
+        flow: when what devices sent came through to the tables; only then is silence theirs.
     """
 
-    def __init__(self, root: str, flowing: Callable[[], bool]) -> None:
-        self._root, self._flowing = root, flowing
+    def __init__(self, root: str, flow: FlowTime) -> None:
+        self._root, self._flow = root, flow
         self._not_before = 0.0
         self._samples: Samples = {}
         self.devices: Mapping[str, Any] = {}
@@ -100,7 +103,8 @@ class FleetProbe:
 
         query = _DEVICES.format(
             canary=sql_text(DEVICE),
-            flowing="true" if self._flowing() else "false",
+            flowing="true" if self._flow.flowing else "false",
+            quiet=self._flow.seconds_since("seen"),
             now=repr(time.time()),
             least=LEAST_SILENCE_SECONDS,
             intervals=INTERVALS,
@@ -154,7 +158,7 @@ def _has_tables(root: str) -> bool:
 def _shown(found: Mapping[str, Any] | None) -> dict[str, Any]:
     if found is None:
         return {}
-    counts = {name: found[name] for name in ("known", "active", "silent_count", "skewed_count")}
+    counts = {name: found[name] for name in ("known", "heard", "active", "silent_count", "skewed_count")}
     return {**counts, "silent": found["silent"] or [], "skewed": found["skewed"] or []}
 
 
@@ -165,7 +169,13 @@ def _shown_hour(found: Mapping[str, Any] | None) -> dict[str, Any]:
 def _device_samples(found: Mapping[str, Any] | None) -> dict[str, list[tuple[tuple[str, ...], float]]]:
     if found is None:
         return {}
-    counts = {"known": "known", "active": "active", "silent": "silent_count", "skewed": "skewed_count"}
+    counts = {
+        "known": "known",
+        "heard": "heard",
+        "active": "active",
+        "silent": "silent_count",
+        "skewed": "skewed_count",
+    }
     return {f"tidegate_devices_{name}": [((), float(found[column]))] for name, column in counts.items()}
 
 
