@@ -16,6 +16,8 @@ WIDTH: Final = 80
 INDENT: Final = 11
 SHOWN_SILENT: Final = 3
 BEHIND_SECONDS: Final = 60.0
+YOUNG_SECONDS: Final = 600.0
+"""A start alone spends the budget of a shorter window."""
 LATE_SECONDS: Final = 5.0
 SHOWN_REASONS: Final = 4
 COLOURS: Final = {
@@ -222,6 +224,9 @@ def _slow(status: Status) -> str | None:
         return f"Next: {topic} is {span(behind)} behind. `tidegate status --watch` shows whether that falls."
     for name, slo in status["slo"].items():
         if slo.get("budget_left") is not None and slo["budget_left"] <= 0:
+            if 0 < (slo.get("window_seconds") or 0) < YOUNG_SECONDS:
+                seen = span(slo["window_seconds"])
+                return f"Next: look again in some minutes; {name} was below its objective in the first {seen}."
             return (
                 f"Next: {name} has no budget left. `tidegate alerts explain {name.title()}BudgetBurns` has the steps."
             )

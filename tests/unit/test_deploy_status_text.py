@@ -140,6 +140,10 @@ def test_a_part_that_is_late_is_what_to_look_at_next() -> None:
         ({"lag_seconds": {"b": 61.0}, "alerts": [{"part": "broker", "text": "Old."}]}, "Next: b is 61 s behind."),
         (
             {"slo": {"freshness": {"objective": 0.99, "good_ratio": 0.5, "budget_left": 0.0, "window_seconds": 60}}},
+            "Next: look again in some minutes; freshness was below its objective in the first 60 s.",
+        ),
+        (
+            {"slo": {"freshness": {"objective": 0.99, "good_ratio": 0.5, "budget_left": 0.0, "window_seconds": 3600}}},
             "Next: freshness has no budget left. `tidegate alerts explain FreshnessBudgetBurns`",
         ),
         ({"ready": False, "parts": {}}, "Next: look again"),
