@@ -123,17 +123,14 @@ def _canary(settings: MonitoringSettings) -> list[Panel]:
             f"Readings that were due and that came back; a gap between the two is an outage or more than {late} of delay.",
             "cps",
             Query(rate("tidegate_canary_published_total"), "due"),
+            Query(rate("tidegate_canary_acknowledged_total"), "taken by the broker"),
             Query(rate("tidegate_canary_seen_total"), "read back"),
         ),
         timeseries(
             "Share refused",
-            "Refused messages over received ones, and parts of accepted messages that were refused over readings.",
+            "Refused messages over those received of devices, and parts of accepted messages that were refused over readings.",
             "percentunit",
-            Query(
-                f"{rate('tidegate_gateway_messages_rejected_total')} / "
-                f"({rate('tidegate_gateway_messages_received_total')} > 0)",
-                "messages",
-            ),
+            Query(objectives(settings)[1].bad_ratio("$__rate_interval"), "messages"),
             Query(
                 f"{rate('tidegate_gateway_parts_rejected_total')} / ({rate('tidegate_gateway_readings_total')} > 0)",
                 "parts",
