@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from deploy.monitor.flowing import FlowTime
 from deploy.monitor.redrive import Redriver
 from deploy.settings import Settings
 from ingest.contract.errors import TidegateError, UnavailableError
@@ -13,14 +14,14 @@ from monitoring.page.answers import Answers, PageError
 __all__ = ["make_answers"]
 
 
-def make_answers(settings: Settings, stop: threading.Event) -> Answers:
+def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> Answers:
     """The page's answers; heavy libraries are imported when the first one is asked for."""
     root, redriver = settings.lake.root, Redriver(settings, stop)
 
     def device(name: str) -> dict[str, Any]:
         from deploy.monitor.device import show_device
 
-        return _told(lambda: show_device(root, name))
+        return _told(lambda: show_device(root, name, flow))
 
     def devices(search: str, limit: int) -> dict[str, Any]:
         from deploy.monitor.device import find_devices

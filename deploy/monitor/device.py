@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from deploy.monitor.dead_letters import letters_of
+from deploy.monitor.flowing import FlowTime
+from deploy.monitor.silence import judged_devices
 from deploy.monitor.texts import epoch, since, sql_text
 from lakehouse.catalog import table_names
 from lakehouse.query import run_sql
@@ -22,6 +24,8 @@ _ROW: Final = """
 SELECT device, first_seen, last_seen, interval_learned_s, clock_skew_ms, last_rejected_because, last_rejected_at,
     epoch(now()) - epoch(last_seen) AS silent_seconds
 FROM devices WHERE {where} ORDER BY last_seen DESC LIMIT {limit}"""
+
+_SILENT: Final = "{judged} SELECT is_silent FROM judged WHERE device = {device}"
 
 _READINGS: Final = """
 WITH these AS (
@@ -45,7 +49,7 @@ def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
     return {"devices": [_row(row) for row in run_sql(root, _ROW.format(where=where, limit=int(limit))).to_pylist()]}
 
 
-def show_device(root: str, device: str) -> dict[str, Any]:
+def show_device(root: str, device: str, flow: FlowTime) -> dict[str, Any]:
     """All that its page shows; what is not known of it is None or empty."""
     names, quoted = table_names(root), sql_text(device)
     rows: list[Any] = []
@@ -58,7 +62,14 @@ def show_device(root: str, device: str) -> dict[str, Any]:
         "ledger": _balance(root, quoted) if "ledger" in names else dict.fromkeys(COUNTS),
         "dead_letters": letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else [],
         "silent_seconds": row["silent_seconds"] if row else None,
+        "is_silent": _is_silent(root, quoted, flow) if row else None,
     }
+
+
+def _is_silent(root: str, quoted: str, flow: FlowTime) -> bool | None:
+    """Whether the fleet's figures count it as silent; None where it does not count at all."""
+    rows = run_sql(root, _SILENT.format(judged=judged_devices(flow), device=quoted)).to_pylist()
+    return rows[0]["is_silent"] if rows else None
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from deploy.monitor.flowing import FlowTime
+from deploy.monitor.silence import judged_devices
 from deploy.monitor.texts import since, sql_text
 from ingest.contract.errors import TidegateError, UnavailableError
 from monitoring.metrics.families import Samples
@@ -20,24 +21,14 @@ TOP: Final = 20
 LEDGER_SECONDS: Final = 3600
 MOST_SHARE: Final = 0.05
 OUTCOMES: Final = ("stored", "dead_lettered", "ignored", "duplicate")
-LEAST_SILENCE_SECONDS: Final = 60
-INTERVALS: Final = 5
 SKEW_MS: Final = 60_000
 
 _DEVICES: Final = """
-WITH heard AS (
-    SELECT device, epoch(last_seen) AS seen, interval_learned_s AS interval_s, clock_skew_ms,
-        max(epoch(last_seen)) OVER () AS newest, device = {canary} AS is_canary
-    FROM devices
-), judged AS (
-    SELECT *, CASE WHEN {flowing} THEN greatest(newest, {now}) ELSE newest END - seen AS silent_seconds FROM heard
-), fleet AS (
-    SELECT *, silent_seconds < 86400 AND interval_s IS NOT NULL
-            AND {quiet} > greatest({least}, {intervals} * interval_s) AS is_silent,
-        silent_seconds < 86400 AND abs(clock_skew_ms) > {skew} AS is_skewed
-    FROM judged WHERE NOT is_canary
+{judged}
+, fleet AS (
+    SELECT *, silent_seconds < 86400 AND abs(clock_skew_ms) > {skew} AS is_skewed FROM judged WHERE device <> {canary}
 )
-SELECT count(*) AS known, count(*) FILTER (silent_seconds < 86400) AS heard,
+SELECT count(*) AS known, count(is_silent) AS heard,
     count(*) FILTER (silent_seconds < 3600) AS active,
     count(*) FILTER (is_silent) AS silent_count, count(*) FILTER (is_skewed) AS skewed_count,
     arg_max({{'device': device, 'last_seen': seen, 'silent_seconds': silent_seconds, 'interval_s': interval_s}},
@@ -103,11 +94,7 @@ class FleetProbe:
 
         query = _DEVICES.format(
             canary=sql_text(DEVICE),
-            flowing="true" if self._flow.flowing else "false",
-            quiet=self._flow.seconds_since("seen"),
-            now=repr(time.time()),
-            least=LEAST_SILENCE_SECONDS,
-            intervals=INTERVALS,
+            judged=judged_devices(self._flow),
             skew=SKEW_MS,
             top=TOP,
         )

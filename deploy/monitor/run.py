@@ -103,7 +103,7 @@ class Monitor:
         page = make_page(
             monitoring,
             self._board,
-            make_answers(self._settings, self._stop),
+            make_answers(self._settings, self._stop, self._flow),
             registry=self._registry,
             metrics=self._metrics,
             healthy=self.look.healthy,

@@ -5,6 +5,7 @@ from typing import Final
 from monitoring.alerts.model import Alert, Severity
 from monitoring.alerts.operands import Left, Less, Operand, Quotient, Sum, select
 from monitoring.alerts.signals import Both, Compare
+from monitoring.silence import SILENT_DEVICES
 
 __all__ = ["DEVICES"]
 
@@ -93,8 +94,7 @@ DEVICES: Final = (
             "A topic or access rule of the broker was changed.",
         ),
         actions=(
-            '`tidegate sql "SELECT device, last_seen, interval_learned_s FROM devices ORDER BY last_seen LIMIT 20"`: '
-            "what have they in common?",
+            f'`tidegate sql "{SILENT_DEVICES}"`: which they are; what have they in common?',
             "`tidegate logs broker -n 200`: are they refused?",
             "`tidegate device watch DEVICE`: see one live, with what is refused of it.",
             "`tidegate dlq ls`: do they send, but what nobody takes?",

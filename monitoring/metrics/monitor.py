@@ -68,7 +68,10 @@ HOST: Final = (
 
 DEVICES: Final = (
     Family("tidegate_devices_known", "Devices that were ever heard."),
-    Family("tidegate_devices_heard", "Devices heard within the last day: of these some may be silent."),
+    Family(
+        "tidegate_devices_heard",
+        "Devices that may be silent: heard this day, for long enough to have a learned interval.",
+    ),
     Family("tidegate_devices_active", "Devices heard within the last hour."),
     Family("tidegate_devices_silent", "Devices silent for much longer than their learned interval, heard this day."),
     Family("tidegate_devices_skewed", "Devices whose clock is more than a minute off, heard this day."),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deploy.monitor.answers import make_answers
+from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.parts import supervised
@@ -24,11 +25,13 @@ from deploy.monitor.targets import targets_of
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import DEAD_LETTERS
+from lakehouse.query import run_sql
 from monitoring.alerts.catalog import ALERTS
 from monitoring.history import History
 from monitoring.page.answers import Answers, PageError
 from monitoring.scrape import Scrape
 from monitoring.settings import MonitoringSettings
+from monitoring.silence import SILENT_DEVICES
 
 NAUGHTY = json.loads((Path(__file__).parents[3] / "shared/data/naughty-strings.json").read_text("utf-8"))
 HOSTILE = sorted(
@@ -91,7 +94,7 @@ def test_the_fleet_without_the_canary(small_lake: Any) -> None:
     counts = {
         name: samples[f"tidegate_devices_{name}"][0][1] for name in ("known", "heard", "active", "silent", "skewed")
     }
-    assert counts == {"known": 6, "heard": 5, "active": 4, "silent": 1, "skewed": 1}
+    assert counts == {"known": 6, "heard": 4, "active": 4, "silent": 1, "skewed": 1}
     (silent,) = probe.devices["silent"]
     assert (silent["device"], silent["interval_s"]) == ("silent", 10.0)
     assert 400 <= silent["silent_seconds"] < 430
@@ -195,7 +198,8 @@ def test_an_expensive_look_is_followed_by_a_pause(small_lake: Any, monkeypatch: 
 @pytest.fixture
 def answers(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr("ingest.state.read_state", lambda _kafka: [])
-    return make_answers(Settings.model_validate({"lake": {"root": small_lake.root}}), threading.Event())
+    settings = Settings.model_validate({"lake": {"root": small_lake.root}})
+    return make_answers(settings, threading.Event(), flowed((90_000, 0)))
 
 
 def test_hostile_device_ids_come_back_as_they_are_and_find_themselves_alone(small_lake: Any, answers: Answers) -> None:
@@ -268,8 +272,53 @@ def test_one_device_with_its_last_readings(small_lake: Any, answers: Answers) ->
         assert each["unit"] == "Cel"
     assert found["device"]["last_rejected_because"] == "stuck"
     assert 700 <= found["silent_seconds"] < 730
+    assert found["is_silent"] is True
     nobody = answers.device("nobody")
     assert (nobody["device"], nobody["metrics"], nobody["dead_letters"]) == (None, [], [])
+    assert nobody["is_silent"] is None
+
+
+def test_a_device_is_silent_on_its_page_where_the_list_says_so(small_lake: Any) -> None:
+    small_lake.put(
+        "devices",
+        device("silent", seen=400),
+        device("slow", seen=400, interval=100.0),
+        device("never learned", seen=400, interval=None),
+        device("gone for days", seen=200_000, first_seen=ago(300_000)),
+        device("came and went", seen=400, interval=1.0, first_seen=ago(402)),
+    )
+
+    def told(flow: FlowTime) -> list[bool | None]:
+        names = ("silent", "slow", "never learned", "gone for days", "came and went")
+        return [show_device(small_lake.root, name, flow)["is_silent"] for name in names]
+
+    assert told(flowed((90_000, 0))) == [True, False, None, None, None]
+    assert told(flowed((90_000, 395), flowing=False)) == [False, False, None, None, None]
+
+
+def test_what_sends_a_few_messages_and_leaves_is_no_silent_device(small_lake: Any) -> None:
+    once = [device(f"once-{n}", seen=400, interval=1.0, first_seen=ago(402)) for n in range(17)]
+    short = device("nine intervals", seen=4000, interval=600.0, first_seen=ago(4000 + 5400))
+    small_lake.put("devices", device("talks", seen=2), device("silent", seen=400), short, *once)
+    probe, samples = fleet_of(small_lake)
+    assert [each["device"] for each in probe.devices["silent"]] == ["silent"]
+    assert samples["tidegate_devices_silent"] == [((), 1.0)]
+    assert samples["tidegate_devices_heard"] == [((), 2.0)], "those that cannot be silent thin out nothing"
+
+
+def test_the_query_for_people_finds_those_that_the_alert_counts(small_lake: Any) -> None:
+    small_lake.put(
+        "devices",
+        device("silent", seen=400),
+        device("longer", seen=900),
+        device("talks", seen=2),
+        device("never learned", seen=4000, interval=None),
+        device("gone for days", seen=200_000, first_seen=ago(300_000)),
+        device("once", seen=400, interval=1.0, first_seen=ago(402)),
+    )
+    assert [row["device"] for row in run_sql(small_lake.root, SILENT_DEVICES).to_pylist()] == ["longer", "silent"]
+    runbook = Path("monitoring/runbooks/TidegateDevicesSilent.md")
+    assert SILENT_DEVICES in (Path(__file__).parents[2] / runbook).read_text()
 
 
 def test_many_metrics_and_lone_numbers_are_bounded_and_json(small_lake: Any, answers: Answers) -> None:
@@ -519,7 +568,8 @@ def test_no_secret_stands_in_any_answer(
     monitor.look.turn()
     monkeypatch.setattr("ingest.state.read_state", lambda _kafka: [])
     stage = make_page_stage(
-        page_token_file=str(tmp_path / "token"), answers=_as_mapping(make_answers(settings, threading.Event()))
+        page_token_file=str(tmp_path / "token"),
+        answers=_as_mapping(make_answers(settings, threading.Event(), FlowTime())),
     )
     snapshot = monitor._board.encoded or b""
     assert b'"redrive":true' in snapshot

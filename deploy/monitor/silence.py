@@ -1,0 +1,37 @@
+"""Which devices are silent, as SQL over `devices`; the rule is that of monitoring/silence.py."""
+
+import time
+from typing import Final
+
+from deploy.monitor.flowing import FlowTime
+from monitoring.silence import DAY_SECONDS, LEAST_LIFE, LEAST_SILENCE
+
+__all__ = ["judged_devices"]
+
+_JUDGED: Final = """
+WITH heard AS (
+    SELECT device, epoch(first_seen) AS first, epoch(last_seen) AS seen, interval_learned_s AS interval_s, clock_skew_ms,
+        max(epoch(last_seen)) OVER () AS newest
+    FROM devices
+), timed AS (
+    SELECT *, CASE WHEN {flowing} THEN greatest(newest, {now!r}) ELSE newest END - seen AS silent_seconds FROM heard
+), judged AS (
+    SELECT *, CASE WHEN silent_seconds < {day} AND interval_s IS NOT NULL AND seen - first >= {life}
+        THEN {quiet} > {silence} END AS is_silent
+    FROM timed
+)"""
+
+
+def judged_devices(flow: FlowTime) -> str:
+    """The beginning of a query that may select from `judged`: device, seen, silent_seconds, interval_s, is_silent.
+
+    `is_silent` is NULL for those that do not count: heard too short or too long ago, or whose interval is not known.
+    """
+    return _JUDGED.format(
+        flowing="true" if flow.flowing else "false",
+        now=time.time(),
+        day=DAY_SECONDS,
+        quiet=flow.seconds_since("seen"),
+        life=LEAST_LIFE.format(interval="interval_s"),
+        silence=LEAST_SILENCE.format(interval="interval_s"),
+    )
