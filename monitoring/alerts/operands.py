@@ -36,17 +36,15 @@ class Select:
 
     metric: str
     where: tuple[tuple[str, str], ...] = ()
-    seconds_ago: int = 0
 
     def promql(self, window: str = "") -> str:
         """The selector, with a range where one is given."""
         matchers = ", ".join(f'{name}{_operator(value)}"{value.lstrip("~!")}"' for name, value in self.where)
-        ago = f" offset {self.seconds_ago}s" if self.seconds_ago else ""
-        return self.metric + (f"{{{matchers}}}" if matchers else "") + window + ago
+        return self.metric + (f"{{{matchers}}}" if matchers else "") + window
 
     def values(self, history: History, now: float) -> Values:
         """The value of each series then."""
-        return self.chosen(history.latest(self.metric, now - self.seconds_ago))
+        return self.chosen(history.latest(self.metric, now))
 
     def chosen(self, values: Values) -> Values:
         """Those of the wanted series."""

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from monitoring.alerts.operands import Age, Changes, Gain, Operand, Select, Sum, select
@@ -20,6 +20,7 @@ COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 STARTED: Final = "process_start_time_seconds"
 TARGET: Final = ("job", "instance")
+RESOLUTION_SECONDS: Final = 15
 RESTLESS: Final = 2
 RESTLESS_SECONDS: Final = 1200
 
@@ -92,7 +93,10 @@ class Happened:
 
 @dataclass(frozen=True)
 class Grows:
-    """A gauge above its floor that is larger than a step ago, and was larger then than two steps ago."""
+    """A gauge above its floor whose least value of the last step is above the largest of the step before.
+
+    Noise in what was before the growth makes neither of them flap, as comparing three instants would.
+    """
 
     gauge: Select
     over: tuple[str, ...]
@@ -101,20 +105,31 @@ class Grows:
 
     def promql(self) -> str:
         """For Prometheus."""
-        now, before, earlier = (then.promql() for then in self._steps())
-        return f"({now} > {_number(self.floor)}) > ({before} > {earlier})"
+        total, span = self._total().promql(), f"[{self.step_seconds - 1}s:{RESOLUTION_SECONDS}s]"
+        least, most = f"min_over_time({total}{span})", f"max_over_time({total}{span} offset {self.step_seconds}s)"
+        return f"({total} > {_number(self.floor)}) and ({least} > {most})"
 
     def value(self, history: History, now: float) -> Values:
         """From memory."""
-        latest, before, earlier = (then.values(history, now) for then in self._steps())
+        newest, before = self._within(history, now), self._within(history, now - self.step_seconds)
         return {
             key: value
-            for key, value in latest.items()
-            if key in before and key in earlier and value > self.floor and value > before[key] > earlier[key]
+            for key, value in self._total().values(history, now).items()
+            if value > self.floor and key in newest and key in before and min(newest[key]) > max(before[key])
         }
 
-    def _steps(self) -> tuple[Sum, ...]:
-        return tuple(Sum(replace(self.gauge, seconds_ago=n * self.step_seconds), self.over) for n in range(3))
+    def _total(self) -> Sum:
+        return Sum(self.gauge, self.over)
+
+    def _within(self, history: History, until: float) -> dict[Labels, list[float]]:
+        """Its values in the step that ends then, at the instants at which Prometheus takes them for a subquery."""
+        found: dict[Labels, list[float]] = {}
+        at = until - until % RESOLUTION_SECONDS
+        while at >= until - self.step_seconds + 1:
+            for key, value in self._total().values(history, at).items():
+                found.setdefault(key, []).append(value)
+            at -= RESOLUTION_SECONDS
+        return found
 
     def metrics(self) -> frozenset[str]:
         """What it reads."""

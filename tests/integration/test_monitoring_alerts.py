@@ -440,6 +440,12 @@ CASES: list[Case] = [
     Case("KafkaLagKeepsIncreasing", "it grows", lag(lambda n: counter(20 + n)), {60: 0, 600: 1}),
     Case(
         "KafkaLagKeepsIncreasing",
+        "it grows out of what was small and uneven",
+        lag(lambda n: lambda second: second % 45 + n + 20.0 * max(0, second - 150)),
+        {300: 0, 600: 1, 615: 1, 645: 1, 660: 1, 675: 1, 690: 1, 705: 1},
+    ),
+    Case(
+        "KafkaLagKeepsIncreasing",
         "it is small and uneven",
         lag(lambda n: lambda second: float(second % 45 + n)),
         {300: 0, 900: 0},

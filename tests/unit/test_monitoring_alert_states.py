@@ -1,11 +1,12 @@
 """pending, firing, resolved: as Prometheus, and in words for the page."""
 
+import random
 from typing import Any
 
 from monitoring.alerts.evaluate import RESOLVED_SECONDS, AlertState, Evaluator
 from monitoring.alerts.model import Alert
 from monitoring.alerts.operands import select
-from monitoring.alerts.signals import Compare, Query
+from monitoring.alerts.signals import Compare, Grows, Query
 from monitoring.history import History
 from monitoring.scrape import Scrape
 
@@ -153,3 +154,24 @@ def test_figures_read_as_people_write_them() -> None:
     assert shown(2**20, "bytes") == "It is at 1 MiB."
     assert shown(1234567, "count") == "It is at 1,234,567."
     assert shown(0.25, "days") == "It is at 0.25."
+
+
+def test_what_grows_stays_in_alarm_whatever_noise_was_before_and_upon_it() -> None:
+    grows, noise = Grows(select("n"), (), step_seconds=120, floor=1000), random.Random(7)
+    history, first, seen_at = History({"n"}), 1_000_000.0, []
+    for second in range(0, 900, 2):
+        now, lag = first + second, noise.uniform(0, 60) + 20.0 * max(0, second - 300)
+        history.add(now, "k", Scrape(0.0, {("n", (("topic", "t"),)): lag}))
+        if grows.value(history, now):
+            seen_at.append(second)
+    assert 300 + 50 < seen_at[0] <= 300 + 150
+    assert seen_at == list(range(seen_at[0], 900, 2)), "without a pause"
+
+
+def test_what_falls_is_no_longer_called_growing() -> None:
+    grows, history = Grows(select("n"), (), step_seconds=120, floor=1000), History({"n"})
+    for second in range(0, 900, 2):
+        lag = 20.0 * second if second < 600 else 12_000.0 - 100 * (second - 600)
+        history.add(1_000_000.0 + second, "k", Scrape(0.0, {("n", (("topic", "t"),)): lag}))
+        if second in (598, 720):
+            assert bool(grows.value(history, 1_000_000.0 + second)) is (second == 598)
