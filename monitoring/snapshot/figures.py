@@ -6,7 +6,7 @@ from typing import Any, Final
 from monitoring.history import History
 from monitoring.indicators import ARRIVED, Count, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
-from monitoring.snapshot.numbers import by_label, finite, less, total
+from monitoring.snapshot.numbers import by_label, finite, is_silent, less, total
 
 __all__ = [
     "METRICS",
@@ -42,6 +42,10 @@ _HOP: Final = "tidegate_canary_hop_seconds"
 _SKEW: Final = "tidegate_canary_clock_skew_seconds"
 _STAGE: Final = "tidegate_stage_latency_seconds"
 
+_GATEWAY: Final = "tidegate-gateway"
+_STREAM: Final = "tidegate-stream"
+_CANARY: Final = "tidegate-canary"
+
 HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_to_commit", "commit_to_queryable")
 
 METRICS: Final = frozenset(
@@ -56,18 +60,19 @@ METRICS: Final = frozenset(
 
 def fleet_rates(memory: History) -> dict[str, float | None]:
     """Messages and rows per second of the fleet; None while unknown."""
+    mute = {job for job in (_GATEWAY, _STREAM) if is_silent(memory, job)}
 
-    def rate(metric: str, **labels: str) -> float | None:
-        return total(memory.rate(metric, RATE_SECONDS, **labels))
+    def rate(metric: str, job: str = _GATEWAY, **labels: str) -> float | None:
+        return None if job in mute else total(memory.rate(metric, RATE_SECONDS, **labels))
 
-    arrived, seen = rate(ARRIVED), rate(_SEEN)
+    arrived, seen = rate(ARRIVED, _CANARY), rate(_SEEN, _CANARY)
     return {
         "received": less(rate(_RECEIVED), [arrived]),
         "accepted": less(rate(_ACCEPTED), [arrived]),
         "dead_lettered": rate(_REJECTED),
         "ignored": rate(_IGNORED),
         "acknowledged": less(rate(_ACKNOWLEDGED), [arrived]),
-        "rows": less(rate(_ROWS, table="readings"), [seen]),
+        "rows": less(rate(_ROWS, _STREAM, table="readings"), [seen]),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from monitoring.history import History
 from monitoring.metrics.buckets import LATENCY_BUCKETS
 from monitoring.snapshot.kafka import kafka_rate, lag
-from monitoring.snapshot.numbers import finite, total
+from monitoring.snapshot.numbers import finite, is_silent, total
 from monitoring.snapshot.side import Names, Side
 from monitoring.targets import JVMS
 
@@ -245,10 +245,11 @@ def _devices(side: Side, rates: Mapping[str, float | None]) -> list[Figure]:
 
 
 def _broker(look: _Look) -> list[Figure]:
+    is_away = look.one(_BROKER) == 0
     return [
-        _figure("published", total(look.memory.rate(_PUBLISHED, 30.0)), "/s"),
-        _figure("clients", look.one(_CLIENTS)),
-        _figure("dropped", look.one(_DROPPED)),
+        _figure("published", None if is_away else total(look.memory.rate(_PUBLISHED, 30.0)), "/s"),
+        _figure("clients", None if is_away else look.one(_CLIENTS)),
+        _figure("dropped", None if is_away else look.one(_DROPPED)),
     ]
 
 
@@ -256,7 +257,7 @@ def _gateway(look: _Look, rates: Mapping[str, float | None]) -> list[Figure]:
     return [
         _figure("received", rates["received"], "/s"),
         _figure("dead letters", rates["dead_lettered"], "/s"),
-        _figure("unacknowledged", look.one(_IN_FLIGHT)),
+        _figure("unacknowledged", None if is_silent(look.memory, "tidegate-gateway") else look.one(_IN_FLIGHT)),
     ]
 
 
@@ -269,7 +270,8 @@ def _kafka(look: _Look) -> list[Figure]:
 
 
 def _stream(look: _Look, rates: Mapping[str, float | None]) -> list[Figure]:
-    found = look.memory.quantiles(_BATCH, LATENCY_SECONDS, (0.5,))
+    is_away = is_silent(look.memory, "tidegate-stream")
+    found = None if is_away else look.memory.quantiles(_BATCH, LATENCY_SECONDS, (0.5,))
     return [_figure("rows", rates["rows"], "/s"), _figure("batch", found[0] * 1000 if found else None, "ms")]
 
 

@@ -38,20 +38,29 @@ def lag(memory: History, names: Names) -> dict[str, float]:
 
     While Kafka does not answer nobody knows: what the stream last saw would look like none.
     """
-    if total(memory.latest(_REACHABLE)) == 0:
+    if _is_away(memory):
         return {}
     told = memory.latest(_LAG, consumergroup=names.group) or memory.latest(_BEHIND)
     return _per(told, "topic")
 
 
 def kafka_rate(memory: History, topic: str) -> float | None:
-    """Records appended to a topic per second."""
-    return total(memory.rate(_END, RATE_SECONDS, topic=topic))
+    """Records appended to a topic per second; None while Kafka does not answer."""
+    return None if _is_away(memory) else total(memory.rate(_END, RATE_SECONDS, topic=topic))
+
+
+def _is_away(memory: History) -> bool:
+    return total(memory.latest(_REACHABLE)) == 0
+
+
+def _rates(memory: History, metric: str) -> Mapping[Labels, float]:
+    """None while Kafka does not answer: what was before is no rate of now."""
+    return {} if _is_away(memory) else memory.rate(metric, RATE_SECONDS)
 
 
 def _partitions(memory: History, names: Names) -> list[dict[str, Any]]:
     place = ("topic", "partition")
-    ends, rates = _keyed(memory.latest(_END), *place), _keyed(memory.rate(_END, RATE_SECONDS), *place)
+    ends, rates = _keyed(memory.latest(_END), *place), _keyed(_rates(memory, _END), *place)
     committed = _keyed(memory.latest(_COMMITTED, consumergroup=names.group), *place)
     behind = _keyed(memory.latest(_LAG, consumergroup=names.group), *place)
     return [
@@ -69,7 +78,7 @@ def _partitions(memory: History, names: Names) -> list[dict[str, Any]]:
 
 def _groups(memory: History) -> list[dict[str, Any]]:
     place = ("consumergroup", "topic")
-    behind, rates = _keyed(memory.latest(_LAG), *place), _keyed(memory.rate(_COMMITTED, RATE_SECONDS), *place)
+    behind, rates = _keyed(memory.latest(_LAG), *place), _keyed(_rates(memory, _COMMITTED), *place)
     ages, losses = _keyed(memory.latest(_LAG_SECONDS), *place), _keyed(memory.latest(_LOSS), *place)
     return [
         {

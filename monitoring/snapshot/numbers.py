@@ -3,9 +3,15 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from monitoring.history import Labels
+from monitoring.history import History, Labels
 
-__all__ = ["by_label", "finite", "less", "total"]
+__all__ = ["by_label", "finite", "is_silent", "less", "total"]
+
+
+def is_silent(memory: History, job: str) -> bool:
+    """Whether nobody of a job answered the last look: what it told before is no figure of now."""
+    answers = memory.latest("up", job=job).values()
+    return bool(answers) and not any(answers)
 
 
 def total(series: Mapping[Labels, float]) -> float | None:

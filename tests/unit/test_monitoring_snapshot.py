@@ -162,6 +162,38 @@ def test_a_kafka_that_hangs_is_bad_though_its_process_is_there(stage: Stage) -> 
     assert _station(stage, "kafka")["state"] == "ok"
 
 
+def test_who_does_not_answer_has_no_figures_of_before(stage: Stage) -> None:
+    place = {"topic": NAMES.readings, "partition": "0"}
+
+    def told(step: int) -> Told:
+        return {
+            key("tidegate_kafka_reachable"): 1.0,
+            key("tidegate_broker_reachable"): 1.0,
+            key("kafka_topic_partition_current_offset", **place): 100.0 * step,
+            key("broker_publish_messages_received"): 100.0 * step,
+            key("broker_clients_connected"): 4.0,
+        }
+
+    in_flight, batch = key("tidegate_gateway_inflight_messages"), "tidegate_stream_batch_duration_seconds_bucket"
+    for step in range(4):
+        batches = {key(batch, le=le): float(step) for le in ("1.0", "+Inf")}
+        stage.tell(
+            2, gateway={**gateway(100.0 * step), in_flight: 3.0}, stream={**stream(step), **batches}, monitor=told(step)
+        )
+
+    def figures() -> list[list[float | None]]:
+        flow = {each["id"]: each["figures"] for each in stage.snapshot()["flow"]}
+        return [[figure["value"] for figure in flow[name]] for name in ("broker", "gateway", "kafka", "stream")]
+
+    assert all(found[0] is not None and found[0] > 0 for found in figures())
+    away = {key("tidegate_kafka_reachable"): 0.0, key("tidegate_broker_reachable"): 0.0}
+    stage.tell(2, gateway=None, stream=None, monitor=away)
+    assert figures() == [[None] * 3, [None] * 3, [None] * 2, [None] * 2]
+    found = stage.snapshot()
+    assert set(found["rates"].values()) == {None}
+    assert [each["per_second"] for each in found["kafka"]["partitions"]] == [None]
+
+
 def _station(stage: Stage, name: str) -> dict[str, Any]:
     return next(each for each in stage.snapshot()["flow"] if each["id"] == name)
 
