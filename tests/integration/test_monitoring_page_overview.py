@@ -102,7 +102,7 @@ def test_an_alert_comes_with_its_impact_causes_and_numbered_actions_and_is_read_
     scripted_page.show(page_stories["alerting"]())
     alert = tab.page.locator('[data-alert="TidegateKafkaUnreachable"]')
     alert.wait_for()
-    assert tab.page.title() == "● 1 alert – Tidegate"
+    assert tab.page.title() == "● Not ready: kafka · 1 alert – Tidegate"
     assert tab.page.inner_text("#announce") == "Alert: TidegateKafkaUnreachable."
     assert alert.locator("ol > li").count() == 3
     assert alert.locator("ol code").all_inner_texts() == [
@@ -209,7 +209,7 @@ def test_a_lost_connection_greys_the_page_within_five_seconds_and_heals(
         scripted_page.beating.set()
     tab.page.wait_for_selector("#lost", state="hidden", timeout=10_000)
     tab.page.wait_for_selector('[data-alert="TidegateKafkaUnreachable"]')
-    assert tab.page.title() == "● 1 alert – Tidegate"
+    assert tab.page.title() == "● Not ready: kafka · 1 alert – Tidegate"
     assert [line for line in tab.complaints if "ERR_" not in line] == []
 
 

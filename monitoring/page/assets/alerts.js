@@ -77,14 +77,14 @@ function body(alert) {
   ].flat();
 }
 
-function makeAlert(first) {
+function makeAlert() {
   const badge = stateBadge();
   const name = el("h3");
   const since = el("span", { class: "muted small" });
   const text = el("p", { class: "alert-text" });
   const follows = el("p", { class: "small" });
   const inner = el("div", { class: "alert-body" });
-  const more = el("details", { open: first.open }, el("summary", {}, "Impact, causes, what to do"), inner);
+  const more = el("details", {}, el("summary", {}, "Impact, causes, what to do"), inner);
   const node = el(
     "article",
     { class: "alert" },
@@ -95,27 +95,33 @@ function makeAlert(first) {
     more,
   );
   let shown = null;
+  let fired = false;
   return {
     node,
-    update: ({ alert, at }) => {
+    update: ({ alert, at, open }) => {
+      const over = alert.state === "resolved";
+      if (open && !fired) more.open = true; // once, when it begins: whoever folds it again has read it
+      fired = alert.state === "firing";
       attr(node, "data-state", alert.state);
       attr(node, "data-severity", alert.severity);
       attr(node, "data-alert", alert.name);
       write(name, alert.name);
       const kind =
-        alert.state === "resolved"
+        over
           ? "ok"
           : alert.state === "firing" && alert.severity === "critical"
             ? "bad"
             : alert.severity === "info"
               ? "unknown"
               : "warn";
-      setState(badge, kind, alert.state === "resolved" ? "resolved" : `${alert.severity}, ${alert.state}`);
-      write(text, alert.text || alert.summary || "");
+      setState(badge, kind, over ? "resolved" : `${alert.severity}, ${alert.state}`);
+      const sentence = alert.text || alert.summary || "";
+      write(text, over ? `Was: ${sentence}` : sentence);
       follows.hidden = !alert.explained_by?.length;
       write(follows, follows.hidden ? "" : `Follows from ${alert.explained_by.join(", ")}.`);
-      const value = alert.value === null || alert.value === undefined ? "" : `; value ${number(alert.value)}`;
-      write(since, `since ${clock(alert.since)} (${duration(Math.max(0, Math.round(at - alert.since)))})${value}`);
+      const lasts = duration(Math.max(0, Math.round(at - alert.since)));
+      const value = over || typeof alert.value !== "number" ? "" : `; value ${number(alert.value)}`;
+      write(since, over ? `over since ${clock(alert.since)} (${lasts})` : `since ${clock(alert.since)} (${lasts})${value}`);
       attr(since, "title", utc(alert.since));
       const content = JSON.stringify([
         alert.impact,
@@ -160,7 +166,7 @@ export function mountAlerts(root) {
   return (snapshot) => {
     const all = snapshot.alerts ?? [];
     const shown = sorted(all.filter((alert) => alert.name !== WATCHDOG));
-    const opened = shown[0]?.state === "firing" ? shown[0] : null;
+    const opened = countedAlerts(shown)[0] ?? null;
     none.hidden = shown.some((alert) => alert.state !== "resolved");
     keyed(
       list,

@@ -1,6 +1,7 @@
 // Puts the page together: which view, what each part shows of a snapshot, and the keys.
 
 import { mountAlerts } from "./alerts.js";
+import { CanaryWatch } from "./canary.js";
 import { DevicePage } from "./device.js";
 import { mountDevices } from "./devices.js";
 import { mountErrors } from "./errors.js";
@@ -21,20 +22,24 @@ import { mountTrends } from "./trends.js";
 
 adoptToken();
 
+const watch = new CanaryWatch();
+let newest = null;
+let canaryFault = null;
+
 const place = (id) => document.querySelector(`#${id} .content`);
 const history = new History();
 const letters = new Letters(place("letters"));
 const overview = document.getElementById("overview");
 const deviceRoot = document.getElementById("device");
-const devicePage = new DevicePage(deviceRoot, (ids) => letters.redrive(ids));
+const devicePage = new DevicePage(deviceRoot, (...asked) => letters.redrive(...asked), () => newest);
 const updates = [
   mountFlow(place("flow")),
   mountAlerts(place("alerts")),
   mountObjectives(place("slo")),
-  mountCanary(place("canary")),
+  mountCanary(place("canary"), () => canaryFault),
   mountAudit(place("audit")),
   mountHost(place("host")),
-  mountLatency(place("latency"), history),
+  mountLatency(place("latency"), history, () => canaryFault),
   mountTrends(place("trends"), history),
   mountErrors(place("errors"), (reason) => letters.filter(reason)),
   mountKafka(place("kafka")),
@@ -42,7 +47,6 @@ const updates = [
   (snapshot) => letters.update(snapshot),
   mountTables(place("tables")),
 ];
-let newest = null;
 
 function render() {
   showStatus(newest);
@@ -71,6 +75,7 @@ const live = new Live(
   "/api/stream",
   (snapshot) => {
     newest = snapshot;
+    canaryFault = watch.look(snapshot);
     history.add(snapshot.at, snapshot.point);
     render();
   },
@@ -107,8 +112,13 @@ function anchor(event) {
   if (!to || to.startsWith("#/")) return;
   event.preventDefault(); // a place on the page is no view: the address stays
   const target = document.getElementById(to.slice(1));
-  target?.scrollIntoView();
-  target?.focus({ preventScroll: true });
+  const go = () => {
+    target?.scrollIntoView();
+    target?.focus({ preventScroll: true });
+  };
+  if (!overview.hidden || !overview.contains(target)) return go();
+  addEventListener("hashchange", go, { once: true }); // from a device's page: first back to where the place is
+  location.hash = "#/";
 }
 
 document.addEventListener("click", anchor);

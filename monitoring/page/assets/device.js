@@ -23,15 +23,24 @@ const LEDGER = {
   late: "late",
 };
 
+/** Whether it is silent, as the server judges; of an older server by its list. null where nobody knows. */
+function isSilent(found, devices) {
+  if (found.is_silent !== undefined) return found.is_silent;
+  const silent = devices?.silent ?? [];
+  if (silent.some(({ device }) => device === found.device.device)) return true;
+  const whole = typeof devices?.known === "number" && silent.length >= (devices.silent_count ?? silent.length);
+  return whole ? false : null;
+}
+
 /** Clock, silence and when it was heard. */
-function factNodes(row, silent) {
+function factNodes(row, silent, quiet) {
   const badge = stateBadge();
   const usual = row.interval_learned_s ?? row.interval_s;
-  const quiet = typeof silent === "number" && typeof usual === "number" && silent > Math.max(10, 3 * usual);
+  const known = typeof quiet === "boolean";
   setState(
     badge,
-    typeof silent !== "number" ? "unknown" : quiet ? "warn" : "ok",
-    typeof silent !== "number" ? "unknown" : quiet ? "silent" : "heard as usual",
+    known ? (quiet ? "warn" : "ok") : "unknown",
+    known ? (quiet ? "silent" : "heard as usual") : "silent or not: not known yet",
   );
   const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
   return [
@@ -79,7 +88,10 @@ export class DevicePage {
   #charts = new Map();
   #turn = 0;
 
-  constructor(root, redrive) {
+  #snapshot;
+
+  constructor(root, redrive, snapshot) {
+    this.#snapshot = snapshot;
     this.title = el("h2", { tabindex: "-1" });
     this.facts = el("div");
     this.ledger = Object.fromEntries(Object.keys(LEDGER).map((name) => [name, el("dd", { "data-ledger": name })]));
@@ -96,14 +108,14 @@ export class DevicePage {
       el("section", { class: "card", "aria-label": "Device" }, this.facts, this.commands),
       section("Last readings", this.plots, this.texts),
       section(
-        "Messages of 24 hours",
+        "Messages of 24 hours, newest minute still open",
         el(
           "dl",
           { class: "strip" },
           Object.entries(LEDGER).map(([name, label]) => el("div", {}, el("dt", {}, label), this.ledger[name])),
         ),
       ),
-      section("Dead letters", this.letters.node),
+      section("Dead letters, last 7 days", this.letters.node),
     );
     root.append(el("p", {}, el("a", { href: "#/" }, "← All devices")), this.title, this.problem, this.content);
   }
@@ -152,10 +164,12 @@ export class DevicePage {
     fill(
       this.facts,
       found.device
-        ? factNodes(found.device, found.silent_seconds)
+        ? factNodes(found.device, found.silent_seconds, isSilent(found, this.#snapshot()?.devices))
         : el("p", { class: "muted" }, "No message of this device has been counted yet."),
     );
-    for (const [name, node] of Object.entries(this.ledger)) showFigure(node, found.ledger?.[name], number);
+    // Nothing was counted of a device that nobody knows: that is not 0.
+    const counted = found.device || Object.values(found.ledger ?? {}).some((count) => count > 0);
+    for (const [name, node] of Object.entries(this.ledger)) showFigure(node, counted ? found.ledger?.[name] : null, number);
     this.#plot((found.metrics ?? []).slice(0, 12));
     this.letters.update(found.dead_letters ?? []);
   }

@@ -1,6 +1,6 @@
 // Devices that need a look: silent ones, those that send most, those that are refused most, those whose clock is off.
 
-import { el } from "./dom.js";
+import { el, fill } from "./dom.js";
 import { clock, duration, millis } from "./format.js";
 import { deviceLink, showName } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
@@ -12,6 +12,12 @@ function showDevice(cell, item) {
   if (cell.dataset.known === known) return;
   cell.dataset.known = known;
   cell.replaceChildren(deviceLink(item.device));
+}
+
+function showReason(cell, item) {
+  if (item.reason) return showName(cell, item.reason);
+  delete cell.dataset.name; // else the same reason would not be shown again
+  return fill(cell, el("span", { class: "none" }, "not known yet"));
 }
 
 const DEVICE = { head: "Device", row: true, show: showDevice };
@@ -41,13 +47,19 @@ export function mountDevices(root) {
     ]),
     offenders: list("Most refused, last hour", "Nobody was refused.", [
       { head: "Refused", figure: true, show: (cell, item) => showFigure(cell, item.dead_lettered) },
-      { head: "Mostly", show: (cell, item) => showName(cell, item.reason ?? "") },
+      { head: "Mostly", show: showReason },
     ]),
     skewed: list("Clocks that are off", "No clock is off.", [
       { head: "Off by", figure: true, show: (cell, item) => showFigure(cell, item.clock_skew_ms, millis) },
     ]),
   };
-  const titles = { silent: "Silent", talkers: "Top talkers", offenders: "Most refused", skewed: "Clocks that are off" };
+  const titles = {
+    silent: "Silent",
+    talkers: "Top talkers, last hour",
+    offenders: "Most refused, last hour",
+    skewed: "Clocks that are off",
+  };
+  const open = el("p", { class: "muted small" }, "Counted by the minute: the newest minute is still open.");
   root.append(
     el(
       "dl",
@@ -63,12 +75,13 @@ export function mountDevices(root) {
         el("section", { "data-list": id, "aria-label": titles[id] }, el("h3", {}, titles[id]), part.node),
       ),
     ),
+    open,
   );
   return ({ devices }) => {
     showFigure(known, devices?.known);
     showFigure(active, devices?.active);
     const asked = typeof devices?.known === "number";
     showFigure(silentCount, asked ? (devices.silent_count ?? devices.silent?.length) : null);
-    for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? [], asked);
+    for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? [], devices?.known > 0);
   };
 }

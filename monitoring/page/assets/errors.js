@@ -28,8 +28,8 @@ export function mountErrors(root, chooseReason) {
           );
         },
       },
-      { head: "per second", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
-      { head: "in all", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
+      { head: "per second, last 10 s", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
+      { head: "since the gateway started", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
     ],
   });
   const now = el("p", {}, share, " of messages are refused now");

@@ -47,6 +47,13 @@ export function millis(value) {
   return Math.abs(value) < 60_000 ? `${digits(value / 1000)} s` : duration(value / 1000);
 }
 
+const TOP_BUCKET_MS = 60_000;
+
+/** A percentile of our latency histograms: from their last bound on, no more is known than that it is larger. */
+export function latency(value) {
+  return isNumber(value) && value >= TOP_BUCKET_MS ? "> 60 s" : millis(value);
+}
+
 /** Seconds in at most two units: 4 s, 3 min 20 s, 5 h 2 min, 12 d 4 h. */
 export function duration(seconds) {
   if (!isNumber(seconds)) return NONE;
@@ -84,6 +91,23 @@ export function percent(ratio) {
   const value = ratio * 100;
   if (value > 99 && value < 100) return `${(Math.floor(value * 1000) / 1000).toFixed(3).replace(/0{1,2}$/, "")} %`;
   return `${digits(Math.round(value * 100) / 100)} %`;
+}
+
+/** A share beside its objective: as many digits as tell hundredths of the budget apart, never rounded up. */
+export function share(ratio, objective) {
+  if (!isNumber(ratio)) return NONE;
+  const budget = isNumber(objective) && objective < 1 ? 1 - objective : 0.01;
+  const decimals = Math.min(6, Math.max(1, Math.ceil(-Math.log10(budget * 100) - 1e-9) + 2));
+  const scale = 10 ** decimals;
+  return `${Number((Math.floor(ratio * 100 * scale + 1e-6) / scale).toFixed(decimals))} %`;
+}
+
+/** What is left of an error budget; below nothing it says how often it was spent. */
+export function budgetLeft(left) {
+  if (!isNumber(left)) return NONE;
+  if (left > 0) return percent(left);
+  const times = 1 - left < 10 ? Math.round((1 - left) * 10) / 10 : Math.round(1 - left);
+  return left > -0.05 ? "none left" : `none left (spent ${times < 10 ? times : number(times)} times)`;
 }
 
 /** A reading as it was sent, to six digits: a pressure of 1018.3 is no 1,018. */

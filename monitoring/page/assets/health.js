@@ -27,19 +27,17 @@ function card(root, rows) {
 }
 
 const ago = (value) => (typeof value === "number" ? `${duration(value)} ago` : "–");
-const LATE_SECONDS = 30;
 
-export function mountCanary(root) {
+export function mountCanary(root, watch) {
   const { show, badge } = card(root, {
-    published: ["published", number],
-    seen: ["read back", number],
+    published: ["published since it started", number],
+    seen: ["of them read back", number],
     last_seen_seconds_ago: ["last read back", ago],
   });
-  return ({ canary }) => {
-    show(canary);
-    const seconds = canary?.last_seen_seconds_ago;
-    if (typeof seconds !== "number") setState(badge, "unknown", "not seen yet");
-    else setState(badge, seconds > LATE_SECONDS ? "bad" : "ok", seconds > LATE_SECONDS ? "overdue" : "comes through");
+  return (snapshot) => {
+    show(snapshot.canary);
+    const fault = watch(snapshot);
+    setState(badge, fault?.state ?? "ok", fault?.word ?? "comes through");
   };
 }
 
@@ -54,11 +52,10 @@ export function mountAudit(root) {
   return ({ audit }) => {
     show(audit);
     const wrong = audit && (audit.unaccounted || audit.duplicate_rows || audit.order_violations);
-    setState(
-      badge,
-      !audit ? "unknown" : wrong ? "bad" : "ok",
-      !audit ? "none yet" : wrong ? "does not balance" : "balances",
-    );
+    if (!audit) setState(badge, "unknown", "none yet");
+    else if (wrong) setState(badge, "bad", "does not balance");
+    else if (!audit.messages) setState(badge, "unknown", "nothing to prove yet");
+    else setState(badge, "ok", "balances");
   };
 }
 

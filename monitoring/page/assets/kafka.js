@@ -21,6 +21,7 @@ export function mountKafka(root) {
     label: "Consumer groups",
     keyOf: (item) => `${item.group} ${item.topic}`,
     empty: "No group has read yet.",
+    stack: true,
     columns: [
       { head: "Group", row: true, show: text((item) => item.group) },
       { head: "Topic", show: text((item) => item.topic) },

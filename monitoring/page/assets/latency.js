@@ -2,7 +2,7 @@
 
 import { TimeChart } from "./chart.js";
 import { attr, el, keyed, write } from "./dom.js";
-import { millis } from "./format.js";
+import { duration, latency, millis } from "./format.js";
 import { showFigure } from "./table.js";
 
 const HOPS = {
@@ -28,7 +28,7 @@ function figures(label, note) {
   );
   return {
     node,
-    update: (found) => QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], millis)),
+    update: (found) => QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], latency)),
   };
 }
 
@@ -69,14 +69,14 @@ function makeHop() {
         bar.style.left = `${(100 * hop.from) / hop.end}%`;
         bar.style.width = `${(100 * Math.max(0, hop[quantile] ?? 0)) / hop.end}%`;
       }
-      QUANTILES.forEach((quantile, index) => showFigure(cells[index], hop[quantile], millis));
+      QUANTILES.forEach((quantile, index) => showFigure(cells[index], hop[quantile], latency));
     },
   };
 }
 
-export function mountLatency(root, history) {
+export function mountLatency(root, history, watch) {
   const canary = figures("Canary", "publish → queryable, last 2 min");
-  const all = figures("All readings", "received → committed");
+  const all = figures("All readings", "received → committed, last 2 min");
   const body = el("tbody", { role: "rowgroup" });
   const table = el(
     "table",
@@ -95,10 +95,11 @@ export function mountLatency(root, history) {
     ),
     body,
   );
+  const missing = el("p", { class: "note bad", role: "note", hidden: true });
   const skew = el("p", { class: "note", role: "note" });
   const chart = new TimeChart({
     label: "Canary, end to end",
-    format: millis,
+    format: latency,
     series: [
       { label: "p50", color: "--series-1" },
       { label: "p95", color: "--series-2", dash: [8, 4] },
@@ -106,6 +107,7 @@ export function mountLatency(root, history) {
     ],
   });
   root.append(
+    missing,
     el("div", { class: "pair" }, canary.node, all.node),
     table,
     el(
@@ -117,6 +119,15 @@ export function mountLatency(root, history) {
     chart.node,
   );
   return (snapshot) => {
+    const fault = watch(snapshot);
+    const lost = fault !== null && fault.seconds !== null;
+    missing.hidden = !lost;
+    if (lost)
+      write(
+        missing,
+        `The canary is missing: its oldest reading waits ${duration(Math.round(fault.seconds))} or longer. Its percentiles tell only of those that came back.`,
+      );
+    for (const node of [canary.node, table]) attr(node, "data-old", lost);
     canary.update(snapshot.latency_ms);
     all.update(snapshot.readings_latency_ms);
     keyed(body, placed(snapshot.hops ?? []), (hop) => hop.hop, makeHop);

@@ -14,7 +14,9 @@ function payloadNodes(lines) {
   const signs = [...lines[0]];
   const [from, to] = [carets[1].length, carets[1].length + carets[2].length];
   const piece = (first, last) => visible(signs.slice(first, last).join(""));
-  return [piece(0, from), el("mark", {}, piece(from, to)), piece(to)];
+  // At the end of the text there is no sign to mark.
+  const place = from < signs.length ? el("mark", {}, piece(from, to)) : el("mark", { class: "end" }, "◀ the text ends here");
+  return [piece(0, from), place, piece(to)];
 }
 
 function fact(name, ...value) {
@@ -55,18 +57,18 @@ function letterNodes(letter, redrive) {
     el(
       "p",
       { class: "row" },
-      el("button", { type: "button", class: "button", on: { click: redrive } }, "Redrive this letter …"),
+      el("button", { type: "button", class: "button", on: { click: () => redrive(letter.next) } }, "Redrive this letter …"),
       copyButton(`tidegate dlq show ${letter.id}`, "Copy command"),
       letter.payload_base64 ? copyButton(letter.payload_base64, "Copy as base64") : null,
     ),
   );
 }
 
-/** Shows letter `id`; `redrive(ids)` opens the redrive of it. */
+/** Shows letter `id`; `redrive(ids, next)` opens the redrive of it, and tells its next step. */
 export async function openLetter(id, redrive) {
   const body = openPanel(["Dead letter ", nameNode(id)], el("p", { class: "muted" }, "Loading …"));
   try {
-    body.replaceChildren(letterNodes(await ask("/api/dead-letter", { id }), () => redrive([id])));
+    body.replaceChildren(letterNodes(await ask("/api/dead-letter", { id }), (next) => redrive([id], next)));
   } catch (error) {
     body.replaceChildren(failure(error));
   }

@@ -102,7 +102,7 @@ export class Letters {
     });
     this.summary = summaryTable((reason, device) => this.filter(reason, device));
     this.table = letterTable(
-      (id) => openLetter(id, (ids) => this.redrive(ids)),
+      (id) => this.open(id),
       this.#chosen,
       () => this.#count(),
     );
@@ -124,7 +124,7 @@ export class Letters {
     );
     this.reason.addEventListener("change", () => this.load());
     root.append(
-      el("details", {}, el("summary", {}, "By cause"), this.summary.node),
+      el("details", {}, el("summary", {}, "By cause, last 7 days"), this.summary.node),
       form,
       this.problem,
       this.table.node,
@@ -176,10 +176,20 @@ export class Letters {
     this.#count();
   }
 
-  redrive(ids) {
-    openRedrive(ids, this.#allowed, () => {
-      this.#chosen.clear();
-      this.load();
+  open(id) {
+    return openLetter(id, (ids, next) => this.redrive(ids, next));
+  }
+
+  /** `next` is the next step of the one letter that is asked for, where it is known. */
+  redrive(ids, next = null) {
+    openRedrive(ids, {
+      allowed: this.#allowed,
+      next,
+      open: (id) => this.open(id),
+      done: () => {
+        this.#chosen.clear();
+        this.load();
+      },
     });
   }
 

@@ -1,6 +1,7 @@
 // Redriving dead letters: first a dry run and its report, then, after a second click, in earnest.
 
 import { ask } from "./api.js";
+import { withCommands } from "./copy.js";
 import { el, fill } from "./dom.js";
 import { number } from "./format.js";
 import { nameNode } from "./name.js";
@@ -59,6 +60,31 @@ function reportNodes(report) {
   ].flat();
 }
 
+const NAMED = 3;
+
+/** Ids that no letter has; a mistyped or aged one must not look like one that was judged. */
+function unknownNodes({ unknown }) {
+  const ids = Array.isArray(unknown) ? unknown : [];
+  const count = ids.length || (typeof unknown === "number" ? unknown : 0);
+  if (!count) return null;
+  const more = ids.length > 10 ? `, and ${number(ids.length - 10)} more` : "";
+  const which = ids.length ? [": ", nameNode(ids.slice(0, 10).join(", ")), more] : [];
+  const what = count === 1 ? "No dead letter has this id" : `No dead letter has these ${number(count)} ids`;
+  return el("p", { class: "note" }, what, which, ".");
+}
+
+/** What to do where nothing would be accepted: the letter's own next step, and the way back to it. */
+function insteadNodes(ids, next, open) {
+  const back = ids
+    .slice(0, NAMED)
+    .map((id) => el("button", { type: "button", class: "button", on: { click: () => open(id) } }, `Back to letter ${id}`));
+  return [
+    el("h3", {}, "Nothing would be accepted"),
+    el("p", {}, next ? withCommands(next) : "Each letter says its next step: mend the profile, route, registry or device first."),
+    el("p", { class: "row" }, back),
+  ];
+}
+
 function tokenForm(why, then) {
   const input = el("input", {
     type: "password",
@@ -88,8 +114,11 @@ function tokenForm(why, then) {
   );
 }
 
-/** Opens the panel for these letters. `allowed` says whether the server has a token at all; `done` is called after a real run. */
-export function openRedrive(ids, allowed, done) {
+/**
+ * Opens the panel for these letters. `allowed` says whether the server has a token at all; `next` is the one letter's next step,
+ * `open(id)` shows a letter again, `done` is called after a real run.
+ */
+export function openRedrive(ids, { allowed, next, open, done }) {
   const what = `${number(ids.length)} ${ids.length === 1 ? "letter" : "letters"}`;
   const body = openPanel(`Redrive ${what}`);
   const show = (...nodes) => fill(body, el("div", { class: "stack" }, nodes.flat()));
@@ -137,17 +166,17 @@ export function openRedrive(ids, allowed, done) {
     go.disabled = !report.accepted && !Object.keys(report.ignored ?? {}).length;
     show(
       el("p", { role: "status" }, "Dry run: this is what would happen. Nothing was written."),
+      unknownNodes(report),
       reportNodes(report),
       el("p", {}, go),
-      go.disabled
-        ? el("p", { class: "muted" }, "Nothing would be accepted: change the profile, route or registry first.")
-        : null,
+      go.disabled ? insteadNodes(ids, next, open) : null,
     );
     if (!go.disabled) go.focus();
   };
   const finished = (report) => {
     show(
       el("p", { role: "status" }, "Done. Each letter's end is in the journal; a second redrive stores nothing twice."),
+      unknownNodes(report),
       reportNodes(report),
     );
     done();

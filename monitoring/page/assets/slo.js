@@ -1,7 +1,7 @@
 // Objectives: what share was good, and how much of the error budget is left.
 
 import { attr, el, write } from "./dom.js";
-import { duration, percent } from "./format.js";
+import { budgetLeft, duration, percent, share } from "./format.js";
 import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
 
@@ -9,6 +9,12 @@ const MEANING = {
   freshness: (slo) => `Canary readings queryable within ${duration(slo.threshold_seconds)}`,
   validity: () => "Messages that are not refused",
 };
+
+const NEXT = {
+  freshness: ["See which hop takes long: ", "#latency", "Latency"],
+  validity: ["See what is refused, and why: ", "#errors", "Errors"],
+};
+const BURN_RATES = "Burn-rate alerts tell of this: they need Prometheus, and begin after 40 min of data";
 
 function makeObjective(id) {
   const badge = stateBadge();
@@ -28,6 +34,9 @@ function makeObjective(id) {
     },
     fillBar,
   );
+  const [sentence, href, place] = NEXT[id];
+  const rules = el("span");
+  const next = el("p", { class: "small next", hidden: true }, sentence, el("a", { href }, place), ". ", rules);
   const node = el(
     "div",
     { class: "objective", "data-slo": id },
@@ -41,19 +50,23 @@ function makeObjective(id) {
       el("div", {}, el("dt", {}, "budget left"), left),
     ),
     bar,
+    next,
   );
-  const update = (slo) => {
+  const update = (slo, burnRates) => {
     write(meaning, `${MEANING[id](slo)}${slo.window_seconds ? `, last ${duration(slo.window_seconds)}` : ""}`);
-    showFigure(good, slo.good_ratio, percent);
+    showFigure(good, slo.good_ratio, (ratio) => share(ratio, slo.objective));
     showFigure(goal, slo.objective, percent);
-    showFigure(left, slo.budget_left, percent);
+    showFigure(left, slo.budget_left, budgetLeft);
     const known = typeof slo.budget_left === "number";
-    const share = known ? Math.max(0, Math.min(1, slo.budget_left)) : 0;
-    fillBar.style.width = `${100 * share}%`;
-    attr(bar, "aria-valuenow", Math.round(100 * share));
-    attr(bar, "aria-valuetext", known ? percent(slo.budget_left) : "unknown");
+    const part = known ? Math.max(0, Math.min(1, slo.budget_left)) : 0;
+    fillBar.style.width = `${100 * part}%`;
+    attr(bar, "aria-valuenow", Math.round(100 * part));
+    attr(bar, "aria-valuetext", known ? budgetLeft(slo.budget_left) : "unknown");
     const state = !known ? "unknown" : slo.budget_left <= 0 ? "bad" : slo.budget_left < 0.25 ? "warn" : "ok";
     attr(bar, "data-state", state);
+    next.hidden = state !== "bad" && state !== "warn";
+    rules.hidden = state !== "bad";
+    write(rules, `${BURN_RATES}${burnRates ? "" : "; Prometheus is not there"}.`);
     setState(
       badge,
       state,
@@ -67,6 +80,6 @@ export function mountObjectives(root) {
   const parts = Object.keys(MEANING).map((id) => [id, makeObjective(id)]);
   root.append(...parts.map(([, part]) => part.node));
   return (snapshot) => {
-    for (const [id, part] of parts) part.update(snapshot.slo?.[id] ?? {});
+    for (const [id, part] of parts) part.update(snapshot.slo?.[id] ?? {}, snapshot.burn_rate_alerts === true);
   };
 }

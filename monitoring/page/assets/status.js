@@ -7,28 +7,42 @@ import { safeAddress } from "./runbook.js";
 import { setState, stateBadge, stateOfPart } from "./state.js";
 
 const state = document.getElementById("state");
-const badge = stateBadge();
 const fresh = document.getElementById("fresh");
 const lost = document.getElementById("lost");
 const parts = document.getElementById("parts");
 const icon = document.querySelector('link[rel="icon"]');
 let title = "Tidegate";
 
-/** The worst word for the whole: an alert counts more than a part that is still starting. */
-function verdict(snapshot) {
+/** What is not well, each with where to look: parts that are not ready, stations that are bad, alerts. */
+function verdicts(snapshot) {
   const firing = countedAlerts(snapshot.alerts ?? []);
-  if (firing.length) {
-    const critical = firing.some((alert) => alert.severity === "critical");
-    return [critical ? "bad" : "warn", `${firing.length} ${firing.length === 1 ? "alert" : "alerts"}`];
+  const parts = snapshot.parts ?? {};
+  const lacking = Object.keys(parts).filter((name) => !["ready", "done"].includes(parts[name].state));
+  const stations = (snapshot.flow ?? []).filter((station) => station.state === "bad");
+  const found = [];
+  if (!snapshot.ready) {
+    const down = stations.length > 0 || lacking.some((name) => stateOfPart(parts[name].state) === "bad");
+    const words = ["Not ready", listed(lacking)].filter(Boolean).join(": ");
+    found.push({ kind: down ? "bad" : "warn", words, href: "#parts-title" });
+  } else if (stations.length && !firing.length) {
+    found.push({ kind: "bad", words: `${listed(stations.map(({ label }) => label))}: not well`, href: "#flow" });
   }
-  return snapshot.ready ? ["ok", "Ready"] : ["warn", ["Not ready", lacking(snapshot.parts ?? {})].filter(Boolean).join(": ")];
+  if (firing.length) {
+    const bad = stations.length > 0 || firing.some((alert) => alert.severity === "critical");
+    const words = `${firing.length} ${firing.length === 1 ? "alert" : "alerts"}`;
+    found.push({ kind: bad ? "bad" : "warn", words, href: "#alerts" });
+  }
+  return found.length ? found : [{ kind: "ok", words: "Ready", href: null }];
 }
 
-/** The parts that are awaited: the first two by name. */
-function lacking(parts) {
-  const names = Object.keys(parts).filter((name) => parts[name].state !== "ready" && parts[name].state !== "done");
-  const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
-  return names.slice(0, 2).join(", ") + more;
+function listed(names) {
+  return names.slice(0, 2).join(", ") + (names.length > 2 ? ` and ${names.length - 2} more` : "");
+}
+
+function makeVerdict({ href }) {
+  const badge = stateBadge();
+  const node = href ? el("a", { href }, badge) : el("span", {}, badge);
+  return { node, update: ({ kind, words }) => setState(badge, kind, words) };
 }
 
 function showServer(node, name, server) {
@@ -42,13 +56,19 @@ function showServer(node, name, server) {
 function makePart() {
   const mark = stateBadge();
   const name = el("span");
-  const node = el("li", {}, name, mark);
+  const words = el("span", { class: "part-detail muted small" });
+  const node = el("li", {}, name, mark, words);
   return {
     node,
     update: ([part, { state: word, since, detail }]) => {
       write(name, part);
       setState(mark, stateOfPart(word), word);
-      attr(node, "title", [since ? `since ${clock(since)}` : "", detail ?? ""].filter(Boolean).join(": ") || null);
+      const well = stateOfPart(word) === "ok";
+      const began = since ? `since ${clock(since)}` : "";
+      write(words, [well ? "" : began, detail ?? ""].filter(Boolean).join(": "));
+      words.hidden = !words.textContent;
+      attr(node, "data-part", part);
+      attr(node, "title", well && began ? began : null);
     },
   };
 }
@@ -56,10 +76,11 @@ function makePart() {
 let shownServers = "";
 
 export function showStatus(snapshot) {
-  if (!badge.isConnected) state.append(badge);
-  const [kind, words] = verdict(snapshot);
-  setState(badge, kind, words);
-  title = kind === "ok" ? "✓ Ready – Tidegate" : `${kind === "bad" ? "●" : "▲"} ${words} – Tidegate`;
+  const found = verdicts(snapshot);
+  keyed(state, found, ({ href }) => href, makeVerdict);
+  const kind = ["bad", "warn", "ok"].find((each) => found.some((verdict) => verdict.kind === each));
+  const words = found.map((verdict) => verdict.words).join(" · ");
+  title = `${{ bad: "●", warn: "▲", ok: "✓" }[kind]} ${words} – Tidegate`;
   if (document.title !== title) document.title = title;
   attr(icon, "href", kind === "ok" ? "/assets/icon.svg" : "/assets/icon-bad.svg");
   const servers = JSON.stringify([snapshot.prometheus, snapshot.alertmanager]);

@@ -5,9 +5,15 @@ import { number } from "./format.js";
 
 const CAP = 50;
 
+/** What lies off to the right is hinted at: the edge fades while there is more. */
+function fade(scroller) {
+  attr(scroller, "data-more", scroller.scrollWidth - scroller.clientWidth - scroller.scrollLeft > 2);
+}
+
 /** A table larger than its place can be scrolled by keyboard, and only then is a stop on the way. */
 const overflowing = new ResizeObserver((entries) => {
   for (const scroller of new Set(entries.map(({ target }) => target.closest(".scroll")))) {
+    fade(scroller);
     const wide = scroller.scrollWidth > scroller.clientWidth || scroller.scrollHeight > scroller.clientHeight;
     attr(scroller, "tabindex", wide ? "0" : null);
     attr(scroller, "role", wide ? "region" : null);
@@ -26,24 +32,35 @@ export function showFigure(node, value, format = number) {
 
 /**
  * A table with `columns` of {head, show(cell, item), figure?, row?}: `figure` sets numbers to the right, `row` heads the row.
+ * On a phone, `stack` writes each row's cells below each other.
  * `update(items, known)` shows the first `cap`; nothing is only said to be there where that is known.
  */
-export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None." }) {
+export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", stack = false }) {
   const body = el("tbody");
-  const heads = columns.map(({ head, figure }) => el("th", { scope: "col", class: figure ? "figure" : null }, head));
-  const table = el("table", {}, el("caption", { class: "hidden" }, label), el("thead", {}, el("tr", {}, heads)), body);
-  const nothing = el("p", { class: "muted" }, empty);
+  const heads = columns.map(({ head, figure }) => el("th", { scope: "col", class: figure ? "figure" : null, role: stack ? "columnheader" : null }, head));
+  const role = (name) => (stack ? name : null); // written out, since stacked rows are laid out as a grid
+  attr(body, "role", role("rowgroup"));
+  const table = el(
+    "table",
+    { class: stack ? "stacked" : null, role: role("table") },
+    el("caption", { class: "hidden" }, label),
+    el("thead", { role: role("rowgroup") }, el("tr", { role: role("row") }, heads)),
+    body,
+  );
+  const nothing = el("p", { class: "muted" }, "Not known yet.");
   const more = el("p", { class: "muted" });
-  const scroller = el("div", { class: "scroll" }, table);
+  const scroller = el("div", { class: "scroll", on: { scroll: () => fade(scroller) } }, table);
   overflowing.observe(scroller);
   overflowing.observe(table);
   const node = el("div", {}, scroller, nothing, more);
   const make = () => {
-    const cells = columns.map(({ figure, row }) =>
-      row ? el("th", { scope: "row" }) : el("td", { class: figure ? "figure" : null }),
+    const cells = columns.map(({ head, figure, row }) =>
+      row
+        ? el("th", { scope: "row", role: stack ? "rowheader" : null })
+        : el("td", { class: figure ? "figure" : null, role: stack ? "cell" : null, "data-head": stack ? head : null }),
     );
     return {
-      node: el("tr", {}, cells),
+      node: el("tr", { role: role("row") }, cells),
       update: (item) => columns.forEach(({ show }, index) => show(cells[index], item)),
     };
   };
