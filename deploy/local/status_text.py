@@ -167,6 +167,8 @@ def _audit(audit: Mapping[str, Any]) -> str:
     }
     found = ", ".join(f"{count(number)} {what}" for what, number in faults.items() if number)
     ago = span(time.time() - audit["at"])
+    if not audit["messages"] and not found:
+        return f"nothing to prove yet: no message in the time that it looked at, {ago} ago"
     return f"{count(audit['messages'])} messages {ago} ago: {f'NOT balanced, {found}' if found else 'balanced'}"
 
 

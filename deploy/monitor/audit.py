@@ -40,7 +40,7 @@ class AuditProbe:
         self._run: AuditRun | None = None
         self._window_seconds = 0.0
         self._proven_until = time.time() - every_seconds
-        self._was_too_long = False
+        self._was_too_long = self._has_seen = False
         self._skipped_seconds = 0.0
         self._samples: Samples = {}
         self.newest: Mapping[str, Any] | None = None
@@ -82,6 +82,13 @@ class AuditProbe:
             self._run, self._was_too_long = None, False
             skipped = self._prove(run.began_at, pending=int(found.get("pending", 0)))
             self._take(found, took=run.seconds, skipped=skipped)
+            self._look_soon_again(messages=int(found["received"]))
+
+    def _look_soon_again(self, *, messages: int) -> None:
+        """Until one has looked at messages nothing is proven: the first ones are waited for no longer than need be."""
+        self._has_seen = self._has_seen or messages > 0
+        if not self._has_seen:
+            self._due_at = min(self._due_at, time.monotonic() + FIRST_SECONDS)
 
     def _prove(self, at: float, *, pending: int) -> float:
         """Remember how far the balance is proven; how many seconds before its window nobody will ever look at.

@@ -101,6 +101,32 @@ def test_an_audit_tells_its_figures_and_waits_for_its_time(probe: AuditProbe, sc
     assert len(script.windows) == 2
 
 
+def test_an_audit_of_nothing_is_soon_made_again_until_one_looked_at_messages(
+    probe: AuditProbe, script: Scripted, clock: Clock
+) -> None:
+    script.says = {**PROVEN, "received": 0}
+    probe.look()
+    clock.now += 59
+    probe.look()
+    assert len(script.windows) == 1
+    for count in (2, 3):
+        clock.now += 61
+        probe.look()
+        assert len(script.windows) == count
+    script.says = PROVEN
+    clock.now += 61
+    probe.look()
+    script.says = {**PROVEN, "received": 0}
+    clock.now += 300
+    probe.look()
+    assert len(script.windows) == 4, "from then on it is as usual"
+    clock.now += 301
+    probe.look()
+    clock.now += 61
+    probe.look()
+    assert len(script.windows) == 5, "also where a quiet time follows"
+
+
 def test_the_last_figures_are_told_while_the_next_audit_runs(probe: AuditProbe, script: Scripted, clock: Clock) -> None:
     samples = probe.look()
     script.says = None

@@ -81,6 +81,14 @@ def test_a_latency_past_the_last_bound_is_only_known_to_be() -> None:
     assert " >60000 >60000 ms" in text
 
 
+def test_an_audit_of_no_message_proves_nothing() -> None:
+    audit = {"at": NOW - 20, "messages": 0, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0}
+    text = render_status(status(audit=audit))
+    assert "Audit      nothing to prove yet: no message in the time that it looked at, 20 s" in text
+    assert "balanced" not in text
+    assert "NOT balanced, 2 stored twice" in render_status(status(audit={**audit, "duplicate_rows": 2}))
+
+
 @pytest.mark.parametrize(("p50", "begins"), [(420.0, "           "), (None, "Latency    ")])
 def test_a_reading_that_does_not_come_back_is_said_beside_those_that_did(p50: float | None, begins: str) -> None:
     latency = {"p50": p50, "p95": p50, "p99": p50}
