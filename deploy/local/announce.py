@@ -1,16 +1,16 @@
 """What `up` prints when it is ready: the page, MQTT address and credentials, tables, metrics, the next three commands."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.command_line import of_data
 from deploy.local.page import page_address, page_token
 from deploy.settings import Settings
 from monitoring.addresses import reached_at
 
-__all__ = ["announcement", "command_name", "metrics_urls", "render_announcement"]
+__all__ = ["announcement", "metrics_urls", "render_announcement"]
 
 
 FIRST_QUERY: Final = "select device, metric, value, event_time from readings order by landed_at desc limit 5"
@@ -23,16 +23,11 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     return {part: f"http://{reached_at(monitoring.host, port)}/metrics" for part, port in ports.items()}
 
 
-def command_name() -> str:
-    """How the person in front of the screen can call us."""
-    return "tidegate" if shutil.which("tidegate") else "./tidegate"
-
-
 def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:
     """What a person needs, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
     mqtt, monitoring = settings.mqtt, settings.monitoring
-    where = "" if data == Path("tidegate-data").absolute() else f" --data {_quoted(data)}"
-    name = command_name()
+    line = of_data(data, is_default=data == Path("tidegate-data").absolute())
+    name, where = line.name, f" {line.where}" if line.where else ""
     return {
         "page": page_address(monitoring, token=page_token(monitoring)),
         "prometheus": monitoring.prometheus_url if "prometheus" in ports else None,
@@ -53,12 +48,6 @@ def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> di
             f"{name} down{where}",
         ],
     }
-
-
-def _quoted(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(path))
 
 
 def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool = True) -> str:

@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.command_line import of_data
 from deploy.local.page import page_address
 from deploy.local.runfile import RunFile, read_state, require_run
 from deploy.local.snapshot import UNKNOWN, Snapshot, ask_monitor, figures_of
-from deploy.settings import Settings, load_settings
+from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import TidegateError, UnavailableError
 from ingest.contract.topics import LAND_GROUP
 
@@ -49,6 +50,7 @@ def read_status(data: Path) -> dict[str, Any]:
         "page": page_address(settings.monitoring) if settings is not None else None,
         "parts": parts,
         "alerts": [*alerts, *(_silent_monitor(parts) if snapshot is None else []), *figures["alerts"]],
+        "command": of_data(data, is_default=data == data_dir(None)).as_dict(),
         "ports": run.ports,
         "pid": run.pid,
     }
@@ -78,6 +80,7 @@ def monitored_status(settings: Settings) -> dict[str, Any]:
         "at": time.time(),
         "page": address,
         "parts": parts,
+        "command": snapshot.get("command"),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import typer
 
+from deploy.command_line import CommandLine
 from deploy.local.waterfall import waterfall
 from deploy.local.words import clean, count, milliseconds, rate, span, time_left
 
@@ -32,12 +33,14 @@ Paint = Callable[[str, str], str]
 def render_status(status: Status, *, colour: bool = False) -> str:
     """Parts, figures, alerts, and what to do next; no colours unless asked for."""
     paint: Paint = _painted if colour else lambda text, kind: text
+    line = CommandLine(**(status.get("command") or {}))
+    status = {**status, "alerts": line.fill_alerts(status["alerts"])}
     sections = [
         [_headline(status, paint)],
         list(_parts(status["parts"], paint)),
         list(_figures(status)),
         list(_alerts(status, paint)),
-        list(_next(status)),
+        list(_next(line.fill(_step(status)))),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
@@ -177,7 +180,7 @@ def _alerts(status: Status, paint: Paint) -> Iterator[str]:
     page = status.get("page") or ""
     for alert in sorted(status["alerts"], key=lambda alert: order.get(alert.get("state", ""), -1)):
         if "name" not in alert:
-            yield from textwrap.wrap(f"! {clean(alert['text'])}", WIDTH, subsequent_indent="  ")
+            yield from textwrap.wrap(f"! {clean(alert['text'])}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
             continue
         state = alert["state"]
         yield f"{paint(state, state)} {alert['name']} ({alert['severity']}, {span(time.time() - alert['since'])})"
@@ -195,9 +198,8 @@ def _indented(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _next(status: Status) -> Iterator[str]:
+def _next(words: str) -> Iterator[str]:
     """One thing to do."""
-    words = _step(status)
     yield from textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 

@@ -1,5 +1,6 @@
 """The monitor as a process: wires probes, look, alerts, snapshot and page, and ends within seconds of a signal."""
 
+import shlex
 import shutil
 import threading
 import time
@@ -8,7 +9,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.command_line import CommandLine, command_name, of_data
 from deploy.hops import unservable, version
+from deploy.local.runfile import read_run
 from deploy.monitor.answers import make_answers
 from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
@@ -86,6 +89,7 @@ class Monitor:
             settings, burning(monitoring.prometheus_url, self._alerts) if monitoring.prometheus_url else None
         )
         self._started_at = time.time()
+        self._line = _command_line(config)
         self._names = Names(readings=READINGS, group=LAND_GROUP)
         self._targets = {f"tidegate-{part}": ", ".join(urls) for part, urls in addresses(monitoring).items()}
         self.look = Look(
@@ -148,7 +152,8 @@ class Monitor:
             tables=self._polls.tables,
             devices=self._fleet.devices,
             audit=self._audit.newest,
-            alerts=[{**each, "value": finite(each["value"])} for each in [*burns, *states]],
+            alerts=self._line.fill_alerts({**each, "value": finite(each["value"])} for each in [*burns, *states]),
+            command=self._line.as_dict(),
             prometheus_up=prometheus_up,
             alertmanager_up=self._polls.alertmanager_up,
             redrive=read_token(self._settings.monitoring.page_token_file) is not None,
@@ -191,6 +196,14 @@ class _Polls:
     @property
     def alertmanager_up(self) -> bool | None:
         return None if self._alertmanager is None else self._alertmanager.newest
+
+
+def _command_line(config: Path) -> CommandLine:
+    """How a person reaches what this monitor watches: the embedded run of its folder, else by its settings."""
+    run, file = read_run(config.absolute().parent), config.absolute()
+    if run is not None and run.config == file.name:
+        return of_data(file.parent)
+    return CommandLine(command_name(), f"--config {shlex.quote(str(file))}")
 
 
 def _free(root: str) -> float | None:

@@ -39,6 +39,7 @@ def build_snapshot(
         else side.ready,
         "read_only": True,
         "redrive": side.redrive,
+        "command": side.command,
         "prometheus": {"url": settings.prometheus_url, "up": side.prometheus_up},
         "alertmanager": {"url": settings.alertmanager_url, "up": side.alertmanager_up},
         "parts": parts,

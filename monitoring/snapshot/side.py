@@ -26,6 +26,7 @@ class Side:
         targets: job -> address, as they are scraped.
         probes: probe -> what keeps it from answering; empty text while it answers.
         alerts: all that are told now, each as the page shows it.
+        command: what a person writes before and behind the words of a command: name and where.
     """
 
     version: str
@@ -40,5 +41,6 @@ class Side:
     alerts: Sequence[Mapping[str, Any]] = ()
     prometheus_up: bool | None = None
     alertmanager_up: bool | None = None
+    command: Mapping[str, str] | None = None
     redrive: bool = False
     disk_free_bytes: float | None = None

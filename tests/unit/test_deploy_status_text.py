@@ -89,6 +89,17 @@ def test_an_audit_of_no_message_proves_nothing() -> None:
     assert "NOT balanced, 2 stored twice" in render_status(status(audit={**audit, "duplicate_rows": 2}))
 
 
+def test_commands_can_be_run_as_they_stand() -> None:
+    own = {"part": "kafka", "text": "kafka: killed by SIGKILL. See `tidegate logs kafka`."}
+    changes = {"alerts": [{**ALERT, "since": NOW}, own], "command": {"name": "./tidegate", "where": "--data /d"}}
+    text = render_status(status(**changes))
+    assert "! kafka: killed by SIGKILL. See `./tidegate logs kafka --data /d`." in text
+    assert "  1. Look whether it lives: `./tidegate status --data /d`" in text
+    late = {"ready": False, "parts": {"stream": part("starting")}, "pid": 7}
+    last = render_status(status(**{**changes, **late, "alerts": []})).split("\n\n")[-1]
+    assert " ".join(last.split()) == "Next: `./tidegate logs stream --data /d` says what stream is doing."
+
+
 @pytest.mark.parametrize(("p50", "begins"), [(420.0, "           "), (None, "Latency    ")])
 def test_a_reading_that_does_not_come_back_is_said_beside_those_that_did(p50: float | None, begins: str) -> None:
     latency = {"p50": p50, "p95": p50, "p99": p50}

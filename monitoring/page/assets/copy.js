@@ -37,7 +37,7 @@ export function withCommands(text) {
     .flatMap((piece, index) => {
       if (index % 2 === 0) return [piece];
       const code = el("code", {}, piece);
-      return /^(tidegate|make|curl|kafka|mosquitto|systemctl|docker|kubectl|df|amtool|promtool)\b/.test(piece)
+      return /^(\S*\/)?(tidegate|make|curl|kafka|mosquitto|systemctl|docker|kubectl|df|amtool|promtool)\b/.test(piece)
         ? [el("span", { class: "command" }, code, copyButton(piece))]
         : [code];
     });

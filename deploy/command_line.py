@@ -1,0 +1,72 @@
+"""Commands in sentences, as the person who reads them can run them: the program's name, and which run or settings they mean."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data"]
+
+_BOTH: Final = frozenset(
+    {"audit", "correct", "device", "dlq", "doctor", "erase", "maintain", "profile", "repair", "sql", "status", "streams",
+     "tables", "trace"}
+)  # fmt: skip
+TAKES_DATA: Final = _BOTH | {"down", "logs", "up"}
+"""First words of commands that find an embedded run by `--data`, ..."""
+TAKES_CONFIG: Final = _BOTH | {"alerts", "canary", "gateway", "make-topics", "monitor", "route", "stream"}
+"""... and of those that read a pipeline's settings by `--config`."""
+_COMMAND: Final = re.compile(r"`tidegate (([a-z-]+)[^`]*)`")
+_PLACEHOLDER: Final = re.compile(r" --config (?:FILE|…)")
+_NAMED: Final = re.compile(r" --(?:data|config)\b")
+
+
+def command_name() -> str:
+    """How the person in front of the screen can call us."""
+    return "tidegate" if shutil.which("tidegate") else "./tidegate"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What stands before and behind the words of a command.
+
+    Attributes:
+        name: of the program.
+        where: `--data DIR`, `--config FILE`, or empty where the default is meant.
+    """
+
+    name: str = "tidegate"
+    where: str = ""
+
+    def fill(self, text: str) -> str:
+        """The text, its commands in backticks whole; those that name a run or a file already keep it."""
+        return _COMMAND.sub(lambda found: f"`{self._whole(found[1], found[2])}`", text)
+
+    def _whole(self, words: str, first: str) -> str:
+        takes = TAKES_CONFIG if self.where.startswith("--config") else TAKES_DATA
+        if not self.where or first not in takes:
+            return f"{self.name} {words}"
+        bare = _PLACEHOLDER.sub("", words)
+        return f"{self.name} {bare}" if _NAMED.search(bare) else f"{self.name} {bare} {self.where}"
+
+    def fill_alerts(self, alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Alerts whose words and steps can be run as they stand."""
+        return [
+            {
+                **alert,
+                **({"text": self.fill(alert["text"])} if "text" in alert else {}),
+                **({"actions": [self.fill(step) for step in alert["actions"]]} if "actions" in alert else {}),
+            }
+            for alert in alerts
+        ]
+
+    def as_dict(self) -> dict[str, str]:
+        """As the page has it."""
+        return {"name": self.name, "where": self.where}
+
+
+def of_data(data: Path, *, is_default: bool = False) -> CommandLine:
+    """Commands on an embedded run, for a person in any folder; one whose default it is need not name it."""
+    return CommandLine(command_name(), "" if is_default else f"--data {shlex.quote(str(data))}")
