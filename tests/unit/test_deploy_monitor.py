@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from deploy.local.runfile import RunFile
 from deploy.monitor.answers import make_answers
 from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
@@ -20,6 +21,7 @@ from deploy.monitor.parts import supervised
 from deploy.monitor.poll import Poll
 from deploy.monitor.probes import groups_of, is_flowing
 from deploy.monitor.prometheus import burning
+from deploy.monitor.run import _command_line
 from deploy.monitor.tables import TablesOnDisk
 from deploy.monitor.targets import targets_of
 from deploy.settings import Settings
@@ -374,6 +376,14 @@ def test_redrives_are_made_of_the_letters_asked_for_one_at_a_time(
     assert asked[0]["where"] == "id IN ('0-1', 'topic.x-0-2')"
     assert (asked[0]["dry_run"], asked[0]["again"]) == (True, False)
     assert answers.redrive(["0-1"], False) == {"letters": 2, "unknown": ["0-1"]}
+
+
+def test_commands_name_the_embedded_run_or_the_settings_that_are_watched(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    assert _command_line(config).where == f"--config {config}"
+    RunFile("r", 1, 0.0).write(tmp_path)
+    assert _command_line(config).where == f"--data {tmp_path}"
+    assert _command_line(tmp_path / "mine.toml").where == f"--config {tmp_path / 'mine.toml'}"
 
 
 def test_a_dry_run_over_real_tables(small_lake: Any, answers: Answers) -> None:
