@@ -153,7 +153,7 @@ def normal_snapshot() -> dict[str, Any]:
             },
         ],
         "burn_rate_alerts": True,
-        "canary": {"published": 3541, "seen": 3540, "last_seen_seconds_ago": 1.4},
+        "canary": {"published": 3541, "seen": 3540, "last_seen_seconds_ago": 1.4, "oldest_wait_seconds": 0.7},
         "devices": {
             "known": 1311,
             "active": 1204,
@@ -267,6 +267,7 @@ def alerting_snapshot() -> dict[str, Any]:
         ),
     ]
     snapshot["clock_skew_ms"] = {"device_to_gateway": -340.0}
+    snapshot["canary"] |= {"last_seen_seconds_ago": 96.0, "oldest_wait_seconds": 97.0}
     snapshot["rates"] |= {"acknowledged": 0.0, "rows": 0.0}
     return snapshot
 
@@ -295,7 +296,7 @@ def empty_snapshot() -> dict[str, Any]:
         "errors": [],
         "alerts": [],
         "burn_rate_alerts": False,
-        "canary": {"published": None, "seen": None, "last_seen_seconds_ago": None},
+        "canary": dict.fromkeys(snapshot["canary"]),
         "devices": {"known": None, "active": None, "silent": [], "talkers": [], "offenders": [], "skewed": []},
         "tables": [],
         "disk": {"free_bytes": None, "full_days": None},

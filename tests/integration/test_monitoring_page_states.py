@@ -42,20 +42,21 @@ def test_while_the_canary_is_missing_old_percentiles_are_no_live_ones(
     assert tab.page.locator("#latency .note.bad").is_hidden()
     snapshot = page_stories["normal"]()
     snapshot["parts"]["canary"] |= {"state": "starting", "detail": "no reading read back for 23 s"}
-    snapshot["canary"]["last_seen_seconds_ago"] = 23.0
+    snapshot["canary"] |= {"last_seen_seconds_ago": 23.0, "oldest_wait_seconds": 25.2}
     snapshot["latency_ms"] = {"p50": 20_000.0, "p95": 60_000.0, "p99": 60_000.0}
     snapshot["point"] |= {"latency_p95": 60_000.0, "latency_p99": 60_000.0}
     scripted_page.show(snapshot)
     tab.page.wait_for_selector('#canary .badge[data-state="bad"]')
     assert tab.page.inner_text("#canary .badge") == "missing for 23 s"
-    assert "oldest reading waits 23 s or longer" in tab.page.inner_text("#latency .note.bad")
+    assert "oldest reading waits 25 s." in tab.page.inner_text("#latency .note.bad")
     assert tab.page.locator("#latency .quantiles dd").all_inner_texts()[:3] == ["20 s", "> 60 s", "> 60 s"]
     assert tab.page.locator("#latency .legend output").all_inner_texts()[1:] == ["> 60 s", "> 60 s"]
     assert tab.page.locator("#latency [data-old]").count() == 2
     snapshot["parts"]["canary"] |= {"state": "ready"}
-    snapshot["canary"]["last_seen_seconds_ago"] = 60.0
+    snapshot["canary"] = {"last_seen_seconds_ago": 60.0}
     scripted_page.show(snapshot)
     tab.wait("document.querySelector('#canary .badge').textContent === 'missing for 1 min'")
+    assert "oldest reading waits 1 min or longer." in tab.page.inner_text("#latency .note.bad")
     tab.assert_clean()
 
 
@@ -77,7 +78,7 @@ def test_readings_that_come_back_in_slow_batches_are_not_missing(open_tab: Any) 
         "slow": True,
         "at29": None,
         "at31": "missing for 31 s",
-        "never": {"state": "warn", "word": "starting", "seconds": None},
+        "never": {"state": "warn", "word": "starting", "waits": None},
         "failed": "bad",
     }
 
@@ -87,7 +88,7 @@ def test_readings_that_come_back_in_slow_batches_are_not_missing(open_tab: Any) 
     [
         ({"is_silent": False}, True, "heard as usual"),
         ({"is_silent": True}, False, "silent"),
-        ({"is_silent": None}, True, "silent or not: not known yet"),
+        ({"is_silent": None}, True, "silence not judged: heard too briefly, or not within the day"),
         ({}, True, "silent"),
         ({}, False, "heard as usual"),
     ],
@@ -215,7 +216,8 @@ def test_words_stay_whole_and_nothing_leaves_its_place(
     scripted_page.show(snapshot)
     tab = open_tab(width=width, height=height)
     tab.page.wait_for_selector("#letters [data-letter]")
-    lines = "all => all.map((n) => n.getClientRects().length)"
+    lines = """all => all.map((n) => { const range = document.createRange(); range.selectNodeContents(n);
+      return range.getClientRects().length; })"""
     assert set(tab.page.locator("#letters [data-letter]").evaluate_all(lines)) == {1}
     outside = """all => all.flatMap((box) => [...box.querySelectorAll("*")]
       .filter((n) => n.getBoundingClientRect().right > box.getBoundingClientRect().right + 0.5).map((n) => n.outerHTML))"""

@@ -8,23 +8,31 @@ const REMEMBERED = 30;
 /** Until the usual gap is known. */
 const AT_FIRST_SECONDS = 15;
 
+const inSeconds = (value) => duration(Math.round(value));
+
+/** Since nothing came back, one waits at least as long; an older canary tells no more. */
+function oldestWait(canary) {
+  if (canary?.oldest_wait_seconds > 0) return inSeconds(canary.oldest_wait_seconds);
+  return typeof canary?.last_seen_seconds_ago === "number" ? `${inSeconds(canary.last_seen_seconds_ago)} or longer` : null;
+}
+
 /** Learns from look to look how far apart readings come back: in batches, so seconds lie between them on a slow machine. */
 export class CanaryWatch {
   #seenAt = null;
   #gaps = [];
 
-  /** null while it comes through; else {state, word, seconds}: how long the oldest reading waits at least, null where none ever came. */
+  /** null while it comes through; else {state, word, waits}: how long its oldest reading waits, in words. */
   look({ at, canary, parts }) {
     const seconds = canary?.last_seen_seconds_ago;
     const part = parts?.canary;
     const down = part && !["ready", "done", "unknown"].includes(part.state) ? part.state : null;
     if (typeof seconds !== "number") {
       const bad = down === "failed" || down === "stopped" || down === "down";
-      return { state: bad ? "bad" : down ? "warn" : "unknown", word: down ?? "not seen yet", seconds: null };
+      return { state: bad ? "bad" : down ? "warn" : "unknown", word: down ?? "not seen yet", waits: oldestWait(canary) };
     }
     this.#learn(at - seconds);
     if (!down && seconds <= this.#limit()) return null;
-    return { state: "bad", word: `missing for ${duration(Math.round(seconds))}`, seconds };
+    return { state: "bad", word: `missing for ${inSeconds(seconds)}`, waits: oldestWait(canary) };
   }
 
   #learn(seenAt) {

@@ -40,7 +40,7 @@ function factNodes(row, silent, quiet) {
   setState(
     badge,
     known ? (quiet ? "warn" : "ok") : "unknown",
-    known ? (quiet ? "silent" : "heard as usual") : "silent or not: not known yet",
+    known ? (quiet ? "silent" : "heard as usual") : "silence not judged: heard too briefly, or not within the day",
   );
   const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
   return [

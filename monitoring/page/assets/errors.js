@@ -28,12 +28,13 @@ export function mountErrors(root, chooseReason) {
           );
         },
       },
-      { head: "per second, last 10 s", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
-      { head: "since the gateway started", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
+      { head: "per second", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
+      { head: "in all", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
     ],
   });
   const now = el("p", {}, share, " of messages are refused now");
-  root.append(now, table.node);
+  const periods = "Per second: of the last 10 s. In all: since the gateway started.";
+  root.append(now, table.node, el("p", { class: "muted small" }, periods));
   return (snapshot) => {
     const { received, dead_lettered: refused } = snapshot.rates ?? {};
     const ratio =

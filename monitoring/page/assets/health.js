@@ -33,6 +33,7 @@ export function mountCanary(root, watch) {
     published: ["published since it started", number],
     seen: ["of them read back", number],
     last_seen_seconds_ago: ["last read back", ago],
+    oldest_wait_seconds: ["oldest on its way", duration],
   });
   return (snapshot) => {
     show(snapshot.canary);

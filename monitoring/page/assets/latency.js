@@ -2,7 +2,7 @@
 
 import { TimeChart } from "./chart.js";
 import { attr, el, keyed, write } from "./dom.js";
-import { duration, latency, millis } from "./format.js";
+import { latency, millis } from "./format.js";
 import { showFigure } from "./table.js";
 
 const HOPS = {
@@ -120,12 +120,12 @@ export function mountLatency(root, history, watch) {
   );
   return (snapshot) => {
     const fault = watch(snapshot);
-    const lost = fault !== null && fault.seconds !== null;
+    const lost = fault !== null && fault.waits !== null;
     missing.hidden = !lost;
     if (lost)
       write(
         missing,
-        `The canary is missing: its oldest reading waits ${duration(Math.round(fault.seconds))} or longer. Its percentiles tell only of those that came back.`,
+        `The canary is missing: its oldest reading waits ${fault.waits}. Its percentiles tell only of those that came back.`,
       );
     for (const node of [canary.node, table]) attr(node, "data-old", lost);
     canary.update(snapshot.latency_ms);

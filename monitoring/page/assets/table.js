@@ -37,8 +37,10 @@ export function showFigure(node, value, format = number) {
  */
 export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", stack = false }) {
   const body = el("tbody");
-  const heads = columns.map(({ head, figure }) => el("th", { scope: "col", class: figure ? "figure" : null, role: stack ? "columnheader" : null }, head));
   const role = (name) => (stack ? name : null); // written out, since stacked rows are laid out as a grid
+  const heads = columns.map(({ head, figure }) =>
+    el("th", { scope: "col", class: figure ? "figure" : null, role: role("columnheader") }, head),
+  );
   attr(body, "role", role("rowgroup"));
   const table = el(
     "table",
@@ -56,8 +58,8 @@ export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", s
   const make = () => {
     const cells = columns.map(({ head, figure, row }) =>
       row
-        ? el("th", { scope: "row", role: stack ? "rowheader" : null })
-        : el("td", { class: figure ? "figure" : null, role: stack ? "cell" : null, "data-head": stack ? head : null }),
+        ? el("th", { scope: "row", role: role("rowheader") })
+        : el("td", { class: figure ? "figure" : null, role: role("cell"), "data-head": stack ? head : null }),
     );
     return {
       node: el("tr", { role: role("row") }, cells),

@@ -42,7 +42,12 @@ export function mountTrends(root, history) {
     height: 130,
     series: [{ label: "records not yet read", color: "--series-3" }],
   });
-  root.append(rates, flow.node, el("div", { class: "pair" }, refused.node, lag.node));
+  root.append(
+    rates,
+    el("p", { class: "muted small" }, "Rates of the last 10 s; plots of the last half hour."),
+    flow.node,
+    el("div", { class: "pair" }, refused.node, lag.node),
+  );
   return (snapshot) => {
     for (const [name, node] of Object.entries(values)) showFigure(node, snapshot.rates?.[name], perSecond);
     flow.show(history.at, history.columns("received", "rows"));
