@@ -165,6 +165,7 @@ def test_a_hostile_device_has_its_own_page(open_tab: Any, scripted_page: Any, pa
     snapshot = page_stories["normal"]()
     silent = [{"device": name, "last_seen": 1.0, "silent_seconds": 9.0, "interval_s": 1.0} for name in names]
     snapshot["devices"]["silent"] = silent
+    snapshot["command"] = {"name": "./tidegate", "where": "--data 'my data'"}
     scripted_page.show(snapshot)
     tab = open_tab()
     for number, name in enumerate(names):
@@ -173,7 +174,8 @@ def test_a_hostile_device_has_its_own_page(open_tab: Any, scripted_page: Any, pa
         assert tab.page.text_content("#device h2") == f"Device {name}"
         commands = tab.page.locator("#device .command code").all_text_contents()
         quoted = "'" + name.replace("'", "'\\''") + "'"
-        assert commands == [f"tidegate device watch {quoted}", f"tidegate trace --device {quoted}"]
+        words = [f"device watch {quoted}", f"trace --device {quoted}"]
+        assert commands == [f"./tidegate {each} --data 'my data'" for each in words]
         if number % 2:
             tab.page.reload()
             tab.page.wait_for_selector("#device .facts")

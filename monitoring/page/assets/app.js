@@ -13,6 +13,7 @@ import { mountLatency } from "./latency.js";
 import { Letters } from "./letters.js";
 import { Live } from "./live.js";
 import { closePanel } from "./panel.js";
+import { learnProgram } from "./program.js";
 import { mountSearch } from "./search.js";
 import { mountObjectives } from "./slo.js";
 import { showConnection, showStatus } from "./status.js";
@@ -75,6 +76,7 @@ const live = new Live(
   "/api/stream",
   (snapshot) => {
     newest = snapshot;
+    learnProgram(snapshot.command);
     canaryFault = watch.look(snapshot);
     history.add(snapshot.at, snapshot.point);
     render();

@@ -9,6 +9,7 @@ import { openLetter } from "./letter.js";
 import { letterTable } from "./letters.js";
 import { nameNode, visible } from "./name.js";
 import { failure } from "./panel.js";
+import { commandLine } from "./program.js";
 import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
 
@@ -66,7 +67,8 @@ function factNodes(row, silent, quiet) {
 function commandNodes(device) {
   if (visible(device) !== device || device.length > 300) return [];
   const quoted = /^[\w./:-]+$/.test(device) ? device : `'${device.replaceAll("'", "'\\''")}'`;
-  return [`tidegate device watch ${quoted}`, `tidegate trace --device ${quoted}`].map((command) =>
+  const words = [`device watch ${quoted}`, `trace --device ${quoted}`];
+  return words.map(commandLine).map((command) =>
     el("span", { class: "command" }, el("code", {}, command), copyButton(command)),
   );
 }
@@ -84,6 +86,7 @@ function ascending({ at, value }) {
 
 export class DevicePage {
   #device = null;
+  #asked = null;
   #timer = null;
   #charts = new Map();
   #turn = 0;
@@ -120,6 +123,14 @@ export class DevicePage {
     root.append(el("p", {}, el("a", { href: "#/" }, "← All devices")), this.title, this.problem, this.content);
   }
 
+  /** Anew only where the program is called otherwise than before, so that a button keeps the focus. */
+  #showCommands() {
+    const asked = commandLine(this.#device);
+    if (this.#asked === asked) return;
+    this.#asked = asked;
+    fill(this.commands, commandNodes(this.#device));
+  }
+
   open(device) {
     this.#device = device;
     this.#forget();
@@ -127,7 +138,7 @@ export class DevicePage {
     fill(this.problem);
     fill(this.title, "Device ", nameNode(device));
     this.content.hidden = true;
-    fill(this.commands, commandNodes(device));
+    this.#showCommands();
     this.load();
     clearInterval(this.#timer);
     this.#timer = setInterval(
@@ -161,6 +172,7 @@ export class DevicePage {
 
   #show(found) {
     this.content.hidden = false;
+    this.#showCommands();
     fill(
       this.facts,
       found.device

@@ -120,7 +120,8 @@ export function reading(value) {
 
 /** Ticks of an axis: as many decimals as tell two neighbours apart. */
 export function ticks(values, step) {
-  const decimals = Math.min(8, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+  let decimals = 0;
+  while (decimals < 8 && Math.abs(step * 10 ** decimals - Math.round(step * 10 ** decimals)) > 1e-6) decimals += 1;
   return values.map((value) => (Math.abs(value) >= 1e5 ? number(value) : value.toFixed(decimals).replace("-", "−")));
 }
 

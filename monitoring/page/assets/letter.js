@@ -6,6 +6,7 @@ import { el } from "./dom.js";
 import { clock, utc } from "./format.js";
 import { deviceLink, nameNode, visible } from "./name.js";
 import { failure, openPanel } from "./panel.js";
+import { commandLine } from "./program.js";
 
 /** The lines, with the span over the carets marked; carets count code points. */
 function payloadNodes(lines) {
@@ -58,7 +59,7 @@ function letterNodes(letter, redrive) {
       "p",
       { class: "row" },
       el("button", { type: "button", class: "button", on: { click: () => redrive(letter.next) } }, "Redrive this letter …"),
-      copyButton(`tidegate dlq show ${letter.id}`, "Copy command"),
+      copyButton(commandLine(`dlq show ${letter.id}`), "Copy command"),
       letter.payload_base64 ? copyButton(letter.payload_base64, "Copy as base64") : null,
     ),
   );
