@@ -152,7 +152,9 @@ def _budget(left: float) -> str:
 
 
 def _devices(devices: Mapping[str, Any]) -> list[str]:
-    """Those that are silent for longest are named."""
+    """Those that are silent for longest are named. The first are counted some seconds after a first start."""
+    if not devices["known"]:
+        return ["none counted yet"]
     silent = sorted(devices.get("silent", []), key=lambda device: -device["silent_seconds"])
     many = devices.get("silent_count") or len(silent)
     quiet = count(many) if many else "none"

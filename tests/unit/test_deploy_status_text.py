@@ -122,6 +122,12 @@ def test_silent_devices_are_counted_and_the_longest_named() -> None:
     )
 
 
+def test_a_fleet_that_nobody_counted_yet_is_not_one_without_silence() -> None:
+    text = render_status(status(devices={"known": 0, "active": 0, "silent": []}))
+    assert "Devices    none counted yet\n" in text
+    assert "none silent" not in text
+
+
 def test_all_that_are_silent_are_counted_though_few_are_listed() -> None:
     listed = [{"device": f"d{number}", "silent_seconds": 60.0 * number} for number in range(1, 21)]
     text = render_status(status(devices={"known": 3000, "active": 40, "silent_count": 1200, "silent": listed}))
