@@ -77,6 +77,9 @@ class AuditProbe:
         except Exception as error:
             self._run = None
             self._was_too_long = isinstance(error, TooLongError)
+            if not self._was_too_long:
+                # What kept it from being made mostly passes; figures are missing until the next one ends.
+                self._due_at = min(self._due_at, time.monotonic() + FIRST_SECONDS)
             raise
         if found is not None:
             self._run, self._was_too_long = None, False
