@@ -39,7 +39,6 @@ logger = logging.getLogger("tidegate.streaming.service")
 
 POLL_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
-SETTLED_SECONDS: Final = 60.0
 SNAPSHOT_NAME: Final = "_seen.parquet"
 
 

@@ -26,7 +26,6 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(help="The stream: the name of its file without .sql.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept with what is applied.", show_default=False)]
 
-FRESH_SECONDS: Final = 60.0
 _COLUMNS: Final = ("name", "state", "sinks", "behind", "late", "errors", "rows", "committed_at", "detail")
 
 

@@ -13,10 +13,12 @@ from monitoring.alerts.signals import Query
 from monitoring.indicators import Count, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
 
-__all__ = ["WINDOWS", "Objective", "burn_alerts", "objectives"]
+__all__ = ["GUARDED", "WINDOWS", "Objective", "burn_alerts", "objectives"]
 
 WINDOWS: Final = ("5m", "30m", "1h", "6h", "3d")
 """Over these the share of bad events is recorded."""
+GUARDED: Final = frozenset({"5m", "1h", "6h", "3d"})
+"""Over these their number is too: what the guards against few events read."""
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,16 @@
-"""Prometheus' rule file: recorded shares and rates, and every alert."""
+"""Prometheus' rule file: the recorded shares that burn-rate alerts read, and every alert."""
 
 from typing import Any, Final
 
 from monitoring.addresses import reached_at
 from monitoring.alerts.catalog import alerts
 from monitoring.alerts.model import Alert
-from monitoring.alerts.objectives import WINDOWS, objectives
+from monitoring.alerts.objectives import GUARDED, WINDOWS, objectives
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["rule_file"]
 
 LONG: Final = frozenset({"6h", "3d"})
-RATES: Final = {
-    "job:tidegate_gateway_messages_received:rate5m": (
-        "sum without(qos, instance) (rate(tidegate_gateway_messages_received_total[5m]))"
-    ),
-    "job:tidegate_gateway_messages_accepted:rate5m": (
-        "sum without(instance) (rate(tidegate_gateway_messages_accepted_total[5m]))"
-    ),
-    "job_reason:tidegate_gateway_messages_rejected:rate5m": (
-        "sum without(instance) (rate(tidegate_gateway_messages_rejected_total[5m]))"
-    ),
-    "job_table:tidegate_stream_rows:rate5m": "sum without(instance) (rate(tidegate_stream_rows_total[5m]))",
-    "job_le:tidegate_end_to_end_latency_seconds_bucket:rate5m": (
-        "sum without(instance) (rate(tidegate_end_to_end_latency_seconds_bucket[5m]))"
-    ),
-    "job_stage_le:tidegate_stage_latency_seconds_bucket:rate5m": (
-        "sum without(instance) (rate(tidegate_stage_latency_seconds_bucket[5m]))"
-    ),
-    "job_consumergroup_topic:kafka_consumergroup_lag:sum": "sum without(partition, instance) (kafka_consumergroup_lag)",
-    "job_consumergroup_topic:kafka_consumergroup_lag:max_partition": (
-        "max without(partition, instance) (kafka_consumergroup_lag)"
-    ),
-    "job:node_cpu_iowait:ratio_rate5m": (
-        'sum without(mode, instance) (rate(node_cpu_seconds_total{mode="iowait"}[5m])) '
-        "/ sum without(mode, instance) (rate(node_cpu_seconds_total[5m]))"
-    ),
-}
-"""What dashboards ask again and again."""
 
 
 def rule_file(settings: MonitoringSettings) -> dict[str, Any]:
@@ -46,7 +19,6 @@ def rule_file(settings: MonitoringSettings) -> dict[str, Any]:
     budgets = [alert for alert in alerts(settings) if "window" in dict(alert.labels)]
     return {
         "groups": [
-            _recorded("tidegate-rates", "15s", RATES),
             _recorded("tidegate-objectives", "15s", _shares(settings, short)),
             _recorded("tidegate-objectives-long", "60s", _shares(settings, tuple(LONG & set(WINDOWS)))),
             {
@@ -77,7 +49,8 @@ def _shares(settings: MonitoringSettings, windows: tuple[str, ...]) -> dict[str,
         for window in sorted(windows):
             bad, events = (text.replace("WINDOW", window) for text in (objective.bad, objective.all))
             found[objective.errors(window)] = f"{bad} / ({events} > 0)"
-            found[objective.events(window)] = events.replace("rate(", "increase(")
+            if window in GUARDED:
+                found[objective.events(window)] = events.replace("rate(", "increase(")
     return found
 
 

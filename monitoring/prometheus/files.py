@@ -23,7 +23,7 @@ README: Final = """\
 | file | what it is |
 |---|---|
 | `prometheus.yml` | a whole configuration: whom to ask, which rules, whom to tell |
-| `tidegate-rules.yml` | every alert, and the recorded rates that dashboards ask |
+| `tidegate-rules.yml` | every alert, and the recorded shares that burn-rate alerts read |
 | `alertmanager.yml` | a whole configuration: grouping, and which alert is not told while its cause fires |
 | `kafka-jmx.yml` | what the JMX agent takes from a Kafka broker, under the names that alerts and dashboards ask for |
 

@@ -43,7 +43,6 @@ __all__ = [
     "write_topic",
 ]
 
-SMALL_BATCH_ROWS: Final = 50_000
 _PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
 
 
