@@ -13,7 +13,7 @@ from monitoring.alerts.signals import Query
 from monitoring.indicators import Count, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
 
-__all__ = ["GUARDED", "WINDOWS", "Objective", "burn_alerts", "objectives"]
+__all__ = ["GUARDED", "PAIRS", "WINDOWS", "Objective", "burn_alerts", "objectives"]
 
 WINDOWS: Final = ("5m", "30m", "1h", "6h", "3d")
 """Over these the share of bad events is recorded."""

@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 from typing import Final
 
+from monitoring.alerts.objectives import PAIRS
 from monitoring.grafana.panel import Panel, Query, gauge, timeseries
 from monitoring.grafana.promql import growth
 from monitoring.indicators import Count, freshness, validity
 from monitoring.settings import MonitoringSettings
 
-__all__ = ["BUDGET_WINDOW", "BURN_WINDOWS", "Objective", "objective_panels", "objectives"]
+__all__ = ["BUDGET_WINDOW", "Objective", "objective_panels", "objectives"]
 
 BUDGET_WINDOW: Final = "30d"
-BURN_WINDOWS: Final = (("1h", 14.4), ("6h", 6.0), ("3d", 1.0))
+BURN_WINDOWS: Final = tuple((pair.long, pair.factor) for pair in PAIRS)
 """The long windows of the alerts and the pace at which each fires."""
 
 
