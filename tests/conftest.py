@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ SHARED_FIXTURES = (
     "fixtures_promtool.py",
     "fixtures_metrics_feed.py",
 )
-"""Modules beside this one whose fixtures all tests may use; loaded by path, since `tests` is no package."""
+"""Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
 
 # Before anything else reads the zone: a test that passes only in its author's zone proves nothing.
 os.environ["TZ"] = "UTC"
@@ -46,6 +47,7 @@ def _load(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # so that test modules may import the words of their tables from it
     spec.loader.exec_module(module)
     return module
 

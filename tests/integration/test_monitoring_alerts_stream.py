@@ -1,0 +1,121 @@
+"""Alerts on streams and the canary fire on a bad series and not on a good one, by promtool and built-in alike."""
+
+from typing import Any
+
+from tidegate_tests_fixtures_promtool import (
+    HOUR,
+    OLD,
+    Case,
+    Key,
+    Wave,
+    alerts_of,
+    always,
+    counter,
+    each_built_in,
+    fired,
+    firing_and_quiet,
+    key,
+    pairs,
+    steps,
+)
+
+
+def stream(lag_seconds: Wave, rows: Wave) -> dict[Key, Wave]:
+    return {
+        key(
+            "tidegate_kafka_lag_seconds", "monitor", consumergroup="tidegate-land", topic="telemetry.readings"
+        ): lag_seconds,
+        key("tidegate_stream_rows_total", "stream", table="readings"): rows,
+        key("tidegate_stream_rows_total", "stream", table="rollup_1m"): counter(1),
+    }
+
+
+def sql_stream(lag_seconds: Wave) -> dict[Key, Wave]:
+    return {
+        key(
+            "tidegate_kafka_lag_seconds", "monitor", consumergroup="tidegate-stream-hot", topic="telemetry.readings"
+        ): lag_seconds,
+    }
+
+
+def canary(published: Wave, seen: Wave, started: float = OLD) -> dict[Key, Wave]:
+    return {
+        key("tidegate_canary_published_total", "canary"): published,
+        key("tidegate_canary_seen_total", "canary"): seen,
+        key("process_start_time_seconds", "canary"): always(started),
+    }
+
+
+CASES: list[Case] = [
+    Case("TidegateStreamStalled", "it hangs", stream(counter(1), counter(20, 1000, since=10**6)), {60: 0, 195: 1}),
+    Case(
+        "TidegateStreamStalled",
+        "its process is gone",
+        stream(
+            steps((0, 0.0), *((second, float(second)) for second in range(60, 600, 15))), steps((0, 5.0), (60, None))
+        ),
+        {60: 0, 330: 1},
+    ),
+    Case("TidegateStreamStalled", "it catches up an hour", stream(always(HOUR), counter(500)), {60: 0, 300: 0, 900: 0}),
+    Case(
+        "TidegateStreamStalled",
+        "a SQL-defined stream lags, and nobody sends anything",
+        {
+            **stream(always(0), always(900)),
+            key("tidegate_kafka_lag_seconds", "monitor", consumergroup="tidegate-stream-hot", topic="t"): counter(1),
+        },
+        {300: 0, 900: 0},
+    ),
+    Case("TidegateSqlStreamLags", "it is stopped", sql_stream(counter(1)), {285: 0, 630: 1}),
+    Case("TidegateSqlStreamLags", "it keeps up", sql_stream(always(20)), {900: 0}),
+    Case("TidegateSqlStreamLags", "only the landing lags", stream(always(HOUR), always(0)), {900: 0}),
+    Case("TidegateStreamStalled", "nothing comes in", stream(always(0), always(0)), {300: 0, 900: 0}),
+    Case(
+        "TidegateStreamStalled",
+        "two restarts of 45 s in a row",
+        stream(
+            lambda second: float(second - 60) if 60 <= second < 210 else 0.3,
+            steps(
+                (0, 9000.0),
+                (60, None),
+                (105, 0.0),
+                (120, 800.0),
+                (135, None),
+                (180, 0.0),
+                (195, 0.0),
+                (210, 900.0),
+                (225, 1200.0),
+            ),
+        ),
+        {105: 0, 180: 0, 210: 0, 300: 0},
+    ),
+    Case(
+        "TidegateCanaryMissing",
+        "none comes back",
+        canary(counter(0.2), lambda second: 0.2 * min(second, 300)),
+        {300: 0, 405: 1},
+    ),
+    Case("TidegateCanaryMissing", "all come back", canary(counter(0.2), counter(0.2)), {60: 0, 300: 0, 900: 0}),
+    Case(
+        "TidegateCanaryMissing",
+        "it starts before the stream",
+        canary(counter(0.2), counter(0.2, since=120), 1.0),
+        {60: 0, 120: 0, 180: 0, 300: 0},
+    ),
+    Case("TidegateCanaryMissing", "none ever came back", canary(counter(0.2), always(0), 1.0), {150: 0, 240: 1}),
+]
+
+
+def test_each_alert_fires_and_does_not_in_promtool(promtool_test: Any, as_input_series: Any) -> None:
+    promtool_test(*pairs(CASES, as_input_series))
+
+
+@each_built_in(CASES)
+def test_each_alert_fires_and_does_not_by_the_monitors_own_check(case: Case, built_in: Any) -> None:
+    assert fired(case, built_in) == case.firing
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    fires, quiet = firing_and_quiet(CASES)
+    assert fires == alerts_of("stream")
+    assert quiet == alerts_of("stream")

@@ -1,0 +1,117 @@
+"""Alerts on tables, audits and devices fire on a bad series and not on a good one, by promtool and built-in alike."""
+
+from math import inf
+from typing import Any
+
+from tidegate_tests_fixtures_promtool import (
+    HOUR,
+    Case,
+    Key,
+    Wave,
+    alerts_of,
+    always,
+    each_built_in,
+    fired,
+    firing_and_quiet,
+    gauge,
+    key,
+    of,
+    pairs,
+    shares,
+    steps,
+)
+
+
+def late(share: float) -> dict[Key, Wave]:
+    return {
+        key("tidegate_ledger_late_messages", "monitor"): always(1000 * share),
+        key("tidegate_ledger_messages", "monitor", outcome="stored"): always(1000),
+        key("tidegate_ledger_messages", "monitor", outcome="dead_lettered"): always(10),
+    }
+
+
+def silent(share: float, heard: int = 100) -> dict[Key, Wave]:
+    return {
+        key("tidegate_devices_silent", "monitor"): always(round(heard * share)),
+        key("tidegate_devices_heard", "monitor"): always(heard),
+        key("tidegate_devices_active", "monitor"): steps((0, heard), (1800, round(heard * (1 - share)))),
+    }
+
+
+CASES: list[Case] = [
+    *shares("TidegateLateRatio", late, good=0.01, bad=0.2, at=180),
+    *shares("TidegateDevicesSilent", silent, good=0.02, bad=0.3, at=360),
+    Case("TidegateDevicesSilent", "a dark site, also after the hour", silent(0.9, 40), {270: 0, 360: 1, 2 * HOUR: 1}),
+    Case("TidegateDevicesSilent", "two of four", silent(0.5, 4), {270: 0, 360: 1, 2 * HOUR: 1}),
+    Case("TidegateDevicesSilent", "one of three: one is no alert", silent(1 / 3, 3), {900: 0}),
+    Case("TidegateAllDevicesSilent", "twelve", silent(1, 12), {270: 0, 360: 1, 2 * HOUR: 1}),
+    Case("TidegateAllDevicesSilent", "both", silent(1, 2), {270: 0, 360: 1}),
+    Case("TidegateAllDevicesSilent", "the only one", silent(1, 1), {900: 0}),
+    Case("TidegateAllDevicesSilent", "all but one", silent(0.99), {900: 0}),
+    Case("TidegateAllDevicesSilent", "none was heard this day", silent(0, 0), {900: 0}),
+    *gauge("TidegateUnaccounted", "tidegate_audit_unaccounted_messages", "monitor", good=0, bad=1, seconds=0),
+    *gauge("TidegateDuplicateRows", "tidegate_audit_duplicate_rows", "monitor", good=0, bad=2, seconds=0),
+    *gauge("TidegateOrderViolations", "tidegate_audit_order_violations", "monitor", good=0, bad=1, seconds=0),
+    *of(
+        "TidegateAuditOld",
+        key("tidegate_audit_timestamp_seconds", "monitor"),
+        ("old", always(1), {2385: 0, 2520: 1}),
+    ),
+    *of(
+        "TidegateAuditOld",
+        key("tidegate_audit_timestamp_seconds", "monitor"),
+        ("never", always(0), {2385: 0, 2520: 1}),
+        ("every ten minutes", lambda second: second // 600 * 600.0, {600: 0, 3600: 0}),
+        beside={key("process_start_time_seconds", "monitor"): always(1)},
+    ),
+    *of(
+        "TidegateWatermarkOld",
+        key("tidegate_rollup_watermark_timestamp_seconds", "stream"),
+        ("it stands", always(1), {900: 0, 1065: 1}),
+        (
+            "two minutes behind; none yet after two restarts",
+            lambda second: 0.0 if second < 1800 and second % 300 < 120 else max(0.0, second - 125.0),
+            {300: 0, 900: 0, 1800: 0, 2400: 0},
+        ),
+        ("none yet: that is no age", always(0), {1800: 0, 3000: 0}),
+    ),
+    *of(
+        "TidegateMaintenanceOverdue",
+        key("tidegate_table_maintained_timestamp_seconds", "stream", table="readings"),
+        ("an hour", always(1), {3600: 0, 3930: 1}),
+        (
+            "not looked at yet, then kept",
+            lambda second: 0.0 if second < 5000 else second - 60.0,
+            {3900: 0, 4500: 0, 5400: 0},
+        ),
+    ),
+    *of(
+        "TidegateDiskFull",
+        key("node_filesystem_avail_bytes", "monitor", mountpoint="/"),
+        ("half a GiB", always(2.0**29), {15: 0, 60: 1, 330: 2}),
+        ("3 GiB", always(3 * 2.0**30), {60: 0, 330: 1}),
+        ("50 GiB", always(50 * 2.0**30), {900: 0}),
+    ),
+    *of(
+        "TidegateDiskFull",
+        key("tidegate_table_disk_full_days", "stream"),
+        ("full in two days", always(2), {1785: 0, 1815: 1}),
+        ("full in two hours", always(0.1), {885: 0, 915: 1}),
+        ("it does not grow", always(inf), {2700: 0}),
+    ),
+]
+
+
+def test_each_alert_fires_and_does_not_in_promtool(promtool_test: Any, as_input_series: Any) -> None:
+    promtool_test(*pairs(CASES, as_input_series))
+
+
+@each_built_in(CASES)
+def test_each_alert_fires_and_does_not_by_the_monitors_own_check(case: Case, built_in: Any) -> None:
+    assert fired(case, built_in) == case.firing
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    fires, quiet = firing_and_quiet(CASES)
+    assert fires == alerts_of("tables")
+    assert quiet == alerts_of("tables")
