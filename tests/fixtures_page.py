@@ -449,6 +449,7 @@ class ScriptedPage:
             },
             "dead_letters": self.letters,
             "silent_seconds": 2.0,
+            "is_silent": False if known else None,
         }
 
     def _dead_letters(self, reason: str | None, device: str | None, limit: int) -> dict[str, Any]:
@@ -535,6 +536,7 @@ class Tab:
 
     def __init__(self, page: Any, origin: str) -> None:
         self.page, self.complaints, self.foreign = page, list[str](), list[str]()
+        page.wait_for_function = self._refuse_eval
         page.on("console", lambda line: line.type in ("error", "warning") and self.complaints.append(line.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: (self.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
@@ -549,6 +551,12 @@ class Tab:
         while not self.page.evaluate(condition):
             assert time.monotonic() < deadline, f"{condition} did not come true within {seconds:g} s"
             self.page.wait_for_timeout(30)
+
+    @staticmethod
+    def _refuse_eval(*asked: Any, **options: Any) -> None:
+        raise AssertionError(
+            "Playwright's polling needs eval, which the policy forbids, unless it comes true at once: Tab.wait"
+        )
 
     def assert_clean(self) -> None:
         """No complaint of the browser, a violated policy among them, and no request to anybody else."""

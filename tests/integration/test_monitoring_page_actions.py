@@ -96,9 +96,8 @@ def test_the_device_page_shows_plots_ledger_clock_and_letters(open_tab: Any) -> 
     assert dict(figures) == {
         "received": "8640", "stored": "8421", "dead_lettered": "207", "ignored": "12", "duplicate": "0", "gap": "4", "late": "31",
     }  # fmt: skip
-    text = tab.page.inner_text("#device")
-    assert "Clock off by\n−120 ms" in text
-    assert "heard as usual" in text
+    assert "Clock off by\n−120 ms" in tab.page.inner_text("#device")
+    assert "heard as usual" in tab.page.inner_text("#device")
     assert tab.page.locator("#device [data-letter]").count() == 6
     tab.page.click("#device [data-letter]")
     tab.page.wait_for_selector("#panel mark")

@@ -263,7 +263,7 @@ def test_what_is_not_ready_is_named(open_tab: Any, scripted_page: Any, page_stor
     scripted_page.show(story | {"parts": dict.fromkeys("abcd", starting)})
     tab.page.wait_for_selector("text=Not ready: a, b and 2 more")
     scripted_page.show(story | {"parts": {}})
-    tab.page.wait_for_function("document.title === '▲ Not ready – Tidegate'")
+    tab.wait("document.title === '▲ Not ready – Tidegate'")
 
 
 def test_states_are_told_by_shape_and_word_not_by_colour_alone(

@@ -32,7 +32,7 @@ const history = new History();
 const letters = new Letters(place("letters"));
 const overview = document.getElementById("overview");
 const deviceRoot = document.getElementById("device");
-const devicePage = new DevicePage(deviceRoot, (...asked) => letters.redrive(...asked), () => newest);
+const devicePage = new DevicePage(deviceRoot, (...asked) => letters.redrive(...asked));
 const updates = [
   mountFlow(place("flow")),
   mountAlerts(place("alerts")),

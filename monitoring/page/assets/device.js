@@ -24,15 +24,6 @@ const LEDGER = {
   late: "late",
 };
 
-/** Whether it is silent, as the server judges; of an older server by its list. null where nobody knows. */
-function isSilent(found, devices) {
-  if (found.is_silent !== undefined) return found.is_silent;
-  const silent = devices?.silent ?? [];
-  if (silent.some(({ device }) => device === found.device.device)) return true;
-  const whole = typeof devices?.known === "number" && silent.length >= (devices.silent_count ?? silent.length);
-  return whole ? false : null;
-}
-
 /** Clock, silence and when it was heard. */
 function factNodes(row, silent, quiet) {
   const badge = stateBadge();
@@ -91,10 +82,7 @@ export class DevicePage {
   #charts = new Map();
   #turn = 0;
 
-  #snapshot;
-
-  constructor(root, redrive, snapshot) {
-    this.#snapshot = snapshot;
+  constructor(root, redrive) {
     this.title = el("h2", { tabindex: "-1" });
     this.facts = el("div");
     this.ledger = Object.fromEntries(Object.keys(LEDGER).map((name) => [name, el("dd", { "data-ledger": name })]));
@@ -176,7 +164,7 @@ export class DevicePage {
     fill(
       this.facts,
       found.device
-        ? factNodes(found.device, found.silent_seconds, isSilent(found, this.#snapshot()?.devices))
+        ? factNodes(found.device, found.silent_seconds, found.is_silent)
         : el("p", { class: "muted" }, "No message of this device has been counted yet."),
     );
     // Nothing was counted of a device that nobody knows: that is not 0.
