@@ -98,6 +98,8 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
         "spark.databricks.delta.delta.log.cacheRetentionMinutes": "5256000",
         # Files are named one by one here: looking at them in this JVM takes less than a task for each.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+        # Landing and what is derived take turns with more generated classes than Spark's 100: each turn would compile them again.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         # Where in the program a column was made, and each plan in words for a page that is off: both are paid per batch.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.dataFrameQueryContext.enabled": "false",
