@@ -6,7 +6,8 @@ from typing import Final
 
 from deploy.monitor.certificate_end import certificate_end
 from deploy.settings import Settings
-from monitoring.probe import IncompleteError
+from monitoring.metrics.families import Samples
+from monitoring.poll import IncompleteError
 
 __all__ = ["CertificateProbe", "tls_servers"]
 
@@ -15,8 +16,6 @@ ASK_AGAIN_SECONDS: Final = 60.0
 KAFKA_PORT: Final = 9092
 
 Address = tuple[str, int]
-Samples = dict[str, list[tuple[tuple[str, ...], float]]]
-"""Name -> (label values, value) per series."""
 
 
 def tls_servers(settings: Settings) -> dict[str, tuple[Address, ...]]:

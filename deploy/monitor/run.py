@@ -17,7 +17,6 @@ from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.parts import supervised
-from deploy.monitor.poll import Poll
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
 from deploy.monitor.prometheus import Burning, answers, burning
 from deploy.monitor.tables import TablesOnDisk
@@ -38,6 +37,7 @@ from monitoring.page.app import make_page
 from monitoring.page.board import Board
 from monitoring.page.security import read_token
 from monitoring.page.server import PageServer
+from monitoring.poll import Poll
 from monitoring.probe import Probes
 from monitoring.snapshot.build import METRICS, build_snapshot
 from monitoring.snapshot.numbers import finite
@@ -166,12 +166,12 @@ class _Polls:
 
     def __init__(self, settings: Settings, ask_burning: Any) -> None:
         monitoring, tables = settings.monitoring, TablesOnDisk(settings.lake.root)
-        self._tables: Poll[list[dict[str, Any]]] = Poll("tables", monitoring.look_seconds, tables.look, default=[])
+        self._tables: Poll[list[dict[str, Any]]] = Poll("poll tables", monitoring.look_seconds, tables.look, default=[])
         unknown: tuple[bool | None, list[dict[str, Any]]] = (None, [])
         down: Burning = (False, [])
-        self._burning = Poll("prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None
+        self._burning = Poll("poll prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None
         url = monitoring.alertmanager_url
-        self._alertmanager = Poll("alertmanager", ASK_SECONDS, answers(url), default=False) if url else None
+        self._alertmanager = Poll("poll alertmanager", ASK_SECONDS, answers(url), default=False) if url else None
         self._unknown = unknown
 
     def _all(self) -> list[Poll[Any]]:
@@ -183,7 +183,9 @@ class _Polls:
 
     def close(self) -> None:
         for poll in self._all():
-            poll.close()
+            poll.stop()
+        for poll in self._all():
+            poll.join(0.2)
 
     @property
     def tables(self) -> list[dict[str, Any]]:

@@ -50,11 +50,6 @@ class ProbeCollector(Collector):
         with self._lock:
             self._samples[probe] = samples
 
-    def clear(self, probe: str) -> None:
-        """The probe has no answer: its series end rather than stand still."""
-        with self._lock:
-            self._samples.pop(probe, None)
-
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
         with self._lock:

@@ -7,7 +7,7 @@ import pytest
 from deploy.monitor.certificate_end import not_after
 from deploy.monitor.certificates import CertificateProbe, tls_servers
 from deploy.settings import Settings
-from monitoring.probe import IncompleteError
+from monitoring.poll import IncompleteError
 
 NAME = "tidegate_certificate_expiry_timestamp_seconds"
 
@@ -108,7 +108,7 @@ def seen(probe: CertificateProbe) -> object:
     """What a look that counts as failed has seen."""
     with pytest.raises(IncompleteError, match="kafka at b:1 cannot be seen: b") as told:
         probe.look()
-    return told.value.samples[NAME]
+    return told.value.answer[NAME]
 
 
 def test_a_certificate_that_cannot_be_seen_is_a_fault_at_every_look_and_takes_no_other_along() -> None:

@@ -18,7 +18,6 @@ from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.parts import supervised
-from deploy.monitor.poll import Poll
 from deploy.monitor.probes import groups_of, is_flowing
 from deploy.monitor.prometheus import burning
 from deploy.monitor.run import _command_line
@@ -533,26 +532,6 @@ class Opener:
 
         assert timeout <= 1
         return io.BytesIO(self._text.encode())
-
-
-def test_what_is_asked_beside_the_look_is_never_waited_for(wait_until: Callable[..., Any]) -> None:
-    never, hang = threading.Event(), threading.Event()
-
-    def ask() -> int:
-        if hang.is_set():
-            never.wait()
-        return 7
-
-    poll = Poll("seven", 0.01, ask, default=0)
-    assert poll.newest == 0
-    poll.start()
-    wait_until(lambda: poll.newest == 7)
-    hang.set()
-    poll._at -= 60
-    assert poll.newest in (0, 7)
-    wait_until(lambda: poll.newest == 0 or setattr(poll, "_at", poll._at - 60))
-    poll.close()
-    never.set()
 
 
 def test_no_secret_stands_in_any_answer(

@@ -141,7 +141,7 @@ def test_the_last_figures_are_told_while_the_next_audit_runs(probe: AuditProbe, 
 def test_an_audit_that_takes_long_keeps_its_figures_in_the_metrics(
     registry: CollectorRegistry, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitoring.probe.LEAST_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("monitoring.poll.LEAST_PATIENCE_SECONDS", 0.3)
     monkeypatch.setattr(audits, "FIRST_SECONDS", 0.0)
     script = Scripted()
     audit = AuditProbe(Path("c.toml"), 0.05, start=script)

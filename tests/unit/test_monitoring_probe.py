@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from monitoring import probe as probes
 from monitoring.history import History
 from monitoring.look import Look, Target, own_scrape
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.probe import IncompleteError, Probe, Probes
+from monitoring.poll import IncompleteError
+from monitoring.probe import Probe, Probes
 from monitoring.scrape import Scrape
 
 Wait = Callable[..., Any]
@@ -70,7 +70,7 @@ def test_one_that_is_silent_is_forgotten_and_its_system_called_unreachable(
     never: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(probes, "LEAST_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("monitoring.poll.LEAST_PATIENCE_SECONDS", 0.3)
     hang = threading.Event()
 
     def look() -> dict[str, Any]:

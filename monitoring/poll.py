@@ -1,0 +1,122 @@
+"""Asks something every few seconds on a thread of its own and keeps the newest answer; who wants it never waits.
+
+A question that hangs keeps its own poll from asking again and nothing else, not even the end of the process. An answer is
+forgotten after three missed periods.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+__all__ = ["IncompleteError", "Poll"]
+
+T = TypeVar("T")
+
+MISSED_PERIODS: Final = 3
+LEAST_PATIENCE_SECONDS: Final = 6.0
+LEAST_PAUSE_SECONDS: Final = 0.1
+
+logger = logging.getLogger("tidegate.monitoring.poll")
+
+
+class IncompleteError(Exception):
+    """Raised by a question that saw some of what it asks for: this is an answer, and it counts as failed all the same."""
+
+    def __init__(self, fault: str, answer: Any) -> None:
+        super().__init__(fault)
+        self.answer = answer
+
+
+class Poll(Generic[T]):
+    """One question. `fault` is what keeps it from being answered; empty while it is.
+
+    Args:
+        name: what asks, for the log.
+        every_seconds: from one question to the next.
+        ask: the question.
+        default: the answer where there is none.
+        take: gets each answer at once, and `default` when the answer is forgotten; what it raises is a fault of the answer.
+        at_end: frees what `ask` holds, once no question is under way any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        every_seconds: float,
+        ask: Callable[[], T],
+        *,
+        default: T,
+        take: Callable[[T], object] = lambda _answer: None,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._name, self._every_seconds, self._ask, self._default = name, every_seconds, ask, default
+        self._take, self._at_end = take, at_end
+        self._answer, self._answered_at, self._forgotten = default, time.monotonic(), False
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.fault = ""
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; a question that is under way goes on."""
+        self._stop.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the question that is under way. One that hangs for longer ends with the process."""
+        self._thread.join(max(0.0, seconds))
+
+    @property
+    def newest(self) -> T:
+        """The newest answer, as long as it is worth something."""
+        self.forget_old()
+        return self._answer
+
+    def forget_old(self) -> None:
+        """Forget the answer if none has come for too long."""
+        with self._lock:
+            silent = time.monotonic() - self._answered_at
+            if self._forgotten or silent <= max(LEAST_PATIENCE_SECONDS, MISSED_PERIODS * self._every_seconds):
+                return
+            self._answer, self._forgotten = self._default, True
+            self.fault = self.fault or f"no answer for {silent:.0f} s"
+            self._take(self._default)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                self._turn()
+                self._stop.wait(max(LEAST_PAUSE_SECONDS, self._every_seconds - (time.monotonic() - began)))
+        finally:
+            self._at_end()
+
+    def _turn(self) -> None:
+        try:
+            try:
+                answer = self._ask()
+            except IncompleteError as error:
+                self._keep(error.answer)
+                raise
+            self._keep(answer)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self.fault = ""
+
+    def _keep(self, answer: T) -> None:
+        with self._lock:
+            self._take(answer)
+            self._answer, self._answered_at, self._forgotten = answer, time.monotonic(), False
+
+    def _fail(self, error: Exception) -> None:
+        fault = str(error) or type(error).__name__
+        if fault != self.fault:
+            what = "saw not all" if isinstance(error, IncompleteError) else "has no answer"
+            logger.warning("%s %s: %s", self._name, what, fault)
+        self.fault = fault
