@@ -1,6 +1,5 @@
 """Targets that serve every declared metric with numbers that move, for a real Prometheus to look at."""
 
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from deploy.local.ports import choose_port
 from ingest.contract.reasons import IgnoredReason, Reason
 from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.families import Family, ProbeCollector
@@ -137,9 +137,7 @@ def start_prometheus() -> Iterator[Callable[..., Prometheus]]:
     started: list[Prometheus] = []
 
     def start(folder: Path, configuration: dict[str, Any], rules: dict[str, Any] | None = None) -> Prometheus:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port, _ = choose_port(0)
         if rules is not None:
             (folder / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
             configuration = configuration | {"rule_files": ["rules.yml"]}

@@ -1,8 +1,12 @@
 """Chooses ports: the preferred one if it is free, else the next free one, with a word about who has the first."""
 
 import errno
+import secrets
 import socket
 from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import psutil
 
@@ -10,7 +14,10 @@ from ingest.contract.errors import UnavailableError
 
 __all__ = ["choose_port", "is_free", "owner_of"]
 
-TRIED = 200
+TRIED: Final = 200
+LOWEST: Final = 20_000
+SYSTEM_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USUAL_SYSTEM_LOWEST: Final = 32_768
 
 
 def choose_port(
@@ -20,7 +27,7 @@ def choose_port(
     taken: Collection[int] = (),
     claim: Callable[[int], bool] = lambda port: True,
 ) -> tuple[int, str]:
-    """A port that is free now, from `preferred` upwards; 0 asks the system for any.
+    """A port that is free now, from `preferred` upwards; any for 0.
 
     Nobody can keep a port without listening on it: `claim` keeps it from other runs until it is used.
 
@@ -81,7 +88,23 @@ def _note(preferred: int, port: int, host: str, *, promised: bool) -> str:
 
 
 def _any_port(host: str) -> int:
+    """One that the system gives to nobody by itself.
+
+    Those that it gives to connections and to who asks for any may be gone before our server listens: a Kafka takes seconds.
+    """
+    room = _system_lowest() - LOWEST
+    for _ in range(TRIED if room >= TRIED else 0):
+        port = LOWEST + secrets.randbelow(room)
+        if is_free(port, host):
+            return port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def _system_lowest() -> int:
+    """Where the ports begin that this system gives away by itself."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(SYSTEM_RANGE.read_text("ascii").split()[0])
+    return USUAL_SYSTEM_LOWEST

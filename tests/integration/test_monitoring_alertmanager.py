@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from deploy.cli import run
+from deploy.local.ports import choose_port
 from monitoring.alerts.alertmanager import RECEIVERS, alertmanager_config
 from monitoring.alerts.catalog import ALERTS
 from monitoring.prometheus.scrape_config import scrape_config
@@ -151,8 +151,7 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real one with our configuration, on a free port."""
     server, folder = program("prometheus-alertmanager", "alertmanager"), tmp_path_factory.mktemp("alertmanager")
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(alertmanager_config(MonitoringSettings())))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port, _ = choose_port(0)
     flags = ("--config.file=alertmanager.yml", f"--storage.path={folder}", "--cluster.listen-address=")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +20,7 @@ def taken() -> Iterator[int]:
 
 
 def test_a_free_port_is_taken_without_a_word() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port, _ = ports.choose_port(0)
     assert ports.choose_port(port) == (port, "")
 
 
@@ -37,6 +36,23 @@ def test_zero_asks_for_any_port() -> None:
     port, note = ports.choose_port(0)
     assert port > 0
     assert note == ""
+
+
+def test_any_port_is_none_that_the_system_gives_to_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "ip_local_port_range"
+    monkeypatch.setattr(ports, "SYSTEM_RANGE", told)
+    for text, lowest in (("25000\t60999\n", 25_000), ("nonsense", ports.USUAL_SYSTEM_LOWEST), (None, 32_768)):
+        told.unlink(missing_ok=True) if text is None else told.write_text(text)
+        assert all(ports.LOWEST <= ports.choose_port(0)[0] < lowest for _ in range(20))
+    told.write_text("1024\t65535\n")
+    assert ports.choose_port(0)[0] > 0, "a system that gives away nearly all is asked for one"
+
+
+def test_any_port_is_one_on_which_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter([5, 7, 9])
+    monkeypatch.setattr(ports.secrets, "randbelow", lambda room: next(numbers))
+    monkeypatch.setattr(ports, "is_free", lambda port, host: port == ports.LOWEST + 9)
+    assert ports.choose_port(0) == (ports.LOWEST + 9, "")
 
 
 def test_ports_promised_to_other_parts_are_left_alone() -> None:
