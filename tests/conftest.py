@@ -96,9 +96,9 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, seconds=30, what="…")` returns the first truthy answer or fails naming what it awaited."""
+    """`wait_until(condition, seconds=60, what="…")` returns the first truthy answer or fails naming what it awaited."""
 
-    def wait(condition: Callable[[], Any], *, seconds: float = 30.0, what: str = "the condition") -> Any:
+    def wait(condition: Callable[[], Any], *, seconds: float = 60.0, what: str = "the condition") -> Any:
         deadline = time.monotonic() + seconds
         while True:
             answer = condition()

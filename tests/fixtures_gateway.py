@@ -53,7 +53,7 @@ class GatewayRig:
         self.service._pass(self.stop)
 
     def until(self, condition: Callable[[], Any], what: str = "the condition") -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"{what} did not come true"
             self.pump()

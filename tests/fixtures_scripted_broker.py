@@ -13,6 +13,9 @@ CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PIN
 )  # fmt: skip
 
 
+QUIET_TURNS = 20
+
+
 @dataclass(frozen=True)
 class Packet:
     kind: int
@@ -33,7 +36,7 @@ class Link:
         self.closed = False
         sock.setblocking(False)
 
-    def packet(self, kind: int | None = None, *, seconds: float = 10.0) -> Packet:
+    def packet(self, kind: int | None = None, *, seconds: float = 60.0) -> Packet:
         """The next packet, of this kind (PINGREQ is answered on the way)."""
         deadline = time.monotonic() + seconds
         while True:
@@ -50,10 +53,14 @@ class Link:
             self._fill()
 
     def quiet(self, seconds: float = 0.3) -> list[Packet]:
-        """What comes within a while: for proving that something is not sent."""
-        deadline = time.monotonic() + seconds
+        """What comes within a while: for proving that something is not sent.
+
+        The client gets its turns in it however busy the machine is.
+        """
+        deadline, turns = time.monotonic() + seconds, 0
         found = []
-        while time.monotonic() < deadline and not self.closed:
+        while (time.monotonic() < deadline or turns < QUIET_TURNS) and not self.closed:
+            turns += 1
             self._pump()
             self._fill()
             while (packet := self._take()) is not None:
@@ -61,7 +68,7 @@ class Link:
             time.sleep(0.005)
         return [packet for packet in found if packet.kind != PINGREQ]
 
-    def wait_closed(self, seconds: float = 10.0) -> None:
+    def wait_closed(self, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not self.closed:
             assert time.monotonic() < deadline, "the client kept the connection"
@@ -149,7 +156,7 @@ class ScriptedBroker:
         self.port: int = self._listener.getsockname()[1]
         self.links: list[Link] = []
 
-    def accept(self, *, seconds: float = 15.0) -> Link:
+    def accept(self, *, seconds: float = 60.0) -> Link:
         deadline = time.monotonic() + seconds
         while True:
             try:

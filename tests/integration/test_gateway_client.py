@@ -80,7 +80,7 @@ class Rig:
         self.session.loop(0.005)
 
     def until(self, condition: Callable[[], Any], what: str = "the condition") -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"{what} did not come true"
             self.pump()

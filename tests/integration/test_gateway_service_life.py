@@ -75,9 +75,9 @@ def test_a_stop_acknowledges_what_kafka_has_and_keeps_the_session(
     link.publish(TOPIC, native(4), 4)
     gateway_rig.log.release()
     assert [link.packet(PUBACK).mid for _ in range(3)] == [1, 2, 3]
-    rest = [packet.kind for packet in link.quiet(1.0)]
-    assert rest == [DISCONNECT], "no PUBACK for what came after the stop"
-    thread.join(10)
+    assert link.packet().kind == DISCONNECT, "no PUBACK for what came after the stop"
+    assert link.quiet() == []
+    thread.join(60)
     assert not thread.is_alive()
     assert gateway_rig.service.status()["state"] == "stopped"
 
@@ -96,5 +96,5 @@ def test_a_stop_while_kafka_hangs_leaves_the_rest_to_the_broker(
     wait_until(lambda: gateway_rig.service._chain.in_flight == 1)
     gateway_rig.stop.set()
     assert link.packet().kind == DISCONNECT
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()

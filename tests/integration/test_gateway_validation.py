@@ -57,7 +57,7 @@ class Rig:
         link.publish(f"tidegate/v1/{device}/readings".encode(), payload, self.mid)
 
     def until(self, condition: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"{what} did not come true"
             self.pump()
@@ -140,7 +140,7 @@ def test_profiles_and_devices_change_under_traffic_and_nothing_is_lost(
 
 
 def test_a_flood_is_refused_at_once_and_holds_up_nobody(scripted_broker: Any, registry: CollectorRegistry) -> None:
-    rig = Rig(scripted_broker, registry, device_rate=1000, device_burst=20, device_catch_up_seconds=0)
+    rig = Rig(scripted_broker, registry, device_rate=1, device_burst=20, device_catch_up_seconds=0)
     link = scripted_broker.accept()
     link.handshake()
     for seq in range(1, 201):

@@ -80,9 +80,7 @@ def test_one_that_is_silent_is_forgotten_and_its_system_called_unreachable(
 
     running = Probes([Probe("kafka", 0.05, look)], metrics)
     running.start()
-    wait_until(lambda: registry.get_sample_value("kafka_brokers") == 3)
-    running.check()
-    assert registry.get_sample_value("kafka_brokers") == 3
+    wait_until(lambda: running.check() or registry.get_sample_value("kafka_brokers") == 3)
     hang.set()
     wait_until(lambda: running.check() or registry.get_sample_value("kafka_brokers") is None)
     assert registry.get_sample_value("tidegate_kafka_reachable") == 0
@@ -173,7 +171,7 @@ def _look(targets: list[Scripted], seen: list[float]) -> tuple[Look, History]:
 def test_a_part_that_hangs_counts_as_silent_and_is_not_asked_twice(
     never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitoring.look.TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("monitoring.look.TIMEOUT_SECONDS", 0.8)
     well, hung = Scripted("well"), Scripted("hung")
     hung.block = never
     seen: list[float] = []
@@ -221,11 +219,10 @@ def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
     wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monitoring.look.STUCK_SECONDS", 0.2)
-    turns: list[float] = []
+    well = threading.Event()
 
-    def publish(now: float) -> None:
-        turns.append(now)
-        if len(turns) < 10:
+    def publish(_now: float) -> None:
+        if not well.is_set():
             raise ValueError("cannot be judged")
 
     look = Look([], History([]), own=("me", lambda: Scrape(0.0, {})), publish=publish, every_seconds=0.05)
@@ -235,9 +232,10 @@ def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
     wait_until(lambda: not look.healthy()[0])
     assert "has not turned" in look.healthy()[1]
     assert "cannot be judged" in look.healthy()[1]
+    well.set()
     wait_until(lambda: look.healthy()[0])
     stop.set()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 
