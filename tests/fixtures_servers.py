@@ -1,6 +1,7 @@
 """Real servers for tests: one Kafka per session, brokers as a test asks for them. Loopback, free ports, own folders."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deploy.chaos.stage import stop_child
 from deploy.local import artifacts, broker
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
@@ -49,6 +51,13 @@ class Server:
         """As a crash does."""
         self.process.kill()
         self.process.wait()
+
+    def hold(self) -> None:
+        """It hangs: its connections stay open, and nothing answers until `let_go`."""
+        stop_child(self.pid)
+
+    def let_go(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """As a supervisor does."""

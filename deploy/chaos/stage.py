@@ -22,10 +22,20 @@ from deploy.settings import Settings, child_environment
 from deploy.settings_file import to_toml, write_private
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["GatewayProcess", "Process", "Server", "Stage", "new_broker", "open_kafka"]
+__all__ = ["GatewayProcess", "Process", "Server", "Stage", "new_broker", "open_kafka", "stop_child"]
 
 ROOT: Final = Path(__file__).parents[2]
 USER: Final = "chaos"
+
+
+def stop_child(pid: int) -> None:
+    """SIGSTOP to a child of this process; back when all of its threads stand still, or when it has ended.
+
+    A thread stops at its own next turn: until then it may still answer, on a busy machine for a while.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    # Left to whoever waits for the child: only looked at.
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 class Process:
@@ -68,8 +78,8 @@ class Process:
             self._process.wait()
 
     def hold(self) -> None:
-        """It stands still (SIGSTOP): its connections stay open, and nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """It stands still (SIGSTOP), each of its threads: its connections stay open, and nothing answers."""
+        stop_child(self.pid)
 
     def let_go(self) -> None:
         """It goes on (SIGCONT)."""

@@ -1,7 +1,5 @@
 """The monitor's look at real MQTT brokers: true counts, drops that happened, and a broker that hangs, ends, refuses."""
 
-import os
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import paho.mqtt.client as paho
-import psutil
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from pydantic import SecretStr
@@ -24,7 +21,7 @@ Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 MakeFigures = Callable[..., BrokerFigures]
 
 DOWN: Samples = {"tidegate_broker_reachable": [((), 0.0)]}
-LOOK_LIMIT_SECONDS = 4.5
+LOOK_LIMIT_SECONDS = 5.5
 """A look promises about 3 s; a busy machine gets a little more."""
 
 
@@ -116,14 +113,13 @@ def test_a_broker_that_hangs_is_seen_and_heals(
     figures = make_figures(settings_of(server))
     for _ in range(3):
         assert value(figures.look(), "tidegate_broker_reachable") == 1.0
-    os.kill(server.pid, signal.SIGSTOP)
-    wait_until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_STOPPED, what="the broker to stand still")
+    server.hold()
     try:
         for _ in range(3):
             assert timed_look(figures) == DOWN, "no figure stands still as if it were true"
     finally:
-        os.kill(server.pid, signal.SIGCONT)
-    wait_until(lambda: value(figures.look(), "tidegate_broker_reachable") == 1.0, seconds=15, what="the broker again")
+        server.let_go()
+    wait_until(lambda: value(figures.look(), "tidegate_broker_reachable") == 1.0, what="the broker again")
 
 
 def test_a_broker_that_restarts_is_found_again(mqtt_broker: Any, make_figures: MakeFigures, wait_until: Any) -> None:
@@ -133,9 +129,7 @@ def test_a_broker_that_restarts_is_found_again(mqtt_broker: Any, make_figures: M
     server.kill()
     assert timed_look(figures) == DOWN
     server.restart()
-    wait_until(
-        lambda: value(figures.look(), "broker_uptime") is not None, seconds=15, what="the broker's figures again"
-    )
+    wait_until(lambda: value(figures.look(), "broker_uptime") is not None, what="the broker's figures again")
 
 
 def test_a_connection_that_the_broker_ended_is_no_outage(

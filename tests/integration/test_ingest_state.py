@@ -1,8 +1,6 @@
 """Reading the compacted state topic back from a real Kafka: newest value per key, bounded, and with an end."""
 
 import logging
-import os
-import signal
 from typing import Any
 
 import pytest
@@ -82,12 +80,12 @@ def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
     write(settings, topic, [(b"a", b"1")])
     monkeypatch.setattr("ingest.state.begin_offsets", lambda *_: {0: 0})
     monkeypatch.setattr("ingest.state.end_offsets", lambda *_: {0: 1})
-    os.kill(kafka_server.pid, signal.SIGSTOP)
+    kafka_server.hold()
     try:
         with pytest.raises(RetryableError, match="is the broker up"):
             read_state(settings, topic=topic, stall_seconds=1.0)
     finally:
-        os.kill(kafka_server.pid, signal.SIGCONT)
+        kafka_server.let_go()
 
 
 def test_a_topic_that_is_not_there_is_a_sentence(settings: KafkaSettings, unique_name: str) -> None:
