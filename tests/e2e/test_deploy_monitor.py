@@ -25,7 +25,7 @@ SNAPSHOT = {
 
 
 def get(url: str) -> bytes:
-    with OPENER.open(url, timeout=10) as answer:
+    with OPENER.open(url, timeout=30) as answer:
         return bytes(answer.read())
 
 
@@ -51,7 +51,7 @@ def test_the_monitor_is_a_part_and_its_page_answers(pipeline: Any, wait_until: C
 
 
 def test_status_and_page_say_the_same(pipeline: Any, wait_until: Callable[..., Any]) -> None:
-    wait_until(lambda: pipeline.status()["rates"].get("received"), seconds=60, what="a rate")
+    wait_until(lambda: pipeline.status()["rates"].get("received"), seconds=120, what="a rate")
     status, told = pipeline.status(), snapshot(pipeline)
     for name in ("slo", "devices", "hops", "rates", "latency_ms"):
         assert type(status[name]) is type(told[name])

@@ -18,6 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from deploy.local import artifacts, jmx
 from deploy.local.java import find_java
+from deploy.local.ports import choose_port
 from deploy.settings import java_locale
 from monitoring.metrics.jvm import AGENT, KAFKA_JVM
 from monitoring.scrape import Scrape, scrape
@@ -165,8 +166,8 @@ def test_java_takes_the_flag_whatever_the_folder_is_called(folder: str, tmp_path
     place.mkdir()
     rules = place / "rules.yml"
     rules.write_bytes(jmx.KAFKA_RULES.read_bytes())
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port, _ = choose_port(0)
+    with socket.create_server(("127.0.0.1", port)):
         refused = start(jmx.agent_flag(host="127.0.0.1", port=port, rules=rules))
         assert jmx.agent_obstacle("127.0.0.1", port)
     # What the obstacle is for: an agent that cannot listen takes its JVM along.

@@ -77,8 +77,8 @@ def test_silence_from_any_cause_is_noticed_and_costs_nothing(
     try:
         with pulses(starved, held=0.7, free=0.1):
             for gateway in (*cut, *other.gateways):
-                wait_until(lambda one=gateway: "MQTT session:" in one.log(), seconds=20, what="the silence noticed")
-            wait_until(lambda: broker_dropped(rig, held), seconds=20, what="the broker dropping the held gateways")
+                wait_until(lambda one=gateway: "MQTT session:" in one.log(), seconds=30, what="the silence noticed")
+            wait_until(lambda: broker_dropped(rig, held), seconds=30, what="the broker dropping the held gateways")
     finally:
         other.broker.let_go()
         for gateway in held:

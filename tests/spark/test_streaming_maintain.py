@@ -4,7 +4,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +113,13 @@ def test_files_are_joined_while_rows_land_and_nobody_sees_a_row_twice(
 
 @pytest.fixture
 def day(tmp_path: Path) -> Callable[..., str]:
-    """A table with eight commits in each of some hours, the last of them so many hours ago."""
+    """A table with eight commits of one day, the last of them so many hours ago."""
 
     def make(*, hours_ago: float = 0.0) -> str:
         root = str(tmp_path / "the tables")
         end = datetime.now(UTC) - timedelta(hours=hours_ago)
+        # All eight on one day: within seconds of midnight they would make two.
+        end -= timedelta(minutes=1) if end.time() < time(0, 1) else timedelta(0)
         write_day(root, commits=8, rows_per_commit=3, devices=2, end=end)
         return root
 
