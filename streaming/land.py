@@ -9,7 +9,6 @@ A copy that says something else than what is stored is a dead letter. Only the b
 batch commits `dead_letters` before `readings`: killed in between, it is run again with its dead letters in place.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import RetryableError
 from lakehouse import tables
 from lakehouse.append import Append, Appender
 from lakehouse.files import read_columns
 from lakehouse.local_rows import local_rows
+from streaming.batches import Batches
 from streaming.checkpoint import Checkpoint
 from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
 from streaming.decode import (
@@ -67,8 +66,8 @@ class _Batch:
         return record_count(self.starts, self.ends, topic)
 
 
-class Landing:
-    """The callable that `foreachBatch` gets."""
+class Landing(Batches):
+    """Of the query `land`."""
 
     def __init__(
         self,
@@ -98,9 +97,8 @@ class Landing:
             ids: Kafka's ids of the topics, for the marks to come.
             order: of a repair; its accepted losses go into the first mark.
         """
+        super().__init__()
         self.app = ""
-        self._busy, self._stopping = threading.Lock(), False
-        self.failure: BaseException | None = None
         self._checkpoint, self._seen, self._progress, self._mirror = checkpoint, seen, progress, mirror
         self._readings = Appender(spark, root, tables.READINGS)
         self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS)
@@ -116,23 +114,6 @@ class Landing:
         self._landed_at: datetime | None = None
         self._ids, self._order = ids, order
 
-    def __call__(self, records: DataFrame, number: int) -> None:
-        """Land one batch; an exception ends the query and is kept in `failure`."""
-        with self._busy:
-            if self._stopping:
-                message = "stopping between two batches"
-                raise RetryableError(message)
-            try:
-                self._land(records, number)
-            except BaseException as error:
-                self.failure = error
-                raise
-
-    def stop(self) -> None:
-        """Wait for the batch in hand and take no further one."""
-        with self._busy:
-            self._stopping = True
-
     def close(self) -> None:
         """Save what the next start needs; call it when the query has ended."""
         self._await_learning()
@@ -140,12 +121,12 @@ class Landing:
         if self._landed_at is not None:
             self._seen.save(self._landed_at)
 
-    def _land(self, records: DataFrame, number: int) -> None:
+    def _write(self, rows: DataFrame, number: int) -> None:
         began = time.perf_counter()
         starts = self._checkpoint.starts(number) if self._position is None else self._position
         ends = self._checkpoint.ends(number)
-        batch = _Batch(number, records, starts, ends, datetime.now(UTC))
-        with _held(records, hold=bool(batch.count(self._topics.dead_letters))):
+        batch = _Batch(number, rows, starts, ends, datetime.now(UTC))
+        with _held(rows, hold=bool(batch.count(self._topics.dead_letters))):
             self._land_tables(batch)
         self._position = ends
         self._progress.batch(number, time.perf_counter() - began)

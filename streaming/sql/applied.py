@@ -12,7 +12,7 @@ from typing import Any, Final
 from ingest.contract.errors import FatalError
 from lakehouse.files import is_local
 from lakehouse.whole_file import write_json
-from streaming.offsets import Offsets
+from streaming.offsets import Offsets, parse_offsets
 from streaming.sql.header import Definition, parse_definition
 from streaming.sql.plan import Shape
 
@@ -66,7 +66,7 @@ class Applied:
     def from_dict(cls, data: Mapping[str, Any]) -> "Applied":
         """Back from JSON."""
         known = {key: value for key, value in data.items() if key in cls.__slots__}
-        start = {topic: {int(part): at for part, at in parts.items()} for topic, parts in data["start"].items()}
+        start = parse_offsets(data["start"])
         return cls(**{**known, "shape": Shape.from_dict(data["shape"]), "start": start})
 
 
@@ -134,7 +134,7 @@ def load_shadow(root: str, name: str) -> Shadow | None:
     data = read_json(streams_folder(root) / f"{name}.shadow")
     if data is None:
         return None
-    ends = {topic: {int(part): at for part, at in parts.items()} for topic, parts in data["ends"].items()}
+    ends = parse_offsets(data["ends"])
     return Shadow(Applied.from_dict(data["applied"]), data["since"], ends, data["time_column"])
 
 

@@ -7,7 +7,6 @@ The table is written first. A batch that is run again after a crash is sent to t
 """
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import ConfigError, RetryableError
+from ingest.contract.errors import ConfigError
 from ingest.contract.topics import stream_topic
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
@@ -24,7 +23,8 @@ from lakehouse.append import Appender
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.create import table_uri
 from lakehouse.tables import Column, Table
-from streaming.offsets import Offsets
+from streaming.batches import Batches
+from streaming.offsets import Offsets, parse_offsets
 from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
 from streaming.sql.prepare import table_schema
@@ -70,8 +70,7 @@ def newest_stream_mark(root: str, name: str) -> StreamMark | None:
     for commit in newest_commits(open_table(root, name)):
         try:
             data = json.loads(commit.get("userMetadata") or "")
-            offsets = {topic: {int(p): at for p, at in parts.items()} for topic, parts in data["offsets"].items()}
-            return StreamMark(data["stream"], data["incarnation"], data["batch"], offsets)
+            return StreamMark(data["stream"], data["incarnation"], data["batch"], parse_offsets(data["offsets"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
@@ -151,8 +150,8 @@ def _kind(kind: Any) -> str:
     return names.get(kind, kind) if isinstance(kind, str) else json.dumps(kind)
 
 
-class Sink:
-    """The callable that `foreachBatch` gets."""
+class Sink(Batches):
+    """Of one applied stream, or of its shadow."""
 
     def __init__(
         self,
@@ -168,6 +167,7 @@ class Sink:
         log_retention_hours: int,
     ) -> None:
         """`ends` says where a batch ends in Kafka; `topic` False leaves the topic out; `table_name` for a shadow."""
+        super().__init__()
         self._kafka, self._applied, self._ends, self._mirror = kafka, applied, ends, mirror
         self._topic = topic and "topic" in applied.shape.sinks
         self._appender: Appender | None = None
@@ -179,27 +179,8 @@ class Sink:
             mark = newest_stream_mark(root, name)
             if mark is not None and mark.incarnation == applied.incarnation:
                 self.done = mark.batch
-        self._busy, self._stopping = threading.Lock(), False
-        self.failure: BaseException | None = None
         self.rows = 0
         self.committed_at: float | None = None
-
-    def __call__(self, rows: "DataFrame", number: int) -> None:
-        """Write one batch; an exception ends the query and is kept in `failure`."""
-        with self._busy:
-            if self._stopping:
-                message = "stopping between two batches"
-                raise RetryableError(message)
-            try:
-                self._write(rows, number)
-            except BaseException as error:
-                self.failure = error
-                raise
-
-    def stop(self) -> None:
-        """Wait for the batch in hand and take no further one."""
-        with self._busy:
-            self._stopping = True
 
     def _write(self, rows: "DataFrame", number: int) -> None:
         ends = self._ends(number)
