@@ -17,10 +17,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from deploy.balance import MINUTE_US, Books, Figures, Rows
-from ingest.admin import begin_offsets, end_offsets, offsets_at
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
 from ingest.groups import group_lag
+from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.settings import KafkaSettings
 from lakehouse.dataset import dataset_of
 

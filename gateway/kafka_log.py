@@ -4,11 +4,12 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ingest.admin import ensure_topics, wait_for_kafka
+from ingest.admin import wait_for_kafka
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 
 __all__ = ["OpenLog", "open_kafka"]
 

@@ -8,14 +8,15 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ingest.admin import end_offsets
+from ingest.admin import TIMEOUT_SECONDS, admin_client, await_deleted
 from ingest.clients import make_client
 from ingest.contract.errors import RetryableError
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.offsets import end_offsets
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
 
-__all__ = ["OffsetMirror", "group_lag"]
+__all__ = ["OffsetMirror", "delete_group", "group_lag"]
 
 logger = logging.getLogger("tidegate.ingest.groups")
 
@@ -140,6 +141,17 @@ def group_lag(
         if part.offset >= 0:
             lag.setdefault(part.topic, {})[part.partition] = (part.offset, ends[part.topic][part.partition])
     return lag
+
+
+def delete_group(settings: KafkaSettings, name: str) -> None:
+    """Delete a consumer group's offsets; nothing happens where there are none.
+
+    Raises:
+        RetryableError: Kafka does not answer, or does not let this user.
+    """
+    client = admin_client(settings)
+    done = client.delete_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)
+    await_deleted(settings, done, f"deleting group {name}")
 
 
 def _committed(consumer: Consumer, asked: list[TopicPartition], timeout_seconds: float) -> list[TopicPartition]:

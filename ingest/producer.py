@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ingest.admin import topic_limits
 from ingest.clients import make_client
 from ingest.contract.errors import FatalError
 from ingest.flight import Flight
 from ingest.log import BatchDone, DeliveryError, Done, LogFull
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
 from ingest.settings import KafkaSettings
+from ingest.topic_state import topic_limits
 
 __all__ = ["KafkaWriter", "classify", "open_writer"]
 

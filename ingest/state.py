@@ -3,9 +3,9 @@
 import logging
 from typing import Final
 
-from ingest.admin import begin_offsets, end_offsets
 from ingest.consumer import read_range
 from ingest.contract.topics import GATEWAY_STATE
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 
 __all__ = ["MAX_STATE_BYTES", "read_state"]

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from ingest.admin import begin_offsets, end_offsets, topic_ids
 from ingest.contract.errors import FatalError
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
+from ingest.topic_state import topic_ids
 from lakehouse.files import is_local
 from lakehouse.tables import TABLES
 from streaming.checkpoint import Checkpoint, LocalCheckpoint

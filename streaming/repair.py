@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ingest.admin import begin_offsets, end_offsets, topic_ids
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
+from ingest.topic_state import topic_ids
 from lakehouse.files import is_local
 from lakehouse.lock import WriterLock, is_held
 from lakehouse.tables import TABLES

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ingest.admin import end_offsets, wait_for_kafka
+from ingest.admin import wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
+from ingest.offsets import end_offsets
 from ingest.settings import KafkaSettings
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES

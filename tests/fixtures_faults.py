@@ -17,9 +17,9 @@ from deploy.chaos.verdict import Landed, Verdict, judge
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
 from gateway.settings import MqttSettings
-from ingest.admin import ensure_topics
 from ingest.contract.errors import RetryableError
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 
 USER, PASSWORD = "tester", "a secret: with spaces"
 PROTOCOLS = ("5", "3.1.1")

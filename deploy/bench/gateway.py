@@ -19,11 +19,11 @@ from typing import Any, Final
 from deploy.bench.environment import hardware, versions
 from deploy.bench.load import LoadPlan
 from deploy.bench.stage import USER, Stage, stage
-from ingest.admin import end_offsets
 from ingest.consumer import read_range
 from ingest.contract.errors import FatalError, UnavailableError
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS
+from ingest.offsets import end_offsets
 from monitoring.scrape import Scrape, histogram_quantiles, scrape
 
 __all__ = ["cpu_seconds", "measure_gateway", "render_gateway"]

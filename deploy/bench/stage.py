@@ -20,9 +20,9 @@ from deploy.local.kafka import EmbeddedKafka
 from deploy.local.logs import last_lines
 from deploy.local.ports import choose_port
 from deploy.settings import child_environment
-from ingest.admin import ensure_topics
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 from monitoring.scrape import healthz
 
 __all__ = ["Stage", "kafka_stage", "running", "stage", "to_toml"]

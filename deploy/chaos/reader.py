@@ -1,9 +1,9 @@
 """Follows what the gateways wrote to Kafka, a piece at each look, from where it stood when the reader was made."""
 
 from deploy.chaos.verdict import Landed
-from ingest.admin import begin_offsets, end_offsets
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 
 __all__ = ["KafkaReader"]

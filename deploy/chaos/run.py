@@ -15,8 +15,9 @@ from deploy.chaos.reader import KafkaReader
 from deploy.chaos.scene import PROTOCOLS, Scene
 from deploy.chaos.stage import GatewayProcess, Server, Stage, new_broker, open_kafka
 from deploy.chaos.verdict import Key, Verdict, judge
-from ingest.admin import ensure_topics, wait_for_kafka
+from ingest.admin import wait_for_kafka
 from ingest.contract.errors import RetryableError
+from ingest.topic_setup import ensure_topics
 
 __all__ = ["failed", "run_faults"]
 

@@ -48,7 +48,7 @@ def stream(
 def make_topics(config: Config, as_json: Json = False) -> None:
     """Create the Kafka topics that are missing, and say how those that exist differ from the settings."""
     from deploy.settings import load_settings
-    from ingest.admin import ensure_topics
+    from ingest.topic_setup import ensure_topics
 
     differences = ensure_topics(load_settings(config).kafka)
     for line in differences:

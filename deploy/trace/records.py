@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from deploy.trace.messages import Message, Origin
-from ingest.admin import begin_offsets, end_offsets
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import TidegateError
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS
 from ingest.log import LogRecord
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 
 __all__ = ["Look", "look_up"]

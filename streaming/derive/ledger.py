@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.admin import begin_offsets, end_offsets, topic_ids
+from ingest.offsets import begin_offsets, end_offsets
+from ingest.topic_state import topic_ids
 from lakehouse.append import Append
 from lakehouse.changes import DataFile
 from lakehouse.derived import LEDGER

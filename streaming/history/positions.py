@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ingest.admin import end_offsets
 from ingest.contract.errors import TidegateError
+from ingest.offsets import end_offsets
 from streaming.checkpoint import Checkpoint
 from streaming.offsets import Offsets, newest_mark
 from streaming.sql.applied import load_applied

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from ingest.admin import TopicState, describe_topics, topic_names
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, stream_topic
 from ingest.settings import KafkaSettings
+from ingest.topic_state import TopicState, describe_topics, topic_names
 from lakehouse.catalog import open_table
 
 __all__ = ["FOLDER", "Receipt", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]

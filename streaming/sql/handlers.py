@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from ingest.admin import begin_offsets, create_topic, delete_group, delete_topic, end_offsets
 from ingest.contract.errors import ConfigError, TidegateError
 from ingest.contract.topics import stream_group, stream_topic
+from ingest.groups import delete_group
+from ingest.offsets import begin_offsets, end_offsets
+from ingest.topic_setup import create_topic, delete_topic
 from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request
 from streaming.offsets import Offsets

@@ -3,8 +3,8 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from ingest.admin import begin_offsets, end_offsets
 from ingest.contract.errors import FatalError
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 from streaming.checkpoint import Checkpoint
 from streaming.offsets import Offsets, parse_source_offsets

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ingest.admin import begin_offsets, end_offsets, offsets_at
 from ingest.contract.errors import ConfigError, FatalError, TidegateError
+from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from lakehouse.append import Appender
 from lakehouse.create import table_uri
 from lakehouse.requests import Request

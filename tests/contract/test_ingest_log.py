@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ingest.admin import begin_offsets, end_offsets
 from ingest.consumer import read_range
 from ingest.contract.errors import FatalError
 from ingest.log import DeliveryError, LogFull, LogRecord, LogWriter
 from ingest.memory import MemoryLog
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
 

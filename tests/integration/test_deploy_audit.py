@@ -16,7 +16,6 @@ from deltalake import CommitProperties, write_deltalake
 
 from deploy.audit import audit
 from deploy.balance import MINUTE_US
-from ingest.admin import begin_offsets, end_offsets, ensure_topics
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter, encode_dead_letter
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
@@ -24,8 +23,10 @@ from ingest.contract.reading import Reading, ReadingRecord, decode_record, encod
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogRecord
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 
 FIELDS = {
     "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",

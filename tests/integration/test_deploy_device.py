@@ -25,15 +25,16 @@ from gateway.publisher import Publisher
 from gateway.receipts import make_receipts
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings
-from ingest.admin import end_offsets, ensure_topics
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import LAND_GROUP, READINGS
 from ingest.groups import OffsetMirror
 from ingest.memory import MemoryLog
+from ingest.offsets import end_offsets
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 from monitoring.metrics.gateway import GatewayMetrics
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from deploy.chaos.reader import KafkaReader
 from deploy.chaos.stage import GatewayProcess
 from deploy.local.ports import choose_port
 from deploy.settings import Settings
-from ingest.admin import ensure_topics
+from ingest.topic_setup import ensure_topics
 
 PUBLISH, PUBACK = 3, 4
 

@@ -14,14 +14,15 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from ingest.admin import begin_offsets, end_offsets, ensure_topics
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 
 ROOT = Path(__file__).parents[2]
 RUNNER = """

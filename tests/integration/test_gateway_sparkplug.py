@@ -9,11 +9,11 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from ingest.admin import end_offsets
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.offsets import end_offsets
 from ingest.settings import KafkaSettings
 
 FLOAT, UINT64 = 9, 8

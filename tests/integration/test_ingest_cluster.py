@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pydantic import SecretStr
 
 from deploy.local.ports import choose_port
-from ingest.admin import ensure_topics
 from ingest.cluster import ClusterProbe
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
 from ingest.groups import OffsetMirror
 from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 MakeProbe = Callable[..., ClusterProbe]

@@ -11,22 +11,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from ingest.admin import (
-    begin_offsets,
-    describe_topics,
-    end_offsets,
-    ensure_topics,
-    offsets_at,
-    topic_limits,
-    wait_for_kafka,
-)
+from ingest.admin import wait_for_kafka
 from ingest.consumer import read_range
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS
 from ingest.groups import OffsetMirror, group_lag
 from ingest.log import DeliveryError
+from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.producer import KafkaWriter, open_writer
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
+from ingest.topic_state import describe_topics, topic_limits
 
 MakeKafka = Callable[[], Any]
 

@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 from deploy.balance import Books, Figures
-from ingest.admin import end_offsets
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import DeadLetterRecord
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import Reading, ReadingRecord
 from ingest.contract.topics import DEAD_LETTERS
+from ingest.offsets import end_offsets
 from lakehouse.create import ensure_tables
 from lakehouse.derived import DEVICES, LATEST, LEDGER
 from lakehouse.requests import Request

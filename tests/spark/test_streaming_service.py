@@ -19,11 +19,11 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from ingest.admin import ensure_topics
 from ingest.contract.reading import encode_record
 from ingest.contract.topics import LAND_GROUP, READINGS
 from ingest.groups import group_lag
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
 from lakehouse.query import run_sql
 
 COMMAND = [sys.executable, "-c", "from deploy.cli import main; main()", "stream"]

@@ -14,8 +14,8 @@ from deploy import requests
 from deploy.cli import run
 from deploy.conversions import conversions_to
 from gateway.profiles.units import DIMENSIONS, conversion
-from ingest.admin import TopicState
 from ingest.contract.errors import UnavailableError
+from ingest.topic_state import TopicState
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from ingest.admin import describe_topics, ensure_topics
 from ingest.contract.errors import RetryableError
 from ingest.contract.topics import READINGS
 from ingest.settings import KafkaSettings
+from ingest.topic_setup import ensure_topics
+from ingest.topic_state import describe_topics
 
 
 class SilentClient:
@@ -25,11 +26,12 @@ class SilentClient:
 @pytest.fixture(autouse=True)
 def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.admin.TIMEOUT_SECONDS", -1)
-    monkeypatch.setattr("ingest.admin._client", lambda _settings: SilentClient())
+    for module in ("topic_setup", "topic_state"):
+        monkeypatch.setattr(f"ingest.{module}.admin_client", lambda _settings: SilentClient())
 
 
 def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.admin._existing", lambda *_: {})
+    monkeypatch.setattr("ingest.topic_setup.partition_counts", lambda *_: {})
     made: list[str] = []
     with pytest.raises(RetryableError, match=r"creating topic .*: no answer in time"):
         ensure_topics(KafkaSettings(), on_made=made.append)
@@ -37,6 +39,6 @@ def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.Mo
 
 
 def test_a_topic_that_is_not_described_in_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.admin._existing", lambda *_: {READINGS: 1})
+    monkeypatch.setattr("ingest.topic_state.partition_counts", lambda *_: {READINGS: 1})
     with pytest.raises(RetryableError, match=r"describing topic telemetry\.readings: no answer in time"):
         describe_topics(KafkaSettings(), [READINGS])

@@ -1,0 +1,59 @@
+"""Offsets of a topic as Kafka has them: its oldest, its next, and those of a time."""
+
+import time
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from ingest.admin import TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
+from ingest.contract.errors import FatalError
+from ingest.settings import KafkaSettings
+
+__all__ = ["begin_offsets", "end_offsets", "offsets_at"]
+
+_NO_LEADER: Final = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
+
+
+def begin_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
+    """Oldest offset that is still there, per partition."""
+    return _offsets(settings, topic, OffsetSpec.earliest())
+
+
+def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
+    """Next offset to be written, per partition."""
+    return _offsets(settings, topic, OffsetSpec.latest())
+
+
+def offsets_at(settings: KafkaSettings, topic: str, time_ms: int) -> dict[int, int]:
+    """Per partition the first offset whose Kafka time is at or after `time_ms`; the end offset where there is none."""
+    found = _offsets(settings, topic, OffsetSpec.for_timestamp(time_ms))
+    if all(offset >= 0 for offset in found.values()):
+        return found
+    ends = end_offsets(settings, topic)
+    return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+
+
+def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int, int]:
+    client = admin_client(settings)
+    existing = partition_counts(client, settings)
+    if topic not in existing:
+        message = f"Kafka at {settings.bootstrap_servers} has no topic {topic}: has the pipeline run on this cluster?"
+        raise FatalError(message)
+    asked = {TopicPartition(topic, partition): spec for partition in range(existing[topic])}
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            answers = client.list_offsets(asked, request_timeout=TIMEOUT_SECONDS)
+            return {where.partition: result_of(answer).offset for where, answer in answers.items()}
+        except (KafkaException, TimeoutError) as error:
+            if not _leads_nobody(error) or time.monotonic() > deadline:
+                raise unanswered(settings, error, f"asking for offsets of topic {topic}") from error
+            time.sleep(0.1)
+
+
+def _leads_nobody(error: Exception) -> bool:
+    """True in the moments after a topic was made, or a broker left, in which a partition has no known leader."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _NO_LEADER

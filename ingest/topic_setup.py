@@ -1,0 +1,133 @@
+"""Topics as the settings want them: what is missing is made, what differs is told."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
+
+from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, await_deleted, partition_counts, result_of, unanswered
+from ingest.contract.errors import ConfigError, FatalError
+from ingest.contract.topics import TopicSpec, topic_specs
+from ingest.settings import KafkaSettings
+from ingest.topic_state import TopicState, describe_topics
+
+__all__ = ["create_topic", "delete_topic", "ensure_topics", "wanted_config"]
+
+
+def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
+    """Create the topics that are missing (each is told to `on_made`) and compare those that exist.
+
+    Returns one sentence per difference. An existing topic is never changed: fewer bytes kept or other partitions would
+    delete data or break the order of devices, so that step is the operator's.
+
+    Raises:
+        ConfigError: Kafka can't create them so, for example fewer brokers than `kafka.replication`.
+        FatalError: no permission to create.
+        RetryableError: Kafka does not answer.
+    """
+    specs = _specs(settings, settings.partitions)
+    client = admin_client(settings)
+    existing = partition_counts(client, settings)
+    missing = [spec for spec in specs if spec.name not in existing]
+    if missing:
+        new = [NewTopic(s.name, s.partitions, settings.replication, config=_wanted(s, settings)) for s in missing]
+        for name, future in client.create_topics(new, request_timeout=TIMEOUT_SECONDS).items():
+            if _created(future, name, settings):
+                on_made(name)
+    states = describe_topics(settings, [spec.name for spec in specs if spec.name in existing])
+    return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
+
+
+def create_topic(settings: KafkaSettings, name: str, *, partitions: int) -> bool:
+    """Create a topic of a derived stream, kept like `telemetry.readings`; True where it was made, False where it was there.
+
+    Raises:
+        ConfigError: Kafka can't create it so.
+        FatalError: no permission to create.
+        RetryableError: Kafka does not answer.
+    """
+    client = admin_client(settings)
+    if name in partition_counts(client, settings):
+        return False
+    first, *_ = _specs(settings, partitions)
+    new = NewTopic(name, partitions, settings.replication, config=_wanted(first, settings))
+    return any(_created(made, name, settings) for made in client.create_topics([new]).values())
+
+
+def delete_topic(settings: KafkaSettings, name: str) -> None:
+    """Delete a topic; nothing happens where there is none.
+
+    Raises:
+        RetryableError: Kafka does not answer, or does not let this user.
+    """
+    client = admin_client(settings)
+    await_deleted(settings, client.delete_topics([name], request_timeout=TIMEOUT_SECONDS), f"deleting topic {name}")
+
+
+def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:
+    """True where it was made, False where somebody else was faster."""
+    try:
+        result_of(future)
+    except TimeoutError as error:
+        raise unanswered(settings, error, f"creating topic {name}") from error
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            message = (
+                f"Kafka can't create topic {name} with kafka.replication = {settings.replication}: "
+                f"{error.args[0].str()} Set it to the number of brokers or less."
+            )
+            raise ConfigError(message) from error
+        if code in {KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.POLICY_VIOLATION}:
+            message = f"Kafka refuses to create topic {name} as the settings ask: {error.args[0].str()}"
+            raise ConfigError(message) from error
+        if code in DENIED:
+            message = (
+                f"The Kafka user {settings.sasl_username or 'ANONYMOUS'} may not create topic {name}: grant it CREATE "
+                "on the cluster, or let an administrator create the topic."
+            )
+            raise FatalError(message) from error
+        raise unanswered(settings, error, f"creating topic {name}") from error
+    return True
+
+
+def wanted_config(settings: KafkaSettings, name: str) -> dict[str, str]:
+    """What the settings want of one topic; those of derived streams are kept like `telemetry.readings`."""
+    readings, *others = _specs(settings, settings.partitions)
+    return _wanted(next((spec for spec in others if spec.name == name), readings), settings)
+
+
+def _specs(settings: KafkaSettings, partitions: int) -> Sequence[TopicSpec]:
+    return topic_specs(
+        partitions=partitions,
+        max_record_bytes=settings.max_record_bytes,
+        retention_bytes=settings.retention_bytes,
+        retention_ms=settings.retention_hours * 3_600_000,
+    )
+
+
+def _wanted(spec: TopicSpec, settings: KafkaSettings) -> dict[str, str]:
+    if settings.replication < 3:
+        return spec.config
+    durable = {"min.insync.replicas": str(settings.replication - 1), "unclean.leader.election.enable": "false"}
+    return spec.config | durable
+
+
+def _drift(spec: TopicSpec, state: TopicState, settings: KafkaSettings) -> list[str]:
+    lines = []
+    if state.partitions != spec.partitions:
+        lines.append(
+            f"Topic {spec.name} has {state.partitions} partitions, the settings say {spec.partitions}. It is used as "
+            "it is: another number would send known devices to other partitions and break their order."
+        )
+    for key, wanted in _wanted(spec, settings).items():
+        has = state.config.get(key, wanted)
+        if has != wanted:
+            lines.append(
+                f"Topic {spec.name} has {key}={has}, the settings say {wanted}. It is used as it is; to change it, run "
+                f"`tidegate topics set {spec.name} --as-settings` with the same --config or --data."
+            )
+    return lines

@@ -1,0 +1,84 @@
+"""Topics as Kafka has them: names, ids, partitions, configuration."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
+from ingest.contract.topics import topic_specs
+from ingest.settings import KafkaSettings
+
+__all__ = ["TopicState", "describe_topics", "topic_ids", "topic_limits", "topic_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as it is. `config` is empty where Kafka does not let this user read it."""
+
+    partitions: int
+    config: Mapping[str, str]
+
+
+def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, TopicState]:
+    """The topics of these names that exist.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    client = admin_client(settings)
+    existing = {name: count for name, count in partition_counts(client, settings).items() if name in names}
+    if not existing:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
+    configs: dict[str, Mapping[str, str]] = {}
+    for resource, future in client.describe_configs(resources, request_timeout=TIMEOUT_SECONDS).items():
+        try:
+            configs[resource.name] = {key: entry.value for key, entry in result_of(future).items()}
+        except (KafkaException, TimeoutError) as error:
+            if isinstance(error, TimeoutError) or error.args[0].code() not in DENIED:
+                raise unanswered(settings, error, f"describing topic {resource.name}") from error
+            configs[resource.name] = {}
+    return {name: TopicState(count, configs[name]) for name, count in existing.items()}
+
+
+def topic_names(settings: KafkaSettings) -> list[str]:
+    """Every topic that this user sees.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    return sorted(partition_counts(admin_client(settings), settings))
+
+
+def topic_limits(settings: KafkaSettings) -> dict[str, int] | None:
+    """Largest record (strictly: batch) that each topic takes now; None where Kafka does not let this user read it.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    names = [spec.name for spec in topic_specs(partitions=1, max_record_bytes=1, retention_bytes=1, retention_ms=1)]
+    states = describe_topics(settings, names)
+    if any(not state.config for state in states.values()):
+        return None
+    return {name: int(state.config["max.message.bytes"]) for name, state in states.items()}
+
+
+def topic_ids(settings: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
+    """Kafka's own id of each topic that exists: a topic that is deleted and made anew gets another.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    found = {}
+    client = admin_client(settings)
+    described = client.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
+    for name, future in described.items():
+        try:
+            found[name] = str(result_of(future).topic_id)
+        except (KafkaException, TimeoutError) as error:
+            # An old cluster has no ids, and a user may not be allowed to describe: offsets alone must tell then.
+            if isinstance(error, TimeoutError) or error.args[0].code() == KafkaError._TIMED_OUT:
+                raise unanswered(settings, error, f"describing topic {name}") from error
+    return found
