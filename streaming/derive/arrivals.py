@@ -15,16 +15,28 @@ from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_vers
 from lakehouse.derived import LEDGER
 from lakehouse.tables import DEAD_LETTERS, READINGS, Table
 from streaming.derive.source import rows_of
-from streaming.offsets import Offsets, newest_mark
+from streaming.offsets import Offsets, newest_mark, parse_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Arrivals", "Log", "News", "erased_by", "gathered", "hash_of", "news_of", "without"]
+__all__ = [
+    "DEAD_LETTER_COLUMNS", "READING_COLUMNS", "Arrivals", "Log", "News", "erased_by", "gathered", "hash_of", "news_of", "without",
+]  # fmt: skip
 
 SMALL_ROWS: Final = 200_000
 """Up to this many rows one task does the work: exchanging few rows costs more than a second task saves."""
 _KEPT_VERSIONS: Final = 500
+
+READING_COLUMNS: Final = (
+    "device", "metric", "value", "text", "unit", "event_time", "device_time", "received_at", "landed_at", "boot", "seq",
+    "index", "flags", "offset", "gateway", "gateway_epoch", "message_number",
+)  # fmt: skip
+"""What ledger, latest and devices read of `readings` together."""
+DEAD_LETTER_COLUMNS: Final = (
+    "reason", "stage", "device", "received_at", "profile", "gateway", "offset", "source_topic", "gateway_epoch",
+    "message_number", "partial",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -178,8 +190,7 @@ class Log:
 
 def _ends_of(user_metadata: str | None) -> Offsets | None:
     try:
-        data = json.loads(user_metadata or "{}")
-        return {topic: {int(p): end for p, end in parts.items()} for topic, parts in data["offsets"].items()}
+        return parse_offsets(json.loads(user_metadata or "{}")["offsets"])
     except (ValueError, AttributeError, KeyError, TypeError):
         return None
 

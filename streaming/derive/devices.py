@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import DataFile
 from lakehouse.derived import DEVICES
-from streaming.derive.arrivals import Arrivals, News, gathered, without
-from streaming.derive.ledger import DEAD_LETTER_COLUMNS, READING_COLUMNS
+from streaming.derive.arrivals import DEAD_LETTER_COLUMNS, READING_COLUMNS, Arrivals, News, gathered, without
 from streaming.derive.own import OwnTable
 from streaming.derive.source import rows_of
 from streaming.writer import Writer

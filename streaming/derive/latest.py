@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.derived import LATEST
-from streaming.derive.arrivals import SMALL_ROWS, Arrivals, News, gathered, without
-from streaming.derive.ledger import READING_COLUMNS
+from streaming.derive.arrivals import READING_COLUMNS, SMALL_ROWS, Arrivals, News, gathered, without
 from streaming.derive.own import OwnTable
 from streaming.derive.source import rows_of
 from streaming.writer import Writer

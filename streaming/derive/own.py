@@ -10,7 +10,7 @@ from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
 from lakehouse.tables import Table
 from streaming.derive.arrivals import erased_by
-from streaming.derive.cursor import HISTORY_LIMIT, encode_cursor, read_cursor
+from streaming.derive.cursor import HISTORY_LIMIT, cursor_in, encode_cursor, read_cursor
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class OwnTable:
             self.refresh()
             return
         for change in others:
-            self.cursor = _cursor_in(change.user_metadata) or self.cursor
+            self.cursor = cursor_in(change.user_metadata) or self.cursor
         if others:
             self.erased |= {each for change in others if (each := erased_by(change.user_metadata))}
             self._load()
@@ -106,7 +106,7 @@ class OwnTable:
             metadata = commit.get("userMetadata")
             if erased := erased_by(metadata):
                 found.add(erased)
-            elif _cursor_in(metadata) is not None:
+            elif cursor_in(metadata) is not None:
                 break
         return found
 
@@ -114,13 +114,6 @@ class OwnTable:
         self._version = newest_version(self._writer.root, self.table.name)
         files = table_files(self._writer.root, self.table.name, version=self._version)
         self.files = {file.path: file for file in files}
-
-
-def _cursor_in(user_metadata: str | None) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads(user_metadata or "")["derived"])
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _may_hold(file: DataFile, column: str, wanted: list[datetime], days: set[date]) -> bool:

@@ -25,7 +25,7 @@ from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, arrival_derivations
-from streaming.derive.ledger import KEPT_EPOCHS
+from streaming.derive.ledger_epochs import KEPT_EPOCHS
 from streaming.history import erase as erase_module
 from streaming.history.correct import correct
 from streaming.history.erase import erase

@@ -19,19 +19,11 @@ from lakehouse.tables import DEAD_LETTERS, READINGS
 from streaming.derive import devices, ledger
 from streaming.derive.arrivals import Arrivals, Log, News, erased_by, hash_of, news_of
 from streaming.derive.devices import DevicesDerivation
-from streaming.derive.ledger import (
-    HOT_ROWS,
-    KEPT_EPOCHS,
-    LedgerDerivation,
-    _Cursor,
-    _cuts,
-    _forgotten_before,
-    _later,
-    _minutes,
-    _newest_epochs,
-    _reaches,
-)
+from streaming.derive.ledger import LedgerDerivation
+from streaming.derive.ledger_cursor import LedgerCursor, reaches
+from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, later_numbers, newest_epochs
 from streaming.derive.ledger_facts import Settling
+from streaming.derive.ledger_files import HOT_ROWS, cuts_of, minutes_in
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
 from streaming.derive.own import OwnTable
 from streaming.offsets import Mark
@@ -154,20 +146,20 @@ def file(low: int, high: int, rows: int = 1, column: str = "minute") -> DataFile
 
 def test_the_minutes_of_files_come_from_their_statistics() -> None:
     nothing: Any = None
-    assert _minutes([file(3, 5, column="received_at"), file(9, 9, column="received_at")], nothing) == {
+    assert minutes_in([file(3, 5, column="received_at"), file(9, 9, column="received_at")], nothing) == {
         at(3), at(4), at(5), at(9),
     }  # fmt: skip
 
 
 def test_a_file_that_grew_is_divided_and_others_stay_apart() -> None:
-    assert _cuts([file(0, 9, HOT_ROWS)], {at(9)}) == []
-    assert _cuts([file(0, 9, HOT_ROWS + 1)], {at(9), at(10)}) == [at(9)]
-    assert _cuts([file(0, 3, HOT_ROWS + 1), file(4, 9)], {at(2), at(9)}) == [at(4)]
+    assert cuts_of([file(0, 9, HOT_ROWS)], {at(9)}) == []
+    assert cuts_of([file(0, 9, HOT_ROWS + 1)], {at(9), at(10)}) == [at(9)]
+    assert cuts_of([file(0, 3, HOT_ROWS + 1), file(4, 9)], {at(2), at(9)}) == [at(4)]
 
 
-def cursor(**more: Any) -> _Cursor:
+def cursor(**more: Any) -> LedgerCursor:
     seen = {"readings": 0, "dead_letters": 0, "upto": {}, "ends": {"r": {"0": 0}}, "all_landed": True, "unsettled": []}
-    return _Cursor.of({**seen, "outcomes": {"0": 7, "1": 5}, **more})
+    return LedgerCursor.of({**seen, "outcomes": {"0": 7, "1": 5}, **more})
 
 
 def test_outcomes_are_counted_again_only_in_a_topic_that_was_made_anew() -> None:
@@ -177,7 +169,7 @@ def test_outcomes_are_counted_again_only_in_a_topic_that_was_made_anew() -> None
         assert cursor(topic=known).starts(shortened, found) == {0: 7, 1: 3}
     assert cursor(topic="a").starts(grown, "b") == {0: 0, 1: 0, 2: 0}
     assert cursor().topic is None, "as older versions wrote it"
-    assert _Cursor.of(cursor(topic="a").encode()) == cursor(topic="a")
+    assert LedgerCursor.of(cursor(topic="a").encode()) == cursor(topic="a")
 
 
 @pytest.mark.parametrize(
@@ -216,21 +208,21 @@ def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
 
 def test_the_last_numbers_are_kept_by_the_order_in_which_their_epochs_were_heard() -> None:
     nothing: Any = None
-    upto = _later({"g": {"7": 5, "9": 3}}, Counted(nothing, {"g": {"7": 4, "2": 1}, "h": {"1": 1}}))
+    upto = later_numbers({"g": {"7": 5, "9": 3}}, Counted(nothing, {"g": {"7": 4, "2": 1}, "h": {"1": 1}}))
     assert upto == {"g": {"9": 3, "2": 1, "7": 5}, "h": {"1": 1}}
     many = {"g": {str(n): n for n in range(100)}}
-    assert next(iter(_newest_epochs(many, many)["g"])) == "36"
-    assert _later({}, None) == {}
+    assert next(iter(newest_epochs(many, many)["g"])) == "36"
+    assert later_numbers({}, None) == {}
 
 
 def test_epochs_are_forgotten_under_continuous_load_too() -> None:
     upto = {"g": {str(n): 1 for n in range(100)}}
-    assert _newest_epochs(upto, {}) == upto, "the landing is behind"
+    assert newest_epochs(upto, {}) == upto, "the landing is behind"
     before = {"g": {str(n): 1 for n in range(90)}}
-    assert list(_newest_epochs(upto, before)["g"]) == [str(n) for n in range(36, 100)]
+    assert list(newest_epochs(upto, before)["g"]) == [str(n) for n in range(36, 100)]
     before["g"]["7"] = 0  # counted on since
     del before["g"]["9"]  # heard of since
-    assert list(_newest_epochs(upto, before)["g"]) == ["7", "9", *(str(n) for n in range(36, 100))]
+    assert list(newest_epochs(upto, before)["g"]) == ["7", "9", *(str(n) for n in range(36, 100))]
 
 
 @pytest.mark.parametrize(
@@ -249,14 +241,14 @@ def test_only_a_gateway_whose_epochs_were_forgotten_has_forgotten_ones() -> None
         "old": {str(n): 1 for n in range(90, 90 + KEPT_EPOCHS)},
         "young": {str(n): 1 for n in range(KEPT_EPOCHS - 1)},
     }
-    assert _forgotten_before(upto) == {"old": 90}
+    assert forgotten_before(upto) == {"old": 90}
 
 
 def test_the_landing_has_come_to_an_end_only_in_every_partition() -> None:
-    assert _reaches({}, {})
-    assert _reaches({"a": {0: 5, 1: 2}}, {"a": {0: 5}})
-    assert not _reaches({"a": {0: 5}}, {"a": {0: 5, 1: 1}})
-    assert _reaches({}, {"a": {0: 0}})
+    assert reaches({}, {})
+    assert reaches({"a": {0: 5, 1: 2}}, {"a": {0: 5}})
+    assert not reaches({"a": {0: 5}}, {"a": {0: 5, 1: 1}})
+    assert reaches({}, {"a": {0: 0}})
 
 
 def test_the_schema_of_outcomes_is_that_of_the_contract() -> None:

@@ -1,0 +1,87 @@
+"""How far the ledger has seen, and what of it can be settled by that; kept in the metadata of its own commits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from streaming.derive.ledger_facts import Settling
+from streaming.offsets import Offsets, parse_offsets
+
+__all__ = ["LedgerCursor", "reaches"]
+
+
+@dataclass(slots=True)
+class LedgerCursor:
+    """What the ledger has seen: versions, offsets of the outcomes, the last number of each epoch; and what is to be settled.
+
+    `topic` is Kafka's id of the topic that the offsets are of; None where an older version wrote the cursor, or Kafka has none.
+    """
+
+    readings: int | None = None
+    dead_letters: int | None = None
+    outcomes: dict[int, int] = field(default_factory=dict)
+    upto: dict[str, dict[str, int]] = field(default_factory=dict)
+    ends: Offsets = field(default_factory=dict)
+    all_landed: bool = True
+    unsettled: set[datetime] = field(default_factory=set)
+    topic: str | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any] | None) -> "LedgerCursor":
+        """As `encode` wrote it; of a ledger that has seen nothing where there is none."""
+        if found is None:
+            return cls()
+        return cls(
+            found["readings"],
+            found["dead_letters"],
+            {int(part): offset for part, offset in found["outcomes"].items()},
+            found["upto"],
+            parse_offsets(found["ends"]),
+            found["all_landed"],
+            {datetime.fromtimestamp(minute * 60, UTC) for minute in found["unsettled"]},
+            found.get("topic"),
+        )
+
+    def differs(self, ends: Mapping[int, int]) -> bool:
+        """Whether the outcomes end elsewhere than where they were read to; before that, where a power cut took some."""
+        return any(self.outcomes.get(part, 0) != end for part, end in ends.items())
+
+    def starts(self, ends: Mapping[int, int], topic: str | None) -> dict[int, int]:
+        """Where to read on in the topic of this id: at 0 only where it was made anew, so that nothing is counted twice."""
+        is_same = topic is None or self.topic in (None, topic)
+        return {part: min(self.outcomes.get(part, 0), end) if is_same else 0 for part, end in ends.items()}
+
+    def may_settle(self, landed: Offsets, young: datetime) -> bool:
+        """Whether unsettled rows can be settled without any news: the landing has come up, or notes grew old."""
+        if not self.has_landed(landed):
+            return False
+        return any(minute < young or not self.all_landed for minute in self.unsettled)
+
+    def has_landed(self, landed: Offsets) -> bool:
+        """Whether all records of the messages that the outcomes up to here count have landed by now."""
+        return self.all_landed or reaches(landed, self.ends)
+
+    def landed_upto(self, before: "LedgerCursor", settling: Settling) -> Mapping[str, Mapping[str, int]]:
+        """Gateway -> epoch -> the last number counted, of what has landed; `before` is the cursor of the pass before."""
+        return self.upto if settling.all_landed else before.upto if settling.older_landed else {}
+
+    def encode(self) -> dict[str, Any]:
+        """As it stands in the metadata of a commit."""
+        return {
+            "readings": self.readings,
+            "dead_letters": self.dead_letters,
+            "outcomes": self.outcomes,
+            "upto": self.upto,
+            "ends": self.ends,
+            "all_landed": self.all_landed,
+            "unsettled": sorted(int(minute.timestamp()) // 60 for minute in self.unsettled),
+            "topic": self.topic,
+        }
+
+
+def reaches(landed: Offsets, ends: Offsets) -> bool:
+    """Whether the landing has come to these ends, in every partition."""
+    return all(
+        landed.get(topic, {}).get(part, 0) >= end for topic, parts in ends.items() for part, end in parts.items()
+    )

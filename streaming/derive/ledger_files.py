@@ -1,0 +1,81 @@
+"""Which days and minutes files are of, and how the ledger's rows are divided into files by minute."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from lakehouse.changes import DataFile
+from streaming.derive.arrivals import News
+from streaming.derive.own import moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["HOT_ROWS", "cuts_of", "day_of", "divided", "minutes_in", "oldest_day"]
+
+HOT_ROWS: Final = 5_000
+"""A file with more rows is divided: what is older than the minute before the newest is not written again."""
+_WIDE: Final = timedelta(hours=1)
+
+
+def day_of(file: DataFile) -> str:
+    """The day whose rows it holds."""
+    return str(file.partition.get("date"))
+
+
+def oldest_day(news: News) -> str:
+    """Of the landed files; empty where there are none."""
+    return min((day_of(file) for file in news.files), default="")
+
+
+def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
+    """The minutes of receipt in these files: by their statistics, or by the rows where one file spans hours."""
+    found: set[datetime] = set()
+    for file in files:
+        low, high = moment(file.low.get("received_at")), moment(file.high.get("received_at"))
+        if low is None or high is None or high - low > _WIDE:
+            return _exact_minutes(rows)
+        minute = _floor(low)
+        while minute <= high + timedelta(milliseconds=1):
+            found.add(minute)
+            minute += timedelta(minutes=1)
+    return found
+
+
+def _exact_minutes(rows: "DataFrame") -> set[datetime]:
+    found = rows.selectExpr("unix_seconds(date_trunc('minute', received_at)) AS minute").distinct().collect()
+    return {datetime.fromtimestamp(row[0], UTC) for row in found}
+
+
+def _floor(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)
+
+
+def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
+    """Where the rows are divided into files: as the files were before, and before the newest minutes once there are many."""
+    lows = {low for file in replaced if (low := moment(file.low.get("minute"))) is not None}
+    cuts = lows - {min(lows)} if lows else set()
+    newest = max(
+        replaced, key=lambda file: moment(file.high.get("minute")) or datetime.min.replace(tzinfo=UTC), default=None
+    )
+    if newest is not None and (newest.rows or 0) > HOT_ROWS and minutes:
+        cuts.add(max(minutes) - timedelta(minutes=1))
+    return sorted(cuts) if len(cuts) < 20 else []
+
+
+def divided(rows: "DataFrame", cuts: list[datetime]) -> "DataFrame":
+    """The rows, one partition (so one file) between each two cuts."""
+    from pyspark.sql import functions as F
+
+    if not cuts:
+        return rows.coalesce(1)
+    bounds = [None, *cuts, None]
+    pieces = []
+    for low, high in pairwise(bounds):
+        piece = rows if low is None else rows.where(F.col("minute") >= F.lit(low))
+        pieces.append((piece if high is None else piece.where(F.col("minute") < F.lit(high))).coalesce(1))
+    together = pieces[0]
+    for piece in pieces[1:]:
+        together = together.unionAll(piece)
+    return together
