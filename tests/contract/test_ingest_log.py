@@ -1,7 +1,5 @@
 """What every log writer does, on the memory log and on a real Kafka alike."""
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -69,10 +67,10 @@ class KafkaSeam:
         return writer
 
     def hold(self) -> None:
-        os.kill(self.server.pid, signal.SIGSTOP)
+        self.server.hold()
 
     def release(self) -> None:
-        os.kill(self.server.pid, signal.SIGCONT)
+        self.server.let_go()
 
     def records(self) -> list[LogRecord]:
         begin, end = begin_offsets(self.settings, self.topic), end_offsets(self.settings, self.topic)

@@ -18,6 +18,7 @@ from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
 from ingest.contract.topics import READINGS
+from ingest.topic_state import topic_limits
 
 pytestmark = pytest.mark.durable_broker
 
@@ -82,6 +83,7 @@ def test_a_topic_that_takes_less_than_before_costs_only_what_is_too_large(rig: A
     rig.load.send(20)
     before = rig.kafka_settings.max_record_bytes
     set_largest_record(rig.kafka_settings, READINGS, 3000)
+    wait_until(lambda: topic_limits(rig.kafka_settings)[READINGS] == 3000, what="the broker going by it")
     try:
         rig.load.send(30)
         # Not compressible: Kafka weighs the compressed batch.

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -236,16 +235,16 @@ def test_a_kafka_that_hangs_costs_time_only(
     until_subscribed(rig, wait_until)
     rig.publish_native("a", range(100))
     wait_until(lambda: rig.counted() == 100, seconds=60)
-    os.kill(kafka.pid, signal.SIGSTOP)
+    kafka.hold()
     try:
         rig.publish_native("a", range(100, 600))
         # Longer than the keepalive allows: a gateway that does not answer would be cut off.
-        wait_until(lambda: "waiting for Kafka to report" in rig.log(), seconds=30)
+        wait_until(lambda: "waiting for Kafka to report" in rig.log(), what="the wait being told")
         assert rig.process is not None
         with pytest.raises(subprocess.TimeoutExpired):
             rig.process.wait(10)
     finally:
-        os.kill(kafka.pid, signal.SIGCONT)
+        kafka.let_go()
     wait_until(lambda: rig.counted() == 600, seconds=90, what="all counted")
     assert rig.terminate() == 0
     assert [record.seq for record in rig.readings()] == list(range(600)), "in order, each once"
@@ -277,7 +276,7 @@ def test_a_kafka_that_comes_late_is_waited_for(
     rig = make_rig(mqtt_broker(), kafka, "5")
     kafka.kill()
     rig.start()
-    wait_until(lambda: f"Kafka at {kafka.bootstrap_servers} does not answer yet" in rig.log(), seconds=30)
+    wait_until(lambda: f"Kafka at {kafka.bootstrap_servers} does not answer yet" in rig.log())
     assert not (rig.folder / "session.json").exists(), "no MQTT session before there is somewhere to write"
     kafka.restart()
     until_subscribed(rig, wait_until)

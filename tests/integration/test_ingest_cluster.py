@@ -1,7 +1,5 @@
 """The monitor's look at a real Kafka: exact counts, lag in seconds, and a Kafka that stops, hangs, refuses, moves."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -27,7 +25,7 @@ MakeProbe = Callable[..., ClusterProbe]
 MakeKafka = Callable[[], Any]
 
 PARTITIONS = 3
-LOOK_LIMIT_SECONDS = 4.5
+LOOK_LIMIT_SECONDS = 5.5
 """A look promises about 3 s; a busy machine gets a little more."""
 DOWN: Samples = {"tidegate_kafka_reachable": [((), 0.0)]}
 
@@ -243,23 +241,23 @@ class TestOutages:
     ) -> None:
         probe = make_probe(settings, topic, f"group-{topic}")
         assert probe.look()["tidegate_kafka_reachable"] == [((), 1.0)]
-        os.kill(kafka_server.pid, signal.SIGSTOP)
+        kafka_server.hold()
         try:
             for _ in range(2):
                 self.see_down(probe)
         finally:
-            os.kill(kafka_server.pid, signal.SIGCONT)
+            kafka_server.let_go()
         self.see_up(probe, wait_until)
 
     def test_a_kafka_that_hangs_while_the_monitor_starts(
         self, settings: KafkaSettings, topic: str, kafka_server: Any, make_probe: MakeProbe, wait_until: Any
     ) -> None:
-        os.kill(kafka_server.pid, signal.SIGSTOP)
+        kafka_server.hold()
         try:
             probe = make_probe(settings, topic, f"group-{topic}")
             self.see_down(probe)
         finally:
-            os.kill(kafka_server.pid, signal.SIGCONT)
+            kafka_server.let_go()
         self.see_up(probe, wait_until)
 
     def test_a_kafka_that_is_killed_and_comes_back(
@@ -341,11 +339,11 @@ class TestOutages:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "looked\n"
-            os.kill(kafka_server.pid, signal.SIGSTOP)
+            kafka_server.hold()
             process.communicate("go\n", timeout=20)
             assert process.returncode == 0
         finally:
-            os.kill(kafka_server.pid, signal.SIGCONT)
+            kafka_server.let_go()
             process.kill()
             process.wait()
 
@@ -355,9 +353,7 @@ class TestOutages:
         assert time.monotonic() - begun < LOOK_LIMIT_SECONDS
 
     def see_up(self, probe: ClusterProbe, wait_until: Any) -> None:
-        wait_until(
-            lambda: probe.look()["tidegate_kafka_reachable"] == [((), 1.0)], seconds=15, what="Kafka to be found again"
-        )
+        wait_until(lambda: probe.look()["tidegate_kafka_reachable"] == [((), 1.0)], what="Kafka to be found again")
 
 
 class TestItsOwnLife:

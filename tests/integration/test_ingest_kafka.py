@@ -1,7 +1,6 @@
 """Kafka's side of the pipeline on a real broker: topics, offsets, groups, reading back, and the broker's faults."""
 
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from ingest.log import DeliveryError
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.producer import KafkaWriter, open_writer
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.topic_setup import delete_topic, ensure_topics
 from ingest.topic_state import describe_topics, topic_limits
 
 MakeKafka = Callable[[], Any]
@@ -66,7 +65,9 @@ def fill(settings: KafkaSettings, topic: str, count: int) -> None:
 
 
 class TestTopics:
-    def test_missing_topics_are_made_and_existing_ones_compared(self, new_kafka: MakeKafka) -> None:
+    def test_missing_topics_are_made_and_existing_ones_compared(
+        self, new_kafka: MakeKafka, wait_until: Callable[..., Any]
+    ) -> None:
         settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
         made: list[str] = []
         assert ensure_topics(settings, on_made=made.append) == []
@@ -84,8 +85,11 @@ class TestTopics:
         assert any("has 2 partitions, the settings say 6" in line for line in differences)
         assert any("max.message.bytes=1048576, the settings say 65536" in line for line in differences)
         assert describe_topics(settings, [READINGS])[READINGS].partitions == 2
+        delete_topic(settings, READINGS)
+        # The broker learns of it after the controller has answered.
+        wait_until(lambda: not describe_topics(settings, [READINGS]), what="the topic being gone")
         with pytest.raises(ConfigError, match=r"kafka\.replication = 3"):
-            remake_with_three_replicas(settings)
+            ensure_topics(settings.model_copy(update={"replication": 3}))
 
     def test_waiting_says_why_and_ends_when_told_to(self) -> None:
         stop, told = threading.Event(), []
@@ -108,12 +112,6 @@ class TestTopics:
     def test_a_kafka_that_is_not_there_is_a_sentence(self) -> None:
         with pytest.raises(RetryableError, match=r"127\.0\.0\.1:1 failed while listing topics"):
             end_offsets(KafkaSettings(bootstrap_servers="127.0.0.1:1"), READINGS)
-
-
-def remake_with_three_replicas(settings: KafkaSettings) -> None:
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    admin.delete_topics([READINGS])[READINGS].result(20)
-    ensure_topics(settings.model_copy(update={"replication": 3}))
 
 
 class TestReading:
@@ -156,12 +154,12 @@ class TestReading:
     ) -> None:
         fill(settings, topic, 10)
         ends = end_offsets(settings, topic)
-        os.kill(kafka_server.pid, signal.SIGSTOP)
+        kafka_server.hold()
         try:
             with pytest.raises(RetryableError, match="is the broker up"):
                 list(read_range(settings, topic, {0: 0, 1: 0}, ends, stall_seconds=1.0))
         finally:
-            os.kill(kafka_server.pid, signal.SIGCONT)
+            kafka_server.let_go()
 
 
 class TestGroups:
@@ -266,8 +264,8 @@ class TestFaults:
         make_topic(settings, unique_name)
         stream = open_stream(settings, unique_name)
         stream.send(300)
-        os.kill(server.pid, signal.SIGSTOP)
-        resume = threading.Timer(4.0, os.kill, (server.pid, signal.SIGCONT))
+        server.hold()
+        resume = threading.Timer(4.0, server.let_go)
         resume.start()
         try:
             while not resume.finished.is_set():
@@ -293,12 +291,12 @@ class TestFaults:
         assert_whole(stream, settings)
 
     def test_a_limit_lowered_below_ours_costs_only_the_large_record(
-        self, settings: KafkaSettings, unique_name: str
+        self, settings: KafkaSettings, unique_name: str, wait_until: Callable[..., Any]
     ) -> None:
         make_topic(settings, unique_name, **{"max.message.bytes": "4000"})
         seen: list[str] = []
 
-        def run(limits: dict[str, int]) -> None:
+        def run(limits: dict[str, int]) -> list[str]:
             seen.clear()
             writer = KafkaWriter(settings.model_copy(update={"linger_ms": 50}), limits)
             for number in range(30):
@@ -311,10 +309,12 @@ class TestFaults:
                 )
             assert writer.flush(60) == 0
             writer.close()
+            return seen
 
         set_topic_limit(settings, unique_name, 2000)
         # A writer from before the change: the broker refuses whole batches, so nothing of it may become a dead letter.
-        run({unique_name: 4000})
+        # The broker goes by the new limit soon after the controller has answered.
+        wait_until(lambda: set(run({unique_name: 4000})) != {"ok"}, what="a refusal")
         assert "record" not in seen
         assert "retriable" in seen
         # The next one has read the limit: it refuses the large record itself, and the neighbours are stored.

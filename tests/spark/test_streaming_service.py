@@ -98,7 +98,7 @@ def kill(process: "subprocess.Popen[bytes]", *, only_jvm: bool, wait_until: Any)
     jvm = jvm_of(process)
     if only_jvm and jvm is not None:
         jvm.kill()
-        assert process.wait(60) == 1
+        assert process.wait(120) == 1
         return
     process.kill()
     process.wait()
@@ -134,7 +134,7 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing_and_one_writer_is_en
     wait_until(lambda: stored() or running.poll() is not None, seconds=300, what="the first rows")
     assert running.poll() is None, (tmp_path / "stream.0.log").read_text()
     second = start()
-    assert second.wait(60) == 1
+    assert second.wait(120) == 1
     said = (tmp_path / "stream.1.log").read_text()
     assert f"process {running.pid}" in said
     assert "Traceback" not in said
@@ -156,10 +156,14 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing_and_one_writer_is_en
     assert stored() == 2 * total
     assert run_sql(root, "select count(*) n from dead_letters").to_pylist() == [{"n": 0}]
 
-    wait_until(lambda: sum(end - at for at, end in group_lag(kafka, LAND_GROUP)[READINGS].values()) == 0, what="no lag")
+    wait_until(
+        lambda: sum(end - at for at, end in group_lag(kafka, LAND_GROUP)[READINGS].values()) == 0,
+        seconds=120,
+        what="no lag",
+    )
     # As Ctrl-C does: to the whole group.
     os.killpg(running.pid, signal.SIGINT)
-    assert running.wait(60) == 0
+    assert running.wait(120) == 0
     said = (tmp_path / f"stream.{kills + 1}.log").read_text()
     assert "Traceback" not in said
     assert "Exception" not in said
