@@ -34,6 +34,7 @@ from deploy.commands import (
     sql,
     streams,
     tables,
+    topics,
     trace,
 )
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
@@ -54,6 +55,7 @@ app = typer.Typer(
 embedded.register(app)
 sql.register(app)
 tables.register(app)
+topics.register(app)
 proof.register(app)
 trace.register(app)
 repair.register(app)

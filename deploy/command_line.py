@@ -12,7 +12,7 @@ __all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data
 
 _BOTH: Final = frozenset(
     {"audit", "correct", "device", "dlq", "doctor", "erase", "maintain", "profile", "repair", "sql", "status", "streams",
-     "tables", "trace"}
+     "tables", "topics", "trace"}
 )  # fmt: skip
 TAKES_DATA: Final = _BOTH | {"down", "logs", "up"}
 """First words of commands that find an embedded run by `--data`, ..."""

@@ -1,0 +1,166 @@
+"""`tidegate topics ls | set`: Kafka's topics as they are, and how long they keep what they hold; no tool of Kafka's is needed."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deploy.settings import Settings
+
+__all__ = ["parse_bytes", "parse_hours", "register"]
+
+topics = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Kafka's topics: list, set how long they keep what they hold."
+)
+
+UNLIMITED: Final = "unlimited"
+LEAST_BYTES: Final = 8 * 1024**2
+_SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
+_UNITS: Final = ("", "k", "m", "g", "t")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(topics, name="topics")
+
+
+@topics.command()
+def ls(
+    everything: Annotated[bool, typer.Option("--all", help="Also topics that are not Tidegate's.")] = False,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """List the topics: records, size, what they keep, and partitions without leader or with replicas out of sync.
+
+    The size is known where the embedded Kafka's disk is this machine's.
+    """
+    from deploy.commands.topics_text import topic_dict, topic_lines
+    from ingest.cluster import is_own_topic
+    from ingest.topic_details import topic_details
+
+    settings = _settings(config, data)
+    sizes = _sizes(config, data)
+    found = [
+        topic_dict(topic, sizes.get(topic.name), is_own=is_own_topic(topic.name))
+        for topic in topic_details(settings.kafka, lambda name: everything or is_own_topic(name))
+    ]
+    if as_json:
+        show_json(found)
+        return
+    typer.echo("\n".join(topic_lines(found)))
+
+
+@topics.command("set")
+def set_topic(
+    topic: Annotated[str, typer.Argument(help="As `topics ls` lists it.")],
+    hours: Annotated[
+        str | None,
+        typer.Option(
+            "--retention-hours",
+            metavar="HOURS",
+            help="Keep records so long: 1 or more, or unlimited.",
+            show_default=False,
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--retention-bytes",
+            metavar="SIZE",
+            help="Keep so much per partition: 8MiB or more, such as 512MiB or 2GiB, or unlimited.",
+            show_default=False,
+        ),
+    ] = None,
+    as_settings: Annotated[
+        bool, typer.Option("--as-settings", help="All that the settings say of this topic, as a new one would have it.")
+    ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Keep less though the stream has not read all of what then goes.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Kafka only judges the change; nothing is changed.")
+    ] = False,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Set how long a topic keeps its records; it goes on being written and read meanwhile.
+
+    Kafka deletes what is past a limit within minutes, the oldest first, a segment at a time.
+    """
+    from deploy.commands.topics_text import change_lines
+    from ingest.retention import retention_config
+    from ingest.topic_config import change_topic, settings_config
+
+    if as_settings == (hours is not None or size is not None):
+        msg = "name --retention-hours, --retention-bytes or both; or --as-settings alone"
+        raise typer.BadParameter(msg)
+    limits = (None if hours is None else parse_hours(hours), None if size is None else parse_bytes(size))
+    settings = _settings(config, data)
+    wanted = settings_config(settings.kafka, topic) if as_settings else retention_config(*limits)
+    readers = [] if accept_loss else _readers(settings)
+    changes = change_topic(settings.kafka, topic, wanted, readers=readers, dry_run=dry_run)
+    if as_json:
+        told = [{"setting": each.setting, "before": each.before, "after": each.after} for each in changes]
+        show_json({"topic": topic, "dry_run": dry_run, "changes": told})
+        return
+    typer.echo("\n".join(change_lines(topic, changes, dry_run=dry_run)))
+
+
+def parse_hours(text: str) -> int:
+    """Hours of retention; -1 for no limit.
+
+    Raises:
+        BadParameter: it is no whole number of 1 or more.
+    """
+    if text == UNLIMITED:
+        return -1
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"--retention-hours {text!r}: wanted a whole number of 1 or more, or {UNLIMITED}"
+        raise typer.BadParameter(msg)
+    return int(text)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of retention, such as 536870912, 512MiB or 2G, all in steps of 1024; -1 for no limit.
+
+    Raises:
+        BadParameter: it is none, or less than a topic of ours may keep.
+    """
+    if text == UNLIMITED:
+        return -1
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) * 1024 ** _UNITS.index((found[2] or "").lower()) if found else 0
+    if size < LEAST_BYTES:
+        msg = f"--retention-bytes {text!r}: wanted 8MiB or more, such as 512MiB or 2GiB, or {UNLIMITED}"
+        raise typer.BadParameter(msg)
+    return size
+
+
+def _settings(config: Path | None, data: Path | None) -> "Settings":
+    from deploy.local.locate import locate_settings
+
+    return locate_settings(config, data, needs_run=config is None)
+
+
+def _sizes(config: Path | None, data: Path | None) -> "Mapping[str, int]":
+    """Known where the embedded Kafka's folder is."""
+    from deploy.local.kafka_logs import topic_bytes
+    from deploy.settings import data_dir
+
+    return {} if config is not None else topic_bytes(data_dir(data) / "kafka" / "records")
+
+
+def _readers(settings: "Settings") -> list[str]:
+    """Groups that must have read what goes: the landing's, and those of applied streams."""
+    from ingest.contract.topics import LAND_GROUP, stream_group
+    from streaming.sql.applied import applied_names
+
+    return [LAND_GROUP, *(stream_group(name) for name in sorted(applied_names(settings.lake.root)))]

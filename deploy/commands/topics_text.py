@@ -1,0 +1,104 @@
+"""What `tidegate topics` says: topics as JSON and as lines, and a change of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from deploy.local.words import count
+from ingest.retention import AGE, SIZE, UNLIMITED, ConfigChange
+from ingest.topic_details import TopicDetails
+from monitoring.alerts.model import shown
+
+__all__ = ["change_lines", "topic_dict", "topic_lines"]
+
+HOUR_MS: Final = 3_600_000
+_COLUMNS: Final = ("topic", "partitions", "records", "on disk", "keeps", "per partition", "cleanup")
+
+
+def topic_dict(topic: TopicDetails, size_bytes: int | None, *, is_own: bool) -> dict[str, Any]:
+    """A topic for programs. What is not known is None; -1 is Kafka's word for no limit."""
+    return {
+        "topic": topic.name,
+        "own": is_own,
+        "partitions": len(topic.partitions),
+        "records": topic.records,
+        "bytes": size_bytes,
+        "retention_hours": _limit(topic.config.get(AGE), HOUR_MS),
+        "retention_bytes": _limit(topic.config.get(SIZE), 1),
+        "cleanup": topic.config.get("cleanup.policy"),
+        "problems": topic.problems(),
+        "by_partition": [
+            {
+                "partition": one.partition,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "in_sync": list(one.in_sync),
+                "oldest": one.oldest,
+                "end": one.end,
+            }
+            for one in topic.partitions
+        ],
+    }
+
+
+def topic_lines(topics: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same for people: a table, and below it what is wrong, a line each."""
+    rows = [list(_COLUMNS), *(_row(topic) for topic in topics)]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    problems = [f"{topic['topic']}: {problem}" for topic in topics for problem in topic["problems"]]
+    return [*lines, *(["", *problems] if problems else [])]
+
+
+def change_lines(topic: str, changes: Sequence[ConfigChange], *, dry_run: bool) -> list[str]:
+    """What a topic had and has now, or would have."""
+    if not changes:
+        return [f"{topic} is so already; nothing was changed."]
+    head = [topic, "before", "would be" if dry_run else "now"]
+    rows = [
+        head,
+        *([each.setting, _told(each.setting, each.before), _told(each.setting, each.after)] for each in changes),
+    ]
+    widths = [max(len(row[index]) for row in rows) for index in range(3)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if dry_run:
+        return [*lines, "Nothing was changed: a dry run. Kafka would take it."]
+    less = any(each.is_less for each in changes)
+    return [*lines, *(["Kafka deletes what is past it within minutes, the oldest segments first."] if less else [])]
+
+
+def _row(topic: Mapping[str, Any]) -> list[str]:
+    size, kept = topic["bytes"], topic["retention_bytes"]
+    return [
+        topic["topic"],
+        str(topic["partitions"]),
+        "?" if topic["records"] is None else count(topic["records"]),
+        "?" if size is None else shown(size, "bytes"),
+        _keeps(topic, topic["retention_hours"], f"{topic['retention_hours']} h"),
+        _keeps(topic, kept, "" if kept is None else shown(kept, "bytes")),
+        topic["cleanup"] or "?",
+    ]
+
+
+def _keeps(topic: Mapping[str, Any], limit: float | None, words: str) -> str:
+    """Retention deletes nothing of a topic that is only compacted."""
+    if limit is None:
+        return "?"
+    return "no limit" if limit == UNLIMITED or "delete" not in (topic["cleanup"] or "delete") else words
+
+
+def _limit(value: str | None, unit: int) -> float | None:
+    if value is None:
+        return None
+    number = int(value)
+    return UNLIMITED if number < 0 else number // unit if number % unit == 0 else round(number / unit, 3)
+
+
+def _told(setting: str, value: str) -> str:
+    """A value as Kafka has it, with what it means."""
+    if not value:
+        return "(not set)"
+    if setting in (AGE, SIZE) and int(value) < 0:
+        return f"{value} (no limit)"
+    if setting == AGE:
+        return f"{value} ({_limit(value, HOUR_MS)} h)"
+    return f"{value} ({shown(int(value), 'bytes')})" if setting in (SIZE, "segment.bytes") else value

@@ -1,0 +1,70 @@
+"""How long a topic keeps records: limits in Kafka's words, whether a change lowers them, who has not read what would go."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ingest.cluster import LAND_TOPICS
+from ingest.contract.topics import topic_specs
+from ingest.groups import group_lag
+from ingest.offsets import begin_offsets, offsets_at
+from ingest.settings import KafkaSettings
+
+__all__ = ["AGE", "SIZE", "UNLIMITED", "ConfigChange", "retention_config", "unread_older"]
+
+AGE: Final = "retention.ms"
+SIZE: Final = "retention.bytes"
+UNLIMITED: Final = -1
+"""Kafka's word for no limit."""
+HOUR_MS: Final = 3_600_000
+CLOSE_MS: Final = 60_000
+"""How far behind a reader may be when a limit of size is lowered."""
+_SEGMENT: Final = "segment.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One setting of a topic, as Kafka names it."""
+
+    setting: str
+    before: str
+    after: str
+
+    @property
+    def is_less(self) -> bool:
+        """Whether the topic keeps less for it."""
+        if self.setting not in (AGE, SIZE):
+            return False
+        before, after = int(self.before), int(self.after)
+        return after != UNLIMITED and (before == UNLIMITED or after < before)
+
+    @property
+    def kept_ms(self) -> int:
+        """What is younger than this stays; how old a limit of size makes the oldest record nobody knows."""
+        return int(self.after) if self.setting == AGE else CLOSE_MS
+
+
+def retention_config(hours: int | None, size_bytes: int | None) -> dict[str, str]:
+    """Kafka's settings for a retention; None leaves a limit as it is, `UNLIMITED` takes it away.
+
+    Kafka deletes whole segments, so a limit of size brings segments that are small beside it, as a new topic of this size has.
+    """
+    wanted = {}
+    if hours is not None:
+        wanted[AGE] = str(hours * HOUR_MS if hours != UNLIMITED else UNLIMITED)
+    if size_bytes is not None:
+        wanted[SIZE] = str(size_bytes)
+    if size_bytes is not None and size_bytes != UNLIMITED:
+        readings, *_ = topic_specs(partitions=1, max_record_bytes=1, retention_bytes=size_bytes, retention_ms=1)
+        wanted[_SEGMENT] = readings.config[_SEGMENT]
+    return wanted
+
+
+def unread_older(settings: KafkaSettings, group: str, topic: str, time_ms: int) -> int:
+    """Records from before this time that the group has still to read."""
+    committed = group_lag(settings, group, [topic]).get(topic, {})
+    if not committed and topic not in LAND_TOPICS.get(group, ()):
+        return 0
+    reached = offsets_at(settings, topic, time_ms)
+    begin = begin_offsets(settings, topic)
+    at = {partition: max(begin[partition], committed.get(partition, (0, 0))[0]) for partition in reached}
+    return sum(max(0, offset - at[partition]) for partition, offset in reached.items())

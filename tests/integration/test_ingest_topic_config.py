@@ -1,0 +1,137 @@
+"""Topics of a real Kafka: told partition by partition, changed while in use, and never below what a reader has still to read."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ingest.contract.errors import ConfigError, FatalError, RetryableError
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, READINGS, stream_topic
+from ingest.groups import OffsetMirror
+from ingest.producer import KafkaWriter
+from ingest.retention import retention_config
+from ingest.settings import KafkaSettings
+from ingest.topic_config import change_topic, settings_config
+from ingest.topic_details import topic_details
+from ingest.topic_setup import create_topic, ensure_topics
+from ingest.topic_state import describe_topics
+
+MIB = 1024**2
+
+
+@pytest.fixture
+def settings(kafka_server: Any) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers, partitions=2)
+
+
+@pytest.fixture
+def topic(settings: KafkaSettings, unique_name: str, wait_until: Callable[..., Any]) -> str:
+    name = stream_topic(unique_name)
+    create_topic(settings, name, partitions=2)
+    wait_until(lambda: describe_topics(settings, [name]), what="the topic being known")
+    return name
+
+
+def fill(settings: KafkaSettings, topic: str, count: int) -> None:
+    writer = KafkaWriter(settings, None)
+    for number in range(count):
+        writer.produce(topic, b"%d" % number, b"%d" % number, lambda _error: None)
+    assert writer.flush(60) == 0
+    writer.close()
+
+
+def config_of(settings: KafkaSettings, topic: str) -> dict[str, str]:
+    return dict(describe_topics(settings, [topic])[topic].config)
+
+
+def test_a_topic_is_told_as_it_is(settings: KafkaSettings, topic: str) -> None:
+    fill(settings, topic, 300)
+    client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    (gone,) = client.delete_records([TopicPartition(topic, 0, 5)]).values()
+    gone.result(20)
+    (found,) = topic_details(settings, lambda name: name == topic)
+    assert found.records == 295
+    assert [(one.partition, one.leader, one.replicas, one.in_sync) for one in found.partitions] == [
+        (0, 1, (1,), (1,)), (1, 1, (1,), (1,)),
+    ]  # fmt: skip
+    assert found.partitions[0].oldest == 5
+    assert found.config["retention.ms"] == str(7 * 24 * 3_600_000)
+    assert found.problems() == []
+
+
+def test_retention_is_changed_and_nothing_else(settings: KafkaSettings, topic: str) -> None:
+    before = config_of(settings, topic)
+    wanted = retention_config(24, 64 * MIB)
+    planned = change_topic(settings, topic, wanted, dry_run=True)
+    assert config_of(settings, topic) == before, "a dry run changes nothing"
+    done = change_topic(settings, topic, wanted)
+    assert done == planned
+    assert {one.setting: (one.before, one.after) for one in done} == {
+        "retention.ms": (before["retention.ms"], "86400000"),
+        "retention.bytes": (before["retention.bytes"], str(64 * MIB)),
+        "segment.bytes": (before["segment.bytes"], str(8 * MIB)),
+    }
+    assert config_of(settings, topic) == before | wanted, "back only when Kafka shows it"
+    assert change_topic(settings, topic, wanted) == [], "twice is once"
+    unlimited = change_topic(settings, topic, retention_config(-1, -1))
+    assert [one.after for one in unlimited] == ["-1", "-1"]
+    change_topic(settings, topic, settings_config(settings, topic))
+    assert config_of(settings, topic) == before, "as the settings say again"
+
+
+def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str, unique_name: str) -> None:
+    client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    client.create_topics([NewTopic(unique_name, 1, 1)])[unique_name].result(20)
+    wanted = retention_config(24, None)
+    with pytest.raises(FatalError, match=r"is none of Tidegate's.*the tools of your Kafka"):
+        change_topic(settings, unique_name, wanted)
+    with pytest.raises(FatalError, match=r"has no topic telemetry\.stream\.none-.*`tidegate topics ls`"):
+        change_topic(settings, stream_topic(f"none-{unique_name}"), wanted)
+    before = config_of(settings, topic)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigError, match=f"Kafka refuses this of topic {topic}"):
+            change_topic(settings, topic, {"retention.ms": "-5"}, dry_run=dry_run)
+    assert config_of(settings, topic) == before
+    with pytest.raises(RetryableError, match="failed while listing topics"):
+        change_topic(KafkaSettings(bootstrap_servers="127.0.0.1:1"), topic, wanted)
+
+
+def test_less_is_kept_only_of_what_its_readers_have_read(
+    settings: KafkaSettings, topic: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(settings, topic, 100)
+    mirror = OffsetMirror(settings, unique_name)
+    mirror.mirror({topic: {0: 10, 1: 0}})
+    assert mirror.drain(30)
+    less, more = retention_config(None, 16 * MIB), retention_config(None, -1)
+    readers = [f"{unique_name}-reads-something-else", unique_name]
+    # What came in within the last minute stays, so nobody loses it.
+    assert change_topic(settings, topic, less, readers=readers, dry_run=True)
+    monkeypatch.setattr("ingest.retention.CLOSE_MS", -60_000)
+    for dry_run in (True, False):
+        with pytest.raises(FatalError, match=rf"{unique_name} has not read 90 records of {topic}.*--accept-loss"):
+            change_topic(settings, topic, less, readers=readers, dry_run=dry_run)
+    assert change_topic(settings, topic, less, dry_run=True), "accepted: no reader is asked"
+    assert change_topic(settings, topic, more, readers=readers), "more is kept: nobody loses"
+    (found,) = topic_details(settings, lambda name: name == topic)
+    mirror.mirror({topic: {one.partition: one.end or 0 for one in found.partitions}})
+    assert mirror.drain(30)
+    mirror.close()
+    assert change_topic(settings, topic, less, readers=readers)
+
+
+def test_a_landing_that_never_read_has_all_of_it_to_read(
+    new_kafka: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
+    ensure_topics(settings)
+    fill(settings, READINGS, 50)
+    monkeypatch.setattr("ingest.retention.CLOSE_MS", -60_000)
+    with pytest.raises(FatalError, match="has not read 50 records"):
+        change_topic(settings, READINGS, retention_config(None, 8 * MIB), readers=[LAND_GROUP])
+    assert change_topic(settings, DEAD_LETTERS, retention_config(None, 8 * MIB), readers=[LAND_GROUP]), "it is empty"
+    with pytest.raises(ConfigError, match="is compacted"):
+        change_topic(settings, GATEWAY_STATE, retention_config(24, None))
+    assert change_topic(settings, GATEWAY_STATE, settings_config(settings, GATEWAY_STATE)) == []

@@ -1,0 +1,140 @@
+"""`tidegate topics`: what is read from flags and refused, what the lines say, and what an embedded Kafka takes on its disk."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from deploy.cli import run
+from deploy.commands.topics import parse_bytes, parse_hours
+from deploy.commands.topics_text import change_lines, topic_dict, topic_lines
+from deploy.local.kafka_logs import topic_bytes
+from ingest.retention import ConfigChange
+from ingest.topic_details import PartitionDetails, TopicDetails
+
+Captured = pytest.CaptureFixture[str]
+CONFIG = {
+    "retention.ms": "604800000",
+    "retention.bytes": "536870912",
+    "cleanup.policy": "delete",
+    "min.insync.replicas": "2",
+}
+HEALTHY = PartitionDetails(0, 1, (1, 2, 3), (1, 2, 3), 10, 1510)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("8388608", 8 * 1024**2), ("512MiB", 512 * 1024**2), ("2g", 2 * 1024**3), ("1 TB", 1024**4), ("unlimited", -1)],
+)
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "8388607", "7MiB", "1.5GiB", "many", "1PiB", "1e12"])
+def test_a_size_that_is_none_or_too_small_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="wanted 8MiB or more"):
+        parse_bytes(text)
+
+
+def test_hours_are_read_and_nonsense_refused() -> None:
+    assert (parse_hours("720"), parse_hours("unlimited")) == (720, -1)
+    for text in ("0", "-1", "1.5", "2d", ""):
+        with pytest.raises(typer.BadParameter, match="wanted a whole number of 1 or more"):
+            parse_hours(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "name --retention-hours, --retention-bytes or both"),
+        (["--as-settings", "--retention-hours", "1"], 2, "or --as-settings alone"),
+        (["--retention-hours", "0"], 2, "--retention-hours '0': wanted"),
+        (["--retention-bytes", "1k"], 2, "--retention-bytes '1k': wanted"),
+        (["--retention-hours", "1"], 69, "Nothing runs on"),
+        (["--retention-hours", "1", "--config", "none.toml"], 78, "no such file"),
+    ],
+)
+def test_a_fault_is_one_sentence(
+    arguments: list[str], code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEGATE_DATA", raising=False)
+    assert run(["topics", "set", "telemetry.readings", *arguments]) == code
+    told = capsys.readouterr()
+    assert words in " ".join(told.err.split())
+    assert told.out == ""
+
+
+def test_a_healthy_topic_is_a_line_and_no_more() -> None:
+    topic = TopicDetails("telemetry.readings", (HEALTHY,), CONFIG)
+    head, line = topic_lines([topic_dict(topic, 3 * 1024**2, is_own=True)])
+    assert head.split()[:3] == ["topic", "partitions", "records"]
+    assert line.split() == ["telemetry.readings", "1", "1,500", "3", "MiB", "168", "h", "512", "MiB", "delete"]
+
+
+def test_what_is_not_known_is_no_figure() -> None:
+    topic = TopicDetails("t", (PartitionDetails(0, 1, (1,), (1,), None, None), HEALTHY), {})
+    found = topic_dict(topic, None, is_own=False)
+    assert [found[name] for name in ("records", "bytes", "retention_hours", "retention_bytes", "cleanup")] == [None] * 5
+    assert topic_lines([found])[1].split() == ["t", "2", "?", "?", "?", "?", "?"]
+
+
+def test_no_limit_and_what_compaction_keeps_are_told() -> None:
+    unlimited = TopicDetails("a", (HEALTHY,), {**CONFIG, "retention.bytes": "-1"})
+    compacted = TopicDetails("b", (HEALTHY,), {**CONFIG, "cleanup.policy": "compact"})
+    found = [topic_dict(each, None, is_own=True) for each in (unlimited, compacted)]
+    assert found[0]["retention_bytes"] == -1
+    assert topic_lines(found)[1].split()[4:] == ["168", "h", "no", "limit", "delete"]
+    assert topic_lines(found)[2].split()[4:] == ["no", "limit", "no", "limit", "compact"]
+
+
+def test_partitions_that_need_somebody_are_named_with_the_brokers_that_are_missing() -> None:
+    ill = (
+        HEALTHY,
+        PartitionDetails(1, 1, (1, 2, 3), (1, 2), 0, 5),
+        PartitionDetails(2, 1, (1, 2, 3), (1,), 0, 5),
+        PartitionDetails(3, None, (1, 2, 3), (3,), None, None),
+    )
+    topic = TopicDetails("telemetry.readings", ill, CONFIG)
+    assert topic.problems() == [
+        "partition 1 has 2 of 3 replicas in sync (missing brokers: 3)",
+        "partition 2 has 1 of 3 replicas in sync, 2 are wanted: Kafka refuses its records (missing brokers: 2, 3)",
+        "partition 3 has no leader, so nobody can read or write it (missing brokers: 1, 2)",
+    ]
+    lines = topic_lines([topic_dict(topic, None, is_own=True)])
+    assert lines[2:] == ["", *(f"telemetry.readings: {problem}" for problem in topic.problems())]
+
+
+def test_a_change_says_what_was_and_what_is() -> None:
+    changes = [
+        ConfigChange("retention.ms", "604800000", "86400000"),
+        ConfigChange("retention.bytes", "536870912", "-1"),
+        ConfigChange("cleanup.policy", "", "delete"),
+    ]
+    lines = change_lines("t", changes, dry_run=False)
+    assert [" ".join(line.split()) for line in lines] == [
+        "t before now",
+        "retention.ms 604800000 (168 h) 86400000 (24 h)",
+        "retention.bytes 536870912 (512 MiB) -1 (no limit)",
+        "cleanup.policy (not set) delete",
+        "Kafka deletes what is past it within minutes, the oldest segments first.",
+    ]
+    assert "dry run" in change_lines("t", changes, dry_run=True)[-1]
+    assert "deletes" not in " ".join(change_lines("t", changes[1:], dry_run=False)), "nothing goes where more is kept"
+    assert change_lines("t", [], dry_run=False) == ["t is so already; nothing was changed."]
+
+
+def test_the_disk_is_counted_by_topic(tmp_path: Path) -> None:
+    for name, size in (("telemetry.readings-0", 9000), ("telemetry.readings-1", 5000), ("__cluster_metadata-0", 100)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "0.log").write_bytes(b"x" * size)
+    (tmp_path / "meta.properties").write_text("no topic")
+    (tmp_path / "snapshots").mkdir()
+    found = topic_bytes(tmp_path)
+    assert set(found) == {"telemetry.readings", "__cluster_metadata"}
+    assert 14_000 <= found["telemetry.readings"] <= 14_000 + 2 * 65_536, "whole blocks"
+    with (tmp_path / "telemetry.readings-0" / "0.index").open("wb") as index:
+        index.truncate(10_000_000)
+    assert topic_bytes(tmp_path)["telemetry.readings"] < 1_000_000, "what an index has not filled takes no room"
+    assert topic_bytes(tmp_path / "none") == {}
