@@ -104,20 +104,24 @@ def status(
     raise typer.Exit(0 if found["ready"] else 1)
 
 
-def _show(found: dict[str, Any], before: str = "") -> None:
+def _show(found: dict[str, Any], *, anew: bool = False) -> None:
+    """Print it; `anew`: over what stands in the terminal, within its height."""
     import os
+    import shutil
     import sys
 
     from deploy.local.status_text import render_status
 
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    typer.echo(before + render_status(found, colour=colour))
+    is_terminal = sys.stdout.isatty()
+    height = shutil.get_terminal_size().lines - 1 if anew and is_terminal else None
+    text = render_status(found, colour=is_terminal and not os.environ.get("NO_COLOR"), height=height)
+    # Home first and clear what is below: a page that is drawn over itself does not flicker.
+    typer.echo(("\x1b[H\x1b[2J" if anew and is_terminal else "") + text)
 
 
 def _follow(look: Callable[[], dict[str, Any]], *, as_json: bool) -> NoReturn:
     """Show the status every 2 s until interrupted; one JSON line each with `as_json`."""
     import json
-    import sys
     import time
 
     while True:
@@ -125,8 +129,7 @@ def _follow(look: Callable[[], dict[str, Any]], *, as_json: bool) -> NoReturn:
         if as_json:
             typer.echo(json.dumps(found))
         else:
-            # Home first and clear what is below: a page that is drawn over itself does not flicker.
-            _show(found, "\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+            _show(found, anew=True)
         time.sleep(2.0)
 
 

@@ -14,7 +14,7 @@ LOW_DISK_BYTES: Final = 1024**3
 def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int) -> list[dict[str, str]]:
     """What a person should look at, each with the next step."""
     found = [
-        {"part": name, "text": f"{name}: {part['detail'] or part['state']}. See `tidegate logs {name}`."}
+        {"part": name, "text": f"{name}: {(part['detail'] or part['state']).rstrip('.')}. See `tidegate logs {name}`."}
         for name, part in parts.items()
         if part["state"] in ("restarting", "failed") or _was_ready(part)
     ]

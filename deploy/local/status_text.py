@@ -30,18 +30,30 @@ Status = Mapping[str, Any]
 Paint = Callable[[str, str], str]
 
 
-def render_status(status: Status, *, colour: bool = False) -> str:
-    """Parts, figures, alerts, and what to do next; no colours unless asked for."""
+def render_status(status: Status, *, colour: bool = False, height: int | None = None) -> str:
+    """Parts, figures, alerts, and what to do next; no colours unless asked for.
+
+    Args:
+        status: as `read_status` gives it.
+        colour: states stand out by terminal colours too.
+        height: lines that there is room for; then what needs a person stands first, and what is cut is counted.
+    """
     paint: Paint = _painted if colour else lambda text, kind: text
     line = CommandLine(**(status.get("command") or {}))
     status = {**status, "alerts": line.fill_alerts(status["alerts"])}
-    sections = [
-        [_headline(status, paint)],
-        list(_parts(status["parts"], paint)),
-        list(_figures(status)),
-        list(_alerts(status, paint)),
-        list(_next(line.fill(_step(status)))),
-    ]
+    head, parts = [_headline(status, paint)], list(_parts(status["parts"], paint))
+    figures, alerts = list(_figures(status)), list(_alerts(status, paint))
+    step = list(_next(line.fill(_step(status))))
+    text = _joined(head, parts, figures, alerts, step)
+    if height is None or text.count("\n") < height:
+        return text
+    lines = _joined(head, alerts, step, list(_short_parts(status["parts"], paint)), figures).split("\n")
+    if len(lines) <= height:
+        return "\n".join(lines)
+    return "\n".join([*lines[: height - 1], f"… {len(lines) - height + 1} more lines: `tidegate status`"])
+
+
+def _joined(*sections: Sequence[str]) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
@@ -64,6 +76,13 @@ def _parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str
         yield f"{name:<12} {state} {since:>7}  {_cut(clean(part['detail']), 45 - len(restarts))}{restarts}".rstrip()
 
 
+def _short_parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str]:
+    """Those that are well in one breath, the others as ever."""
+    well = {name: part for name, part in parts.items() if part["state"] in ("ready", "done")}
+    yield from _parts({name: part for name, part in parts.items() if name not in well}, paint)
+    yield from _labelled("Well", _wrapped(list(well), ", "))
+
+
 def _figures(status: Status) -> Iterator[str]:
     yield from _labelled("Rates", _wrapped(_rates(status["rates"]) or ["not known yet"], "  "))
     latency = status["latency_ms"]
@@ -79,7 +98,8 @@ def _figures(status: Status) -> Iterator[str]:
     if devices := status["devices"]:
         yield from _labelled("Devices", _devices(devices))
     if errors := status["errors"]:
-        yield from _labelled("Refused", _wrapped([_refused(entry) for entry in errors[:SHOWN_REASONS]], ", "))
+        more = [f"{len(errors) - SHOWN_REASONS} more reasons"] if len(errors) > SHOWN_REASONS else []
+        yield from _labelled("Refused", _wrapped([*(_refused(entry) for entry in errors[:SHOWN_REASONS]), *more], ", "))
     if audit := status["audit"]:
         yield from _labelled("Audit", textwrap.wrap(_audit(audit), WIDTH - INDENT))
 

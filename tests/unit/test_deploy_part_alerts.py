@@ -25,3 +25,9 @@ def test_a_part_that_was_ready_and_is_not_now_is_an_alert() -> None:
     found = {alert["part"]: alert["text"] for alert in part_alerts(parts, disk_free_bytes=PLENTY)}
     assert set(found) == {"gateway", "topics", "canary"}
     assert found["gateway"] == "gateway: waiting for Kafka. See `tidegate logs gateway`."
+
+
+def test_a_detail_that_is_a_sentence_ends_once() -> None:
+    parts = {"stream": {"state": "restarting", "detail": "Kafka does not answer; landing waits for it."}}
+    (alert,) = part_alerts(parts, disk_free_bytes=PLENTY)
+    assert "waits for it. See `tidegate logs stream`." in alert["text"]

@@ -216,3 +216,30 @@ def test_spans_are_in_words(seconds: float, words: str) -> None:
 def test_what_lasts_for_ever_is_not_counted() -> None:
     assert time_left(float("inf")) == "more than a year"
     assert time_left(7200) == "2 h"
+
+
+def test_in_a_low_terminal_what_needs_a_person_stands_first_and_nothing_scrolls_away() -> None:
+    parts = {name: part("ready") for name in ("broker", "gateway", "stream", "canary", "monitor", "prometheus")}
+    shown = status(
+        parts={**parts, "kafka": part("failed", "it ended")}, ready=False, alerts=[{**ALERT, "since": NOW - 40}]
+    )
+    whole = render_status(shown)
+    assert render_status(shown, height=whole.count("\n") + 1) == whole
+    lines = render_status(shown, height=20).split("\n")
+    assert len(lines) == 20
+    assert lines[0].startswith("Not ready.")
+    assert lines[2].startswith("firing TidegateKafkaUnreachable")
+    text = "\n".join(lines)
+    assert text.index("Next: ") < text.index("kafka        failed") < text.index("Well       broker, gateway")
+    assert lines[-1].startswith("… ")
+    left = int(lines[-1].split()[1])
+    assert left > 0
+    tall = render_status(shown, height=20 + left).split("\n")
+    assert tall[:19] == lines[:19]
+    assert len(tall) <= 20 + left
+    assert "more lines" not in tall[-1]
+
+
+def test_reasons_that_are_not_shown_are_counted() -> None:
+    errors = [{"reason": f"r{n}", "total": 1, "per_second": 0} for n in range(6)]
+    assert "r3 1, 2 more reasons" in render_status(status(errors=errors))
