@@ -37,13 +37,17 @@ _SOURCES: Final = (READINGS, DEAD_LETTERS)
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What the audit found. `notes` are sentences on what limits it; `behind` is Spark's distance in records."""
+    """What the audit found. `notes` are sentences on what limits it; `behind` is Spark's distance in records.
+
+    `oldest` is where each partition begins after all was read: what lies before it can be proven no more.
+    """
 
     figures: Figures
     since: datetime
     until: datetime
     offsets: dict[str, dict[int, tuple[int, int]]]
     behind: int
+    oldest: Offsets = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -60,6 +64,7 @@ class AuditReport:
             "until": self.until.isoformat(),
             "behind": self.behind,
             "offsets": {topic: {str(p): list(r) for p, r in parts.items()} for topic, parts in self.offsets.items()},
+            "oldest": {topic: {str(p): offset for p, offset in parts.items()} for topic, parts in self.oldest.items()},
             "notes": self.notes,
             "details": examples,
         }
@@ -108,7 +113,8 @@ def audit(
             "and count as unaccounted. Is `tidegate stream` running? Run the audit again later."
         )
     ranges = {t: {p: (starts[t].get(p, 0), end) for p, end in parts.items()} for t, parts in ends.items()}
-    return AuditReport(figures, since_at, until, ranges, behind, notes)
+    oldest = {topic: begin_offsets(kafka, topic) for topic in ends}
+    return AuditReport(figures, since_at, until, ranges, behind, oldest, notes)
 
 
 def _strike(

@@ -14,6 +14,7 @@ from deploy.hops import unservable, version
 from deploy.local.runfile import read_run
 from deploy.monitor.answers import make_answers
 from deploy.monitor.audit import AuditProbe
+from deploy.monitor.audit_finding import finding_file
 from deploy.monitor.fleet import FleetProbe
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.parts import supervised
@@ -82,7 +83,7 @@ class Monitor:
         self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), Board()
         self._flow = FlowTime()
         self._fleet = FleetProbe(settings.lake.root, self._flow)
-        self._audit = AuditProbe(config, monitoring.audit_seconds)
+        self._audit = AuditProbe(config, monitoring.audit_seconds, keep=finding_file(self._data))
         probes = make_probes(settings, self._history, self._fleet, self._audit, data=self._data)
         self._probes = Probes(probes, self._metrics)
         self._polls = _Polls(

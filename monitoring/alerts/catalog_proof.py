@@ -22,10 +22,13 @@ def _proof(name: str, metric: str, *, summary: str, text: str, impact: str) -> A
             "A fault of Tidegate: please report it with the audit's answer.",
         ),
         actions=(
-            "`tidegate audit --since 1h --json`: the balance, and examples with topic, partition and offset.",
+            "`tidegate audit --since 1h --json`: the balance, and examples with topic, partition and offset; "
+            "`audit.notes` of `tidegate status --json` say how far back it must reach.",
             "`tidegate repair`: with the stream stopped, finds files that are gone and records that Kafka deleted.",
             "`tidegate tables history readings`: who committed what, and when.",
             "Keep the data folder and the logs as they are until it is explained; `tidegate logs stream -n 500`.",
+            "The alert ends once an audit that reaches back to it finds nothing. If that cannot be any more: "
+            "`tidegate audit --accept` ends it, and keeps a report.",
         ),
     )
 

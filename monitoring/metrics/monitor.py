@@ -82,9 +82,14 @@ DEVICES: Final = (
 """Filled by the probe `tables` from `devices` and `ledger`."""
 
 AUDIT: Final = (
-    Family("tidegate_audit_unaccounted_messages", "Acknowledged messages of which nothing is left: loss."),
-    Family("tidegate_audit_duplicate_rows", "Rows that are stored twice."),
-    Family("tidegate_audit_order_violations", "Readings of a device that are out of order in their topic."),
+    Family(
+        "tidegate_audit_unaccounted_messages",
+        "Acknowledged messages of which nothing is left: loss; until an audit of that time finds none, or it is accepted.",
+    ),
+    Family("tidegate_audit_duplicate_rows", "Rows that are stored twice; until as above."),
+    Family(
+        "tidegate_audit_order_violations", "Readings of a device that are out of order in their topic; until as above."
+    ),
     Family("tidegate_audit_messages", "Messages that the last audit looked at."),
     Family("tidegate_audit_timestamp_seconds", "When the last audit ended."),
     Family("tidegate_audit_duration_seconds", "How long it took."),

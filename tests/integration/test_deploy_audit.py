@@ -147,6 +147,7 @@ def test_the_audit_follows_the_pipeline(pipeline: Pipeline) -> None:
     assert data["behind"] == 0
     assert data["notes"] == []
     assert sum(end - start for start, end in data["offsets"][READINGS].values()) == 100
+    assert data["oldest"] == {READINGS: {"0": 0, "1": 0}, DEAD_LETTERS: {"0": 0}, OUTCOMES: {"0": 0}}
     assert json.loads(json.dumps(data)) == data
 
     # The gateway dies after Kafka has the records and before they are counted; Spark lands them during the wait.
@@ -188,6 +189,7 @@ def test_what_retention_has_deleted_moves_the_beginning_and_is_said(pipeline: Pi
         assert report.balanced, report.to_dict()
         assert report.figures.received == 0
         assert "retention has deleted" in report.notes[0]
+        assert sum(report.to_dict()["oldest"][READINGS].values()) == 48
         assert report.since > datetime.fromtimestamp(pipeline.at_us / 1e6, UTC)
 
 

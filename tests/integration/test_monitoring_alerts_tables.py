@@ -50,6 +50,16 @@ CASES: list[Case] = [
     Case("TidegateAllDevicesSilent", "all but one", silent(0.99), {900: 0}),
     Case("TidegateAllDevicesSilent", "none was heard this day", silent(0, 0), {900: 0}),
     *gauge("TidegateUnaccounted", "tidegate_audit_unaccounted_messages", "monitor", good=0, bad=1, seconds=0),
+    Case(
+        "TidegateUnaccounted",
+        "seven, told on until an audit of that time finds none; a restart of the monitor between",
+        {
+            key("tidegate_audit_unaccounted_messages", "monitor"): steps(
+                (0, 0.0), (600, 7.0), (1500, None), (1530, 7.0), (2400, 0.0)
+            )
+        },
+        {585: 0, 600: 1, 1215: 1, 1485: 1, 1545: 1, 2385: 1, 2400: 0, 3000: 0},
+    ),
     *gauge("TidegateDuplicateRows", "tidegate_audit_duplicate_rows", "monitor", good=0, bad=2, seconds=0),
     *gauge("TidegateOrderViolations", "tidegate_audit_order_violations", "monitor", good=0, bad=1, seconds=0),
     *of(
@@ -79,11 +89,13 @@ CASES: list[Case] = [
         "TidegateMaintenanceOverdue",
         key("tidegate_table_maintained_timestamp_seconds", "stream", table="readings"),
         ("an hour", always(1), {3600: 0, 3930: 1}),
+        ("no pass since the first one ends in time", lambda second: 600.0, {4185: 0, 4515: 1}),
         (
-            "not looked at yet, then kept",
-            lambda second: 0.0 if second < 5000 else second - 60.0,
-            {3900: 0, 4500: 0, 5400: 0},
+            "kept each minute, but for a backlog of 50 minutes",
+            lambda second: 300.0 if 300 <= second < 3300 else second // 60 * 60.0,
+            {3300: 0, 3600: 0, 5400: 0},
         ),
+        ("the stream starts anew each half hour", lambda second: second // 1800 * 1800.0 + 1, {5400: 0, 7200: 0}),
     ),
     *of(
         "TidegateDiskFull",
