@@ -36,14 +36,13 @@ def _time_to_data_loss(severity: str, hours: int) -> Alert:
         causes=(
             "The stream is down or slower than what comes in.",
             "`kafka.retention_hours` or `kafka.retention_bytes` is too small for this outage.",
-            "A consumer group that nobody runs any more.",
+            "A SQL-defined stream that nobody runs any more (`tidegate streams ls`).",
         ),
         actions=(
             "`tidegate status`: lag, and whether the stream runs.",
-            "Give time first, with Kafka's own tool: `kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type "
-            "topics --entity-name TOPIC --add-config retention.ms=2592000000,retention.bytes=-1`.",
+            "Give time first: `tidegate topics set TOPIC --retention-hours 720 --retention-bytes unlimited`; mind the disk.",
             "`tidegate logs stream -n 100`: bring the stream back; `tidegate repair` shows what keeps it from starting.",
-            "When it has caught up: `tidegate audit --since 1d`, then set retention back.",
+            "When it has caught up: `tidegate audit --since 1d`, then `tidegate topics set TOPIC --as-settings`.",
         ),
     )
 
@@ -69,8 +68,7 @@ def _replica_alert(
         actions=(
             "`tidegate status`: how many brokers answer.",
             "`tidegate logs kafka -n 100` (embedded), or the log of each broker: which one left, and why.",
-            "`kafka-topics.sh --bootstrap-server HOST:PORT --describe --unavailable-partitions` and "
-            "`--under-replicated-partitions`: which partitions.",
+            "`tidegate topics ls --all`: which partitions, and which brokers are missing.",
             "Bring the broker back; partitions recover by themselves. Then `tidegate audit --since 1h`.",
         ),
         follows=("TidegateKafkaUnreachable",),

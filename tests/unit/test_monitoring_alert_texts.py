@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from deploy.cli import app
+from deploy.commands.topics import parse_bytes, parse_hours
 from deploy.settings import Settings
 from ingest.contract.reasons import Reason
 from lakehouse.derived import ALL_TABLES
@@ -25,7 +26,7 @@ RUNBOOKS = Path(__file__).parents[2] / "monitoring" / "runbooks"
 NAMES = sorted({alert.name for alert in ALERTS})
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 COMMAND = re.compile(r"tidegate [a-z][^`\n]*")
-SETTING = re.compile(r"`((?:mqtt|gateway|kafka|stream|lake|monitoring|receipts)\.[a-z_]+)")
+SETTING = re.compile(r"`((?:mqtt|gateway|kafka|stream|lake|monitoring|receipts|embedded)\.[a-z_]+)")
 
 
 def page(name: str) -> str:
@@ -69,6 +70,21 @@ def test_commands_that_people_are_told_to_run_exist() -> None:
         options = {name for each in found.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
         assert {word.split("=")[0] for word in words if word.startswith("-")} <= options, f"{where}: {command}"
     assert len(commands()) > 100
+
+
+def test_no_tool_is_told_that_a_run_of_ours_does_not_bring() -> None:
+    """An embedded run has Kafka's jars and none of its scripts; a cluster has those of its own Kafka."""
+    for where, text in texts():
+        for line in text.splitlines():
+            assert not re.search(r"kafka-[a-z-]+\.sh", line) or "the tools of your Kafka" in line, f"{where}: {line}"
+
+
+def test_limits_that_people_are_told_to_set_are_taken() -> None:
+    told = [re.findall(r"--retention-(hours|bytes) (\w+)", command) for _, command in commands()]
+    limits = {limit for found in told for limit in found}
+    assert {kind for kind, _ in limits} == {"hours", "bytes"}
+    for kind, value in limits:
+        assert (parse_hours if kind == "hours" else parse_bytes)(value)
 
 
 def test_settings_that_texts_name_exist() -> None:
