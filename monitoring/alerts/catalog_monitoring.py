@@ -103,7 +103,7 @@ MONITORING: Final = (
         impact="Only the ops page and Prometheus show alerts.",
         causes=("It is down, or its configuration was refused at the start.",),
         actions=(
-            "`tidegate status`: is the part `alertmanager` ready?",
+            "`tidegate status`: is the part `alertmanager` ready? Does one of your own answer where `prometheus.yml` says?",
             "`amtool check-config alertmanager.yml`: is its configuration right?",
             "`tidegate logs alertmanager -n 50`: its last words.",
         ),

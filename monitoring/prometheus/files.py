@@ -13,6 +13,8 @@ from monitoring.settings import MonitoringSettings
 
 __all__ = ["EVERY_SECONDS", "prometheus_files"]
 
+ALERTMANAGER: Final = "http://127.0.0.1:9093"
+"""Where one of one's own answers: that which the README starts."""
 EVERY_SECONDS: Final = 15
 """How often Prometheus asks; Grafana makes the windows of rates from it."""
 RULES: Final = "tidegate-rules.yml"
@@ -34,11 +36,14 @@ README: Final = """\
     prometheus --config.file=prometheus.yml
     alertmanager --config.file=alertmanager.yml
 
+`prometheus.yml` tells the Alertmanager at `monitoring.alertmanager_url`, and where that is not set the one that the last line
+starts, at 127.0.0.1:9093.
+
 ## A Prometheus that you already run
 
 1. Copy `tidegate-rules.yml` to where your rules are, and name it under `rule_files`.
-2. Copy the jobs under `scrape_configs` into yours. Their names matter: rules and dashboards ask for `job="tidegate-gateway"`
-   and so on.
+2. Copy the jobs `tidegate-…` under `scrape_configs` into yours. Their names matter: rules and dashboards ask for
+   `job="tidegate-gateway"` and so on.
 3. Give each installation a `cluster` label (here `external_labels`).
 4. Copy `inhibit_rules` and the routes of `alertmanager.yml` into yours.
 
@@ -79,9 +84,10 @@ ops page is not reachable for those who get alerts, set `monitoring.runbook_base
 
 
 def prometheus_files(settings: MonitoringSettings) -> dict[str, str]:
-    """File name -> content."""
+    """File name -> content. A Prometheus that tells nobody would be half a configuration: it has an Alertmanager always."""
+    told = settings.model_copy(update={"alertmanager_url": settings.alertmanager_url or ALERTMANAGER})
     return {
-        "prometheus.yml": _yaml(scrape_config(settings, rules=RULES, every_seconds=EVERY_SECONDS)),
+        "prometheus.yml": _yaml(scrape_config(told, rules=RULES, every_seconds=EVERY_SECONDS)),
         RULES: _yaml(rule_file(settings)),
         "alertmanager.yml": _yaml(alertmanager_config(settings)),
         "kafka-jmx.yml": MADE + (Path(monitoring.__file__).parent / "jmx" / "kafka.yml").read_text("utf-8"),

@@ -4,9 +4,11 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -46,6 +48,23 @@ def test_the_exported_files_are_taken_by_promtool_and_amtool(tmp_path: Path, cap
     assert "3 receivers" in output(program("amtool"), "check-config", "alertmanager.yml", cwd=tmp_path)
 
 
+def test_an_exported_prometheus_has_an_alertmanager_to_tell(
+    tmp_path: Path, start_prometheus: Callable[..., Any], wait_until: Callable[..., Any]
+) -> None:
+    """Without a setting: the one that the README beside it starts."""
+    assert run(["export", "prometheus", str(tmp_path)]) == 0
+    exported = yaml.safe_load((tmp_path / "prometheus.yml").read_text("utf-8"))
+    asked = f"{start_prometheus(tmp_path, exported).url}/api/v1/alertmanagers"
+
+    def active() -> list[str]:
+        with suppress(OSError), urlopen(asked) as answer:
+            return [each["url"] for each in json.load(answer)["data"]["activeAlertmanagers"]]
+        return []
+
+    assert wait_until(active, seconds=60) == ["http://127.0.0.1:9093/api/v2/alerts"]
+    assert [job["job_name"] for job in exported["scrape_configs"]] == [*JOBS[:4], "alertmanager"]
+
+
 def test_an_export_replaces_nothing_that_differs_unless_forced(tmp_path: Path, capsys: Any) -> None:
     assert run(["export", "prometheus", str(tmp_path)]) == 0
     (tmp_path / "alertmanager.yml").write_text("mine")
@@ -77,7 +96,7 @@ def test_the_embedded_configuration_asks_every_part_and_tells_alertmanager(tmp_p
     output(program("promtool"), "check", "config", "prometheus.yml", cwd=tmp_path)
 
 
-def test_a_port_of_0_is_no_target() -> None:
+def test_a_port_of_0_is_no_target_and_a_run_without_alertmanager_tells_nobody() -> None:
     made = scrape_config(MonitoringSettings(canary_port=0))
     assert [job["job_name"] for job in made["scrape_configs"]] == [JOBS[0], JOBS[1], JOBS[3]]
     assert "alerting" not in made
