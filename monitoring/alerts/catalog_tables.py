@@ -73,9 +73,9 @@ TABLES: Final = (
         text="What is due to the table {table} has been waiting for {value}.",
         impact="Small files pile up: queries and commits become slower, the disk fuller.",
         causes=(
-            "Landing leaves no time for it.",
-            "Maintenance fails, or a reader holds old files.",
-            "The disk is full.",
+            "More files come in than the short time of a pass joins: landing is too busy, or a backlog is worked off.",
+            "The chores' thread hangs, or another chore (a long correction, a rewind) holds it for so long.",
+            "Maintenance of this table fails, too seldom for TidegateChoreFails.",
         ),
         actions=(
             "`tidegate tables ls`: files and small files per table.",
@@ -107,8 +107,9 @@ def _disk(severity: Severity, signal: Signal, seconds: int, unit: Unit, text: st
         ),
         actions=(
             "`tidegate status` and `du -sh tidegate-data/*`: who takes the room.",
-            "`tidegate maintain --dry-run`: what deleting old files would free; then `tidegate maintain`.",
-            "Shorten `lake.readings_days` or `kafka.retention_bytes`, or move the folder to a larger disk.",
+            "`tidegate maintain --keep-hours 1 --dry-run`: what old files take; without `--dry-run` they go.",
+            "`tidegate topics ls`: what Kafka's topics take; `tidegate topics set TOPIC --retention-bytes 128MiB` makes it less.",
+            "Shorten `lake.readings_days` and `kafka.retention_bytes` so that it stays so, or move the folder to a larger disk.",
             "After a full disk: `tidegate status` until it is ready, then `tidegate audit --since 1h`.",
         ),
     )
@@ -116,7 +117,7 @@ def _disk(severity: Severity, signal: Signal, seconds: int, unit: Unit, text: st
 
 def disk_alerts() -> tuple[Alert, ...]:
     """By what is free now, and by when nothing will be."""
-    free, days = select("node_filesystem_avail_bytes"), select("tidegate_table_disk_full_days")
+    free, days = select("node_filesystem_avail_bytes", job="tidegate-monitor"), select("tidegate_table_disk_full_days")
     now, soon = (
         "Only {value} are free on {mountpoint}.",
         "At the pace of the last hours the tables' disk is full in {value} days.",

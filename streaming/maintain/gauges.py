@@ -3,6 +3,8 @@
 import shutil
 import time
 from collections import deque
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,7 @@ class Gauges:
 
     def __init__(self, metrics: StreamMetrics, root: str) -> None:
         self._metrics, self._root = metrics, root
+        self._tables: set[str] = set()
         self._used: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_SECONDS / SAMPLE_SECONDS))
 
     def table(self, state: TableState) -> None:
@@ -32,6 +35,18 @@ class Gauges:
         metrics.table_small_files.labels(state.name).set(state.small_count)
         metrics.table_bytes.labels(state.name).set(state.bytes)
         metrics.table_snapshot_load.labels(state.name).set(state.load_seconds)
+
+    def keep(self, names: Collection[str]) -> None:
+        """The tables that there are: the clock of a new one runs from now on, a table that is gone waits for nothing."""
+        metrics = self._metrics
+        gauges = metrics.table_files, metrics.table_small_files, metrics.table_bytes, metrics.table_snapshot_load
+        for name in self._tables.difference(names):
+            for gauge in (*gauges, metrics.table_maintained):
+                with suppress(KeyError):
+                    gauge.remove(name)
+        for name in set(names) - self._tables:
+            self.done(name)
+        self._tables = set(names)
 
     def done(self, name: str) -> None:
         """All that was due to a table has been done."""

@@ -35,6 +35,7 @@ CHECKPOINT_DUTY: Final = 100
 """A checkpoint that takes a second is written every so many seconds at most."""
 SWEEP_SECONDS: Final = 3600.0
 FIRST_SWEEP_SECONDS: Final = 300.0
+NEVER: Final = -1
 HELD_COMMITS: Final = 2000
 """The JVM forgets what came before a checkpoint once it holds so many."""
 LATE: Final = timedelta(hours=1)
@@ -63,7 +64,7 @@ class Kept:
 class _Known:
     """What is remembered of a table between passes."""
 
-    version: int = -1
+    version: int = NEVER
     checkpoint_seconds: float = 0.0
     checkpoint_at: float = float("-inf")
     sweep_at: float = field(default_factory=lambda: time.monotonic() + FIRST_SWEEP_SECONDS)
@@ -85,8 +86,10 @@ class Keeper:
             Exception: of the first table that failed.
         """
         deadline, failures = time.monotonic() + PASS_SECONDS, []
+        names = table_names(self._root)
+        self._gauges.keep(names)
         # What lands first: a pass is short, and derived tables get few files.
-        for name in sorted(table_names(self._root), key=lambda each: (each != READINGS.name, each not in TABLES)):
+        for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
             try:
                 self._pass(name, deadline)
             except Exception as error:
@@ -107,7 +110,7 @@ class Keeper:
             self._plan(state, kept, full=full)
         else:
             state = self._drop(state, kept)
-            state = self._join(state, kept, deadline=float("inf"), everything=full)
+            state, _ = self._join(state, kept, deadline=float("inf"), everything=full)
             self._checkpoint(state, kept, at_least=1 if full else CHECKPOINT_COMMITS)
         self._sweep(name, kept, keep_hours=keep_hours, dry_run=dry_run)
         self._gauges.table(state)
@@ -115,18 +118,22 @@ class Keeper:
         return kept
 
     def _pass(self, name: str, deadline: float) -> None:
-        known = self._known[name]
-        kept = Kept(name)
+        known, kept, finished = self._known[name], Kept(name), True
         if self._is_news(name, known.version):
-            state = self._join(table_state(self._root, name), kept, deadline=deadline)
+            state, finished = self._join(table_state(self._root, name), kept, deadline=deadline)
             self._checkpoint(state, kept, at_least=CHECKPOINT_COMMITS)
             self._gauges.table(state)
-            known.version = state.version
+            known.version = state.version if finished else NEVER
         if time.monotonic() >= known.sweep_at:
-            known.version = self._drop(table_state(self._root, name), kept).version
+            version = self._drop(table_state(self._root, name), kept).version
+            known.version = version if finished else NEVER
             self._sweep(name, kept)
             known.sweep_at = time.monotonic() + SWEEP_SECONDS
-        self._gauges.done(name)
+        if finished:
+            self._gauges.done(name)
+        else:
+            # The next pass goes on with it, also where nobody commits meanwhile.
+            logger.debug("no time was left for all files of %s that wait to be joined", name)
         if kept.joined or kept.dropped_days or kept.files_deleted:
             logger.info("%s", kept)
 
@@ -152,14 +159,17 @@ class Keeper:
         kept.dropped_days = sorted(days)
         return table_state(self._root, state.name)
 
-    def _join(self, state: TableState, kept: Kept, *, deadline: float, everything: bool = False) -> TableState:
+    def _join(
+        self, state: TableState, kept: Kept, *, deadline: float, everything: bool = False
+    ) -> tuple[TableState, bool]:
+        """The table as it is then, and whether nothing waits to be joined any more."""
         if not _is_joined(state):
-            return state
+            return state, True
         kept.files_before = kept.files_before or state.file_count
         looked_at = kept.joined
-        while time.monotonic() <= deadline:
+        while True:
             join = plan_join(state, open_from=_open_from(state.name), everything=everything)
-            if join is not None:
+            if join is not None and time.monotonic() <= deadline:
                 join_files(self._writer.spark, self._appender(state), join)
                 kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
                 state = state.without(join.files)
@@ -167,8 +177,7 @@ class Keeper:
                 # What was written may be joined again, one tier higher.
                 state, looked_at = table_state(self._root, state.name), kept.joined
             else:
-                return state
-        return table_state(self._root, state.name)
+                return state, join is None
 
     def _checkpoint(self, state: TableState, kept: Kept, *, at_least: int) -> None:
         known, began = self._known[state.name], time.monotonic()

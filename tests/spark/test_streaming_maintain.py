@@ -193,6 +193,42 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
     assert appender.held_commits() == 0
 
 
+def test_a_table_that_no_time_was_left_for_is_overdue_and_comes_next(
+    day: Any, writer: Any, tiers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = day()
+    made = writer(root)
+    keeper = Keeper(made)
+
+    def maintained_at() -> float:
+        return float(made.metrics.table_maintained.labels("readings")._value.get())
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streaming.maintain.keeper.PASS_SECONDS", -1.0)
+        keeper.run_pass()
+        begun = maintained_at()
+        keeper.run_pass()
+    assert begun > 0, "the clock runs from the first pass on, also where none ends in time"
+    assert maintained_at() == begun
+    assert maintenance.table_state(root, "readings").file_count == 8
+    # Nobody committed meanwhile.
+    keeper.run_pass()
+    assert maintained_at() > begun
+    assert maintenance.table_state(root, "readings").file_count == 1
+
+
+def test_a_table_to_which_nothing_is_due_is_kept_also_without_time(
+    day: Any, writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = writer(day())
+    keeper = Keeper(made)
+    keeper.run_pass()
+    begun = made.metrics.table_maintained.labels("readings")._value.get()
+    monkeypatch.setattr("streaming.maintain.keeper.PASS_SECONDS", -1.0)
+    keeper.run_pass()
+    assert made.metrics.table_maintained.labels("readings")._value.get() > begun
+
+
 def test_days_past_their_retention_go_in_one_commit_that_says_so(day: Any, writer: Any) -> None:
     root = day(hours_ago=72)
     assert handle(writer(root, readings_days=2), Request("maintain", {"dry_run": True}))["tables"][0]["dropped_days"]
