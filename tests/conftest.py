@@ -30,6 +30,8 @@ SHARED_FIXTURES = (
     "fixtures_grafana_lint.py",
     "fixtures_promtool.py",
     "fixtures_metrics_feed.py",
+    "fixtures_fleet.py",
+    "fixtures_naughty.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from prometheus_client import CollectorRegistry
+from tidegate_tests_fixtures_naughty import LIST, NAUGHTY
 
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.process import configure_logging
@@ -28,7 +29,6 @@ from ingest.contract.topics import READINGS
 from lakehouse.query import run_sql
 from monitoring.metrics.gateway import GatewayMetrics
 
-NAUGHTY = Path(__file__).parents[2].parent / "shared" / "data" / "naughty-strings.json"
 OWN = [
     "'; DROP TABLE readings; --",
     "\0",
@@ -56,7 +56,7 @@ OWN = [
     "$share",
 ]
 """Ours, for what the list lacks."""
-STRINGS = [*(json.loads(NAUGHTY.read_text("utf-8")) if NAUGHTY.exists() else []), *OWN]
+STRINGS = [*NAUGHTY, *OWN]
 NO_VALUE = {"", "null", "none", "unavailable", "unknown", "undefined", "n/a"}
 """Words by which devices say that they have no value."""
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -85,7 +85,7 @@ def each_string(test: Callable[[str], None]) -> Any:
     return pytest.mark.parametrize("texts", CHUNKS.values(), ids=CHUNKS)(run)
 
 
-@pytest.mark.skipif(not NAUGHTY.exists(), reason=f"the naughty strings are not at {NAUGHTY}")
+@pytest.mark.skipif(not NAUGHTY, reason=f"the naughty strings are not at {LIST}")
 def test_the_list_is_whole() -> None:
     assert len(STRINGS) == 515 + len(OWN)
 

@@ -4,12 +4,12 @@ import base64
 import hashlib
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate_tests_fixtures_naughty import LIST, NAUGHTY
 
 from gateway.dead_letters import MAX_PARTS, shrink
 from gateway.decoders import registry
@@ -175,12 +175,9 @@ def test_bombs_have_one_outcome_soon(topic: bytes, payload: bytes) -> None:
     assert outcome.rejected != "internal_error"
 
 
-NAUGHTY = Path(__file__).parents[2].parent / "shared" / "data" / "naughty-strings.json"
-
-
-@pytest.mark.skipif(not NAUGHTY.exists(), reason=f"the naughty strings are not at {NAUGHTY}")
+@pytest.mark.skipif(not NAUGHTY, reason=f"the naughty strings are not at {LIST}")
 def test_naughty_strings_as_device_metric_and_text() -> None:
-    for text in json.loads(NAUGHTY.read_text("utf-8")):
+    for text in NAUGHTY:
         topic = f"tidegate/v1/{text}/readings".encode()
         for outcome in (
             decide(topic, native()),

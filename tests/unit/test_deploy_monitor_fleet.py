@@ -1,0 +1,162 @@
+"""The fleet as the monitor sees it: who is heard, who is silent and who cannot be, who talks most and who is refused."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidegate_tests_fixtures_fleet import ago, device, flowed, minute
+
+from deploy.monitor.fleet import FleetProbe
+from deploy.monitor.flowing import FlowTime
+from ingest.contract.errors import UnavailableError
+from lakehouse.query import run_sql
+from monitoring.silence import SILENT_DEVICES
+
+
+def fleet_of(lake: Any, flow: FlowTime | None = None) -> tuple[FleetProbe, Mapping[str, Any]]:
+    probe = FleetProbe(lake.root, flow or flowed((90_000, 0)))
+    return probe, probe.look()
+
+
+def test_the_fleet_without_the_canary(small_lake: Any) -> None:
+    small_lake.put(
+        "devices",
+        device("tidegate-canary", seen=1, skew=900_000),
+        device("well", seen=5),
+        device("slow", seen=400, interval=100.0),
+        device("silent", seen=400, interval=10.0),
+        device("never learned", seen=4000, interval=None),
+        device("gone for days", seen=200_000),
+        device("skewed", seen=5, skew=-61_000),
+    )
+    probe, samples = fleet_of(small_lake)
+    counts = {
+        name: samples[f"tidegate_devices_{name}"][0][1] for name in ("known", "heard", "active", "silent", "skewed")
+    }
+    assert counts == {"known": 6, "heard": 4, "active": 4, "silent": 1, "skewed": 1}
+    (silent,) = probe.devices["silent"]
+    assert (silent["device"], silent["interval_s"]) == ("silent", 10.0)
+    assert 400 <= silent["silent_seconds"] < 430
+    assert probe.devices["skewed"] == [{"device": "skewed", "clock_skew_ms": -61_000}]
+
+
+def test_nobody_is_silent_while_the_way_to_the_tables_is_shut(small_lake: Any) -> None:
+    """Stream or gateway down: who was silent before stays silent, and nobody else falls so."""
+    small_lake.put("devices", device("one", seen=400), device("two", seen=403), device("really", seen=700))
+    assert silent_of(small_lake, flowed((9000, 0))) == ["really", "two", "one"]
+    assert silent_of(small_lake, flowed((9000, 395), flowing=False)) == ["really"]
+
+
+def silent_of(lake: Any, flow: FlowTime) -> list[str]:
+    return [each["device"] for each in fleet_of(lake, flow)[0].devices["silent"]]
+
+
+def test_nobody_is_silent_for_the_time_of_an_outage(small_lake: Any) -> None:
+    """62 minutes that ended a minute ago, and devices that send every ten minutes: a tenth of them have sent since."""
+    fleet = [device(f"d{n}", seen=30 if n < 10 else 3720 + 6 * n, interval=600.0) for n in range(100)]
+    gone = device("gone before", seen=3720 + 3500, interval=600.0)
+    small_lake.put("devices", *fleet, gone)
+    outage = flowed((90_000, 3780), (60, 0))
+    assert silent_of(small_lake, outage) == ["gone before"]
+    assert fleet_of(small_lake, outage)[1]["tidegate_devices_silent"] == [((), 1.0)]
+
+
+def test_a_monitor_that_just_started_calls_nobody_silent_yet(small_lake: Any) -> None:
+    small_lake.put("devices", device("spoke before", seen=3600, interval=10.0))
+    assert silent_of(small_lake, FlowTime()) == []
+    assert silent_of(small_lake, flowed((30, 0))) == []
+    assert silent_of(small_lake, flowed((65, 0))) == ["spoke before"]
+
+
+def test_the_longest_silent_are_listed_and_all_are_counted(small_lake: Any) -> None:
+    small_lake.put("devices", *(device(f"d{n}", seen=1000 + n) for n in range(50)))
+    probe, samples = fleet_of(small_lake)
+    assert [each["device"] for each in probe.devices["silent"]] == [f"d{n}" for n in range(49, 29, -1)]
+    assert samples["tidegate_devices_silent"] == [((), 50.0)]
+
+
+def test_time_in_which_the_way_was_well_is_remembered_in_spans() -> None:
+    flow = FlowTime()
+    for now in (*range(0, 20, 2), 40, 42):
+        flow.note(float(now), flowing=now not in (10, 12))
+    assert flow.spans == ((0.0, 8.0), (14.0, 42.0))
+    flow.note(9000.0, True)
+    flow.note(9002.0, True)
+    assert flow.spans[-1] == (9000.0, 9002.0), "nobody looked: a machine that slept"
+    flow.note(110.0, True)
+    assert flow.spans == ((0.0, 8.0), (14.0, 42.0), (110.0, 110.0)), "the clock was set back"
+    flow.note(100_000.0, False)
+    assert (flow.spans, flow.flowing) == ((), False)
+    for now in range(100_000, 100_400):
+        flow.note(float(now), flowing=now % 2 == 0)
+    assert len(flow.spans) == 50
+
+
+def test_talkers_offenders_and_outcomes_of_the_last_hour(small_lake: Any) -> None:
+    small_lake.put("devices", device("b", seen=5, last_rejected_because="bad_json"))
+    small_lake.put(
+        "ledger",
+        minute("tidegate-canary", received=999),
+        minute("a", received=10, gap=2, late=1),
+        minute("a", received=30, at=240),
+        minute("b", received=20, dead_lettered=5, duplicate=1),
+        minute("b", received=7, settled=False, late=7),
+        minute("", received=3, dead_lettered=3),
+        minute("old", received=500, at=7200),
+    )
+    probe, samples = fleet_of(small_lake)
+    assert probe.devices["talkers"] == [{"device": "a", "received": 40}, {"device": "b", "received": 27}]
+    assert probe.devices["offenders"] == [{"device": "b", "dead_lettered": 5, "reason": "bad_json"}]
+    outcomes = {labels[0]: value for labels, value in samples["tidegate_ledger_messages"]}
+    assert outcomes == {"stored": 54, "dead_lettered": 8, "ignored": 0, "duplicate": 1}
+    assert samples["tidegate_ledger_gap_messages"] == [((), 2.0)]
+    assert samples["tidegate_ledger_late_messages"] == [((), 1.0)]
+
+
+def test_without_tables_nothing_is_known_and_nothing_fails(tmp_path: Path) -> None:
+    probe, samples = fleet_of(SimpleNamespace(root=str(tmp_path / "none")))
+    assert (samples, dict(probe.devices)) == ({}, {})
+
+
+def test_a_table_that_cannot_be_read_is_a_fault_of_the_probe(small_lake: Any) -> None:
+    log = Path(small_lake.root) / "devices" / "_delta_log" / f"{0:020d}.json"
+    log.write_text("{torn")
+    with pytest.raises(UnavailableError, match="devices cannot be read"):
+        fleet_of(small_lake)
+
+
+def test_an_expensive_look_is_followed_by_a_pause(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter([0.0, 2.0])
+    monkeypatch.setattr("deploy.monitor.fleet.time.process_time", lambda: next(spent))
+    probe, first = fleet_of(small_lake)
+    small_lake.put("devices", device("new", seen=1))
+    assert probe.look() is first
+    assert probe._not_before - time.monotonic() == pytest.approx(40, abs=5)
+
+
+def test_what_sends_a_few_messages_and_leaves_is_no_silent_device(small_lake: Any) -> None:
+    once = [device(f"once-{n}", seen=400, interval=1.0, first_seen=ago(402)) for n in range(17)]
+    short = device("nine intervals", seen=4000, interval=600.0, first_seen=ago(4000 + 5400))
+    small_lake.put("devices", device("talks", seen=2), device("silent", seen=400), short, *once)
+    probe, samples = fleet_of(small_lake)
+    assert [each["device"] for each in probe.devices["silent"]] == ["silent"]
+    assert samples["tidegate_devices_silent"] == [((), 1.0)]
+    assert samples["tidegate_devices_heard"] == [((), 2.0)], "those that cannot be silent thin out nothing"
+
+
+def test_the_query_for_people_finds_those_that_the_alert_counts(small_lake: Any) -> None:
+    small_lake.put(
+        "devices",
+        device("silent", seen=400),
+        device("longer", seen=900),
+        device("talks", seen=2),
+        device("never learned", seen=4000, interval=None),
+        device("gone for days", seen=200_000, first_seen=ago(300_000)),
+        device("once", seen=400, interval=1.0, first_seen=ago(402)),
+    )
+    assert [row["device"] for row in run_sql(small_lake.root, SILENT_DEVICES).to_pylist()] == ["longer", "silent"]
+    runbook = Path("monitoring/runbooks/TidegateDevicesSilent.md")
+    assert SILENT_DEVICES in (Path(__file__).parents[2] / runbook).read_text()
