@@ -32,6 +32,7 @@ SHARED_FIXTURES = (
     "fixtures_metrics_feed.py",
     "fixtures_fleet.py",
     "fixtures_naughty.py",
+    "fixtures_balance.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
 
