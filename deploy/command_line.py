@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data"]
+__all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data", "of_options"]
 
 _BOTH: Final = frozenset(
     {"audit", "correct", "device", "dlq", "doctor", "erase", "maintain", "profile", "repair", "sql", "status", "streams",
@@ -70,3 +70,10 @@ class CommandLine:
 def of_data(data: Path, *, is_default: bool = False) -> CommandLine:
     """Commands on an embedded run, for a person in any folder; one whose default it is need not name it."""
     return CommandLine(command_name(), "" if is_default else f"--data {shlex.quote(str(data))}")
+
+
+def of_options(config: Path | None, data: Path | None) -> CommandLine:
+    """Commands that mean what the one did that was given these options."""
+    if config is not None:
+        return CommandLine(command_name(), f"--config {shlex.quote(str(config))}")
+    return CommandLine(command_name(), f"--data {shlex.quote(str(data))}" if data is not None else "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deploy.command_line import of_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
@@ -33,24 +34,26 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def ls(
     where: Where = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Only of this reason.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option("--device", help="Only of this device.", show_default=False)] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines.")] = 20,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """List dead letters: counted by reason, device and topic; with --where one by one, newest first.
+    """List dead letters: counted by reason, device and topic; one by one, newest first, where conditions are given.
 
     Reads the table; nothing need run.
     """
-    from deploy.dlq.letters import list_letters, summarize
+    from deploy.dlq.letters import all_of, list_letters, summarize
     from lakehouse.render import render
 
-    root = _root(config, data)
+    root, where = _root(config, data), all_of(where, reason=reason, device=device)
     found = summarize(root, None, limit) if where is None else list_letters(root, where, limit)
     typer.echo(render(found, "json" if as_json else "table"), nl=False)
     if not as_json and found.num_rows:
         first = found["last_id" if where is None else "id"][0].as_py()
-        typer.echo(f"Explain one: tidegate dlq show {first}", err=True)
+        typer.echo(of_options(config, data).fill(f"Explain one: `tidegate dlq show {first}`"), err=True)
 
 
 @app.command()
@@ -65,7 +68,7 @@ def show(
     from deploy.dlq.next_steps import next_step
 
     row = show_letter(_root(config, data), letter)
-    row["next"] = next_step(row["reason"])
+    row["next"] = of_options(config, data).fill(next_step(row["reason"]))
     if as_json:
         from lakehouse.render import plain
 
@@ -139,6 +142,16 @@ def redrive(
         show_json(report.to_dict())
     else:
         typer.echo("\n".join(_told(report)))
+        if dry_run and report.accepted:
+            line = of_options(config, data)
+            typer.echo(line.fill(_APPLY if attempt is None else _APPLY_TRIED).format(attempt), err=True)
+
+
+_APPLY = "To store them: `tidegate dlq redrive` with the same conditions, without --dry-run."
+_APPLY_TRIED = (
+    "To store them: take over what {} changes into the gateway's settings, start it again, then `tidegate dlq redrive` with "
+    "the same conditions."
+)
 
 
 def _told(report: "Report") -> list[str]:
@@ -147,6 +160,8 @@ def _told(report: "Report") -> list[str]:
     if report.accepted:
         partly = f", {report.partial} of them with parts still refused" if report.partial else ""
         lines.append(f"{report.accepted:>8} {would}accepted: {report.readings} readings{partly}")
+        lines += [f"  {_of_reading(reading)}" for reading in report.first]
+        lines += [f"  … and {report.readings - len(report.first)} more"] if report.readings > len(report.first) else []
     if report.stored:
         lines.append(f"{report.stored:>8} stored already")
     for name, counts in (("refused", report.refused), ("ignored", report.ignored), ("skipped", report.skipped)):
@@ -155,6 +170,14 @@ def _told(report: "Report") -> list[str]:
         told = {key: value for key, value in example.items() if value is not None}
         lines.append(f"  {json.dumps(told, ensure_ascii=False)}")
     return lines
+
+
+def _of_reading(reading: dict[str, Any]) -> str:
+    from lakehouse.render import cell_text
+
+    value = reading["text"] if reading["value"] is None else f"{reading['value']:.12g}"
+    unit = f" {cell_text(reading['unit'])}" if reading["unit"] else ""
+    return f"{cell_text(reading['device'])}: {cell_text(reading['metric'])} = {cell_text(value)}{unit}"
 
 
 def _root(config: Path | None, data: Path | None) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deploy.command_line import CommandLine, of_options
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 
 __all__ = ["register"]
@@ -60,7 +61,7 @@ def correct(
     if relabel and unit is None:
         msg = "--relabel goes with --unit"
         raise typer.BadParameter(msg)
-    settings = locate_settings(config, data, needs_run=False)
+    settings, line = locate_settings(config, data, needs_run=False), of_options(config, data)
     selection = Selection(device, metric, parse_time(since), parse_time(until))
     plain = Change(delete, factor, offset, unit)
     plain.check()
@@ -68,14 +69,14 @@ def correct(
     # Also before the real thing: what is refused is refused at once, whether a writer runs or not.
     planned = plan_correction(settings.lake.root, selection, change).told()
     if dry_run:
-        _show({**selection.arguments(), **planned, "dry_run": True}, as_json=as_json)
+        _show({**selection.arguments(), **planned, "dry_run": True}, line, as_json=as_json)
         return
     from deploy.requests import run_request
 
     arguments = {**selection.arguments(), **change.arguments()}
     request = Request("correct", arguments, author=author or _user(), reason=_said(reason))
     done = run_request(settings, request, tell=lambda text: typer.echo(text, err=True))
-    _show(done, as_json=as_json)
+    _show(done, line, as_json=as_json)
 
 
 def erase(
@@ -140,11 +141,11 @@ def _confirm(device: str, tables: dict[str, Any]) -> None:
     typer.confirm(f"Erase the device {device} from these tables for good?", abort=True, err=True)
 
 
-def _show(told: dict[str, Any], *, as_json: bool) -> None:
+def _show(told: dict[str, Any], line: CommandLine, *, as_json: bool) -> None:
     if as_json:
         show_json(told)
     else:
-        typer.echo("\n".join(_correction(told)))
+        typer.echo(line.fill("\n".join(_correction(told))))
 
 
 def _correction(told: dict[str, Any]) -> list[str]:
@@ -160,7 +161,7 @@ def _correction(told: dict[str, Any]) -> list[str]:
         lines.append(f"{told['untouched']} rows of that span stay as they are")
     if "version" in told:
         lines.append(
-            f"version     {told['version']} of readings; as it was: tidegate sql --version {told['before_version']} 'select …'"
+            f"version     {told['version']} of readings; as it was: `tidegate sql --version {told['before_version']} 'select …'`"
         )
     elif example := told.get("example"):
         lines += [f"example     {name}: {_row(example[name])}" for name in ("before", "after")]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deploy.command_line import of_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ def repair(
     for line in [*found.notes, *done]:
         typer.echo(line, err=True)
     if not as_json and not mend and found.findings:
-        typer.echo(
-            f"Nothing was changed. To do it: tidegate repair --apply{''.join(f' {flag}' for flag in flags)}", err=True
-        )
+        words = f"Nothing was changed. To do it: `tidegate repair --apply{''.join(f' {flag}' for flag in flags)}`"
+        typer.echo(of_options(config, data).fill(words), err=True)
     raise typer.Exit(1 if left else 0)
 
 

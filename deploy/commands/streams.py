@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from deploy.command_line import of_options
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, rewind_lines, table_lines
 
@@ -219,7 +220,8 @@ def rewind(
         show_json(answer)
         return
     _show(rewind_lines(answer))
-    typer.echo(f"Look at {answer['shadow']}, then: tidegate streams rewind {name} --swap", err=True)
+    words = f"Look at {answer['shadow']}, then: `tidegate streams rewind {name} --swap`"
+    typer.echo(of_options(config, data).fill(words), err=True)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
+from deploy.command_line import of_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
@@ -38,4 +39,4 @@ def trace(
     if as_json:
         show_json(found)
     else:
-        typer.echo("\n".join(show_trace(found)))
+        typer.echo("\n".join(show_trace(found, of_options(config, data))))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.dlq.journal import read_journal
+from deploy.monitor.texts import sql_text
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import DEAD_LETTERS
 from lakehouse.query import run_sql
@@ -74,6 +75,13 @@ _IDENTIFIED: Final = """
     SELECT r.device, r.message_id, r.metric, r."index" FROM readings r
     SEMI JOIN wanted w ON w.device = r.device AND w.message_id = r.message_id
     WHERE r.received_at BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"""
+
+
+def all_of(where: str | None, *, reason: str | None = None, device: str | None = None) -> str | None:
+    """One condition in SQL of a person's own and of what columns must be; None where there is none."""
+    named = {"reason": reason, "device": device}
+    wanted = [f"{column} = {sql_text(value)}" for column, value in named.items() if value is not None]
+    return " AND ".join([*wanted, *([f"({where})"] if where is not None else [])]) or None
 
 
 def summarize(root: str, where: str | None, limit: int) -> "pa.Table":

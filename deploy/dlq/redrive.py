@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from deploy.dlq.journal import Entry, Journal
@@ -28,6 +29,7 @@ __all__ = ["Redrive", "Report"]
 
 STEP_MESSAGES: Final = 100
 EXAMPLES: Final = 10
+FIRST_READINGS: Final = 3
 PATIENCE_SECONDS: Final = 30.0
 YOUNG_US: Final = 24 * 3600 * 1_000_000
 """Younger than what Spark's memory of identities has over a broker's session expiry (streaming.horizon_days)."""
@@ -36,7 +38,11 @@ _MINUTE_US: Final = 60_000_000
 
 @dataclass
 class Report:
-    """What a redrive did, in letters (`readings`: readings produced; `partial`: accepted with parts still refused)."""
+    """What a redrive did, in letters.
+
+    `readings`: readings produced, the `first` of them as device, metric, value, text, unit; `partial`: accepted with parts
+    still refused; `examples`: of each kind of refusal one.
+    """
 
     run: int
     dry_run: bool
@@ -49,6 +55,7 @@ class Report:
     ignored: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     examples: list[dict[str, Any]] = field(default_factory=list)
+    first: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
@@ -62,6 +69,7 @@ class Report:
             self.accepted += count
             self.readings += verdict.readings
             self.partial += count if verdict.faults else 0
+            self._list(verdict)
         elif verdict.ending == "stored":
             self.stored += count
         elif verdict.ending == "refused":
@@ -70,6 +78,13 @@ class Report:
             (self.ignored if verdict.ending == "ignored" else self.skipped)[verdict.why or ""] += count
         if verdict.ending in ("refused", "skipped"):
             self._show(_example(verdict))
+
+    def _list(self, verdict: Verdict) -> None:
+        room = FIRST_READINGS - len(self.first)
+        told = ((record.device, reading) for record in verdict.records for reading in record.readings)
+        for device, reading in islice(told, max(0, room)):
+            names = ("metric", "value", "text", "unit")
+            self.first.append({"device": device, **{name: getattr(reading, name) for name in names}})
 
     def _show(self, example: dict[str, Any]) -> None:
         """One example of each kind."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from deploy.local.runfile import require_run
 from deploy.settings import Settings, data_dir, load_settings
-from ingest.contract.errors import UnavailableError
+from ingest.contract.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
     from deploy.snippets import Target
@@ -23,7 +23,14 @@ def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) 
 
     Raises:
         UnavailableError: there is no such run.
+        ConfigError: both are given: they may name two pipelines.
     """
+    if config is not None and data is not None:
+        msg = (
+            f"--config {config} and --data {data} may name two pipelines: give one of them. An embedded run's own settings "
+            f"are in {data}/config.toml."
+        )
+        raise ConfigError(msg)
     if config is not None:
         return load_settings(config)
     folder = data_dir(data)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any, Final
 
+from deploy.command_line import CommandLine
 from deploy.local.words import clean
 from lakehouse.render import cell_text
 
@@ -15,17 +16,20 @@ _OUTCOMES: Final = {"stored": "stored", "partial": "stored, a part refused", "re
 _FIELD: Final = 10
 
 
-def show_trace(found: Mapping[str, Any]) -> list[str]:
-    """Lines."""
+def show_trace(found: Mapping[str, Any], line: CommandLine | None = None) -> list[str]:
+    """Lines; commands in them as `line` has them."""
+    line = line or CommandLine()
     lines = [f"Device {cell_text(found['device'])}{_heard(found)}"]
     if not found["messages"]:
         lines += wrap(
-            "No message of it is stored or refused: what it sends is ignored by rule, or was stored so long ago that "
-            "retention deleted it. `tidegate device watch` shows live what arrives.",
+            line.fill(
+                "No message of it is stored or refused: what it sends is ignored by rule, or was stored so long ago that "
+                "retention deleted it. `tidegate device watch` shows live what arrives."
+            ),
             WIDTH,
         )
     for message in found["messages"]:
-        lines += ["", *_message(message)]
+        lines += ["", *_message(message, line)]
     return lines
 
 
@@ -37,7 +41,7 @@ def _heard(found: Mapping[str, Any]) -> str:
     return f", last heard {newest[:19]} UTC" if newest else ""
 
 
-def _message(message: Mapping[str, Any]) -> Iterator[str]:
+def _message(message: Mapping[str, Any], line: CommandLine) -> Iterator[str]:
     name = f"{message['epoch']}:{message['number']}" if message["number"] is not None else "no gateway's"
     yield f"Message {name} · {_OUTCOMES[message['outcome']]}"
     if message["mqtt_topic"] is not None:
@@ -47,7 +51,7 @@ def _message(message: Mapping[str, Any]) -> Iterator[str]:
         yield from _field("identity", f"{cell_text(message['message_id'])}{numbered}")
     yield from _field("trace", message["trace"] or "none: the message came without a traceparent")
     yield from _stages(message)
-    yield from _became(message)
+    yield from _became(message, line)
     yield from _minute(message["minute"])
 
 
@@ -96,14 +100,14 @@ def _time(at: str | None) -> str:
     return f"{day} {seconds}.{fraction:0<6}"
 
 
-def _became(message: Mapping[str, Any]) -> Iterator[str]:
+def _became(message: Mapping[str, Any], line: CommandLine) -> Iterator[str]:
     readings = message["readings"]
     for at, reading in enumerate(readings[:MOST_READINGS]):
         yield from _field("" if at else "readings", _reading(reading))
     if len(readings) > MOST_READINGS:
         yield from _field("", f"and {len(readings) - MOST_READINGS} more: --json shows all")
     for letter in message["refused"]:
-        yield from _field("refused", _letter(letter))
+        yield from _field("refused", f"{_letter(letter)}. {line.fill(_explain(letter))}")
 
 
 def _reading(reading: Mapping[str, Any]) -> str:
@@ -122,7 +126,11 @@ def _letter(letter: Mapping[str, Any]) -> str:
     wanted = f", wanted {clean(letter['wanted'])}" if letter["wanted"] is not None else ""
     redriven = f"; redriven: {letter['redriven_as']}" if letter["redriven_as"] else ""
     part = "a part: " if letter["partial"] else ""
-    return f"{part}{letter['reason']}{where}{got}{wanted}{redriven}. tidegate dlq show {cell_text(letter['id'])}"
+    return f"{part}{letter['reason']}{where}{got}{wanted}{redriven}"
+
+
+def _explain(letter: Mapping[str, Any]) -> str:
+    return f"`tidegate dlq show {cell_text(letter['id'])}`"
 
 
 def _minute(minute: Mapping[str, Any] | None) -> Iterator[str]:

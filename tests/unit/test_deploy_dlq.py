@@ -385,18 +385,33 @@ def test_the_commands_answer_people_and_programs(lake: Lake, tmp_path: Path, mon
     def run(*arguments: str) -> str:
         done = CliRunner().invoke(app, ["dlq", *arguments, "--config", str(config)], catch_exceptions=False)
         assert done.exit_code == 0, done.output
-        return done.stdout
+        return done.output
 
     assert "no_route" in run("ls")
+    assert f"dlq show 0-0 --config {config}`" in run("ls", "--reason", "no_route")
+    assert json.loads(run("ls", "--device", "d1", "--where", "reason <> 'x' OR true", "--json"))[0]["id"] == "0-1"
+    assert run("ls", "--reason", "it's", "--json") == "[]\n"
     assert json.loads(run("ls", "--where", "reason = 'no_route'", "--json"))[0]["id"] == "0-0"
     shown = run("show", "0-1")
     assert "reason    missing_field" in shown
     assert "^^^^^^^^^^^^^" in shown
     assert NEXT_STEPS[Reason.MISSING_FIELD] in shown
     assert json.loads(run("show", "0-1", "--json"))["path"] == "$.values.temp.value"
-    assert "would be accepted: 1 readings" in run("redrive", "--dry-run")
+    dry = run("redrive", "--dry-run")
+    assert "would be accepted: 1 readings\n  site/attic: t = 21.5" in dry
+    assert f"dlq redrive --config {config}` with the same conditions" in dry
     told = json.loads(run("redrive", "--dry-run", "--json", "--where", "device = 'd1'"))
     assert (told["dry_run"], told["refused"]) == (True, {"missing_field": 1})
     other = tmp_path / "other.toml"
     other.write_text('[[routes]]\nfilter = "other/#"\n', encoding="utf-8")
     assert json.loads(run("redrive", "--try", str(other), "--json"))["accepted"] == 0
+    assert f"take over what {config} changes" in run("redrive", "--try", str(config))
+
+
+def test_settings_and_an_embedded_run_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from deploy.cli import run
+
+    config = tmp_path / "tidegate.toml"
+    config.write_text("")
+    assert run(["dlq", "ls", "--config", str(config), "--data", str(tmp_path)]) == 78
+    assert "may name two pipelines: give one of them" in capsys.readouterr().err
