@@ -114,7 +114,7 @@ class ClusterProbe:
         self._facts.learn(self._reader, partitions, asked_at=asked_at)
         groups = [one for name in self._wanted_groups() for one in self._group(name, partitions, until)]
         self._lags.keep(groups)
-        return ClusterState(brokers, tuple(partitions), tuple(groups))
+        return ClusterState(brokers, tuple(partitions), tuple(groups), self._facts.min_in_sync)
 
     def _wanted_groups(self) -> list[str]:
         """Each has a reader, and no other has."""

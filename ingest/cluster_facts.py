@@ -1,4 +1,4 @@
-"""What the monitor keeps of Kafka from look to look: retention, the clocks' difference, how fast logs grow."""
+"""What the monitor keeps of Kafka from look to look: topics' settings, the clocks' difference, how fast logs grow."""
 
 import time
 from collections.abc import Sequence
@@ -27,13 +27,15 @@ class ClusterFacts:
         clock: Kafka's.
         loss: how long until retention takes a record.
         retention: per topic, where this user may see it.
+        min_in_sync: how many replicas must be in sync for a record to be taken; per topic, as above.
     """
 
     def __init__(self) -> None:
         self.clock = KafkaClock()
         self.loss = DataLoss()
         self.retention: dict[str, Retention] = {}
-        self._retention_due = self._clock_due = 0.0
+        self.min_in_sync: dict[str, int] = {}
+        self._settings_due = self._clock_due = 0.0
         self._topics: frozenset[str] = frozenset()
         self._ends: dict[Where, int] = {}
         self._asked_at = 0.0
@@ -46,19 +48,21 @@ class ClusterFacts:
             self.loss.observe((one.topic, one.partition), oldest=one.oldest or 0, end=one.end or 0, now=now)
         ends = {(one.topic, one.partition): one.end or 0 for one in known}
         self.loss.keep(ends.keys())
-        self._ask_retention(reader, frozenset(one.topic for one in partitions), now)
+        self._ask_settings(reader, frozenset(one.topic for one in partitions), now)
         self._ask_clock(reader, ends, now)
         self._ends, self._asked_at = ends, asked_at
 
-    def _ask_retention(self, reader: ClusterReader, topics: frozenset[str], now: float) -> None:
-        if now < self._retention_due and topics == self._topics:
+    def _ask_settings(self, reader: ClusterReader, topics: frozenset[str], now: float) -> None:
+        if now < self._settings_due and topics == self._topics:
             return
-        self._topics, self._retention_due = topics, now + RETRY_SECONDS
+        self._topics, self._settings_due = topics, now + RETRY_SECONDS
         try:
-            self.retention = reader.retention(sorted(topics), PATIENCE_SECONDS)
+            told = reader.topic_settings(sorted(topics), PATIENCE_SECONDS)
         except RetryableError:
             return
-        self._retention_due = now + ASK_AGAIN_SECONDS
+        self.retention = {topic: one.retention for topic, one in told.items()}
+        self.min_in_sync = {topic: one.min_in_sync for topic, one in told.items()}
+        self._settings_due = now + ASK_AGAIN_SECONDS
 
     def _ask_clock(self, reader: ClusterReader, ends: dict[Where, int], now: float) -> None:
         """The newest record of a partition that has grown since the last look came in after that look, and before now."""

@@ -1,4 +1,4 @@
-"""Asks Kafka for topics, offsets and retention, with one client that lives as long as its owner, each time within a limit."""
+"""Asks Kafka for topics, offsets and settings, with one client that lives as long as its owner, each time within a limit."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from ingest.clients import make_client
-from ingest.cluster_state import Partition, Retention
+from ingest.cluster_state import Partition, Retention, TopicSettings
 from ingest.contract.errors import RetryableError
 from ingest.security import client_conf, consumer_conf
 from ingest.settings import KafkaSettings
@@ -128,14 +128,14 @@ class ClusterReader:
         answers = self._consumer.offsets_for_times(asked, timeout=wait)
         return {(one.topic, one.partition): one.offset for one in answers if one.error is None and one.offset >= 0}
 
-    def retention(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, Retention]:
-        """How each topic loses records; those that this user may not describe are left out.
+    def topic_settings(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, TopicSettings]:
+        """Of each topic; those that this user may not describe are left out.
 
         Raises:
             RetryableError: Kafka does not answer.
         """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-        found: dict[str, Retention] = {}
+        found: dict[str, TopicSettings] = {}
         if not resources:
             return found
         for resource, future in self._admin.describe_configs(resources, request_timeout=timeout_seconds).items():
@@ -146,8 +146,13 @@ class ClusterReader:
                 raise RetryableError(message) from error
             except KafkaException:
                 continue
-            found[resource.name] = _retention({key: entry.value for key, entry in entries.items()})
+            config = {key: entry.value for key, entry in entries.items()}
+            found[resource.name] = TopicSettings(_retention(config), int(config.get("min.insync.replicas", 1)))
         return found
+
+    def retention(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, Retention]:
+        """How each topic loses records; raises and leaves out as `topic_settings` does."""
+        return {topic: one.retention for topic, one in self.topic_settings(topics, timeout_seconds).items()}
 
     def newest(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int] | None:
         """Offset and time in ms of the partition's newest record; None where Kafka does not tell."""

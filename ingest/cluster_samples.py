@@ -1,4 +1,4 @@
-"""A look at Kafka as samples under kafka_exporter's names, and two of our own; label values in the families' order."""
+"""A look at Kafka as samples under kafka_exporter's names, and some of our own; label values in the families' order."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -26,6 +26,7 @@ def cluster_samples(state: ClusterState) -> Samples:
         "kafka_brokers": [((), float(state.brokers))],
         "kafka_topic_partitions": [((topic,), float(count)) for topic, count in counts.items()],
         **_partitions(state.partitions),
+        "tidegate_kafka_under_min_isr_partitions": _under_min_isr(state),
         **_groups(state.groups),
     }
 
@@ -39,6 +40,17 @@ def _partitions(partitions: Iterable[Partition]) -> Samples:
             if value is not None:
                 samples[f"kafka_topic_partition_{name}"].append(((one.topic, str(one.partition)), float(value)))
     return samples
+
+
+def _under_min_isr(state: ClusterState) -> list[tuple[tuple[str, ...], float]]:
+    """Of how many partitions Kafka takes no record; of topics whose settings are known, 0 included."""
+    found: dict[tuple[str, ...], float] = {}
+    for one in state.partitions:
+        least = state.min_in_sync.get(one.topic)
+        if least is not None:
+            # Where fewer replicas exist than are wanted in sync, Kafka is content with those that exist.
+            found[one.topic,] = found.get((one.topic,), 0.0) + (one.in_sync < min(least, one.replicas))
+    return list(found.items())
 
 
 def _groups(groups: Iterable[GroupPartition]) -> Samples:

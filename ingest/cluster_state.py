@@ -1,9 +1,10 @@
 """What the monitor knows of Kafka at one moment: plain values that `ClusterProbe` fills and everybody may read."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-__all__ = ["ClusterState", "GroupPartition", "Partition", "Retention"]
+__all__ = ["ClusterState", "GroupPartition", "Partition", "Retention", "TopicSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,19 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """One look; only topics and groups that were asked for."""
+    """One look; only topics and groups that were asked for.
+
+    Attributes:
+        brokers: how many the cluster names.
+        partitions: of all topics.
+        groups: of all groups.
+        min_in_sync: per topic, how many replicas must be in sync for a record to be taken; where this user may see it.
+    """
 
     brokers: int
     partitions: tuple[Partition, ...]
     groups: tuple[GroupPartition, ...]
+    min_in_sync: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +86,16 @@ class Retention:
     size_bytes: float = math.inf
     segment_bytes: float = math.inf
     by_append_time: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What the monitor asks of a topic's settings.
+
+    Attributes:
+        retention: how it loses records.
+        min_in_sync: how many replicas must be in sync for a record to be taken.
+    """
+
+    retention: Retention
+    min_in_sync: int = 1

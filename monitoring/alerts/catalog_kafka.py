@@ -163,7 +163,10 @@ KAFKA: Final = (
     ),
     _replica_alert(
         "KafkaUnderMinISRPartitionCount",
-        _positive(select(f"{_REPLICAS}_underminisrpartitioncount")),
+        Either(
+            _positive(select(f"{_REPLICAS}_underminisrpartitioncount")),
+            Compare(select("tidegate_kafka_under_min_isr_partitions"), ">", 0),
+        ),
         seconds=60,
         summary="Partitions have fewer replicas in sync than they must",
         text="{value} partitions have fewer replicas in sync than min.insync.replicas.",

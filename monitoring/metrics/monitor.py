@@ -23,6 +23,11 @@ KAFKA: Final = (
     Family("kafka_topic_partition_in_sync_replica", "Replicas that are in sync.", _PARTITION),
     Family("kafka_topic_partition_leader", "Id of the leading broker; -1 where there is none.", _PARTITION),
     Family("kafka_topic_partition_under_replicated_partition", "1 while a replica is out of sync.", _PARTITION),
+    Family(
+        "tidegate_kafka_under_min_isr_partitions",
+        "Partitions of the topic with fewer replicas in sync than min.insync.replicas: Kafka takes no record for them.",
+        ("topic",),
+    ),
     Family("kafka_consumergroup_current_offset", "Next offset that the group reads.", _GROUP),
     Family("kafka_consumergroup_lag", "Records that the group has not read; grows while the stream is down.", _GROUP),
     Family("tidegate_kafka_reachable", "1 while Kafka answers the monitor."),

@@ -97,6 +97,15 @@ CASES: list[Case] = [
         seconds=60,
     ),
     *gauge(
+        "KafkaUnderMinISRPartitionCount",
+        "tidegate_kafka_under_min_isr_partitions",
+        "monitor",
+        good=0,
+        bad=2,
+        seconds=60,
+        topic="telemetry.readings",
+    ),
+    *gauge(
         "KafkaOfflinePartitionCount",
         "kafka_controller_kafkacontroller_offlinepartitionscount",
         "kafka",

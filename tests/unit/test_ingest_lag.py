@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,3 +160,21 @@ class TestSamples:
         assert samples["tidegate_kafka_lag_seconds"] == [(("g", "a"), 9.0), (("g", "c"), 0.0)]
         left = [(("g", "a"), 100.0), (("g", "c"), math.inf)]
         assert samples["tidegate_kafka_time_to_data_loss_seconds"] == left
+
+    @pytest.mark.parametrize(
+        ("in_sync", "least", "told"),
+        [
+            ((3, 3), 2, 0.0),
+            ((3, 2), 2, 0.0),
+            ((3, 1), 2, 1.0),
+            ((1, 0), 2, 2.0),
+            # Kafka wants no more replicas in sync than there are.
+            ((3, 3), 5, 0.0),
+            ((3, 2), 5, 1.0),
+        ],
+    )
+    def test_partitions_that_kafka_refuses_records_for(self, in_sync: tuple[int, ...], least: int, told: float) -> None:
+        partitions = tuple(Partition("a", number, 0, 9, 1, 3, count) for number, count in enumerate(in_sync))
+        other = Partition("b", 0, 0, 9, 1, 3, 0)
+        samples = cluster_samples(ClusterState(1, (*partitions, other), (), {"a": least}))
+        assert samples["tidegate_kafka_under_min_isr_partitions"] == [(("a",), told)], "of `b` nobody knows the bound"
