@@ -1,0 +1,112 @@
+"""One Kafka record as people look at it: text where its bytes are text, else base64; what is large is cut, and said to be."""
+
+import base64
+from dataclasses import dataclass
+from typing import Final, Self
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+
+__all__ = ["MOST_BYTES", "Piece", "Record", "record_of"]
+
+MOST_BYTES: Final = 64 * 1024
+MOST_HEADERS: Final = 64
+MOST_NAME: Final = 4096
+_TIME_TYPES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "append"}
+_UTF8_SIGN_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of a record; exactly one of `text` and `base64` is set.
+
+    Attributes:
+        text: them, where they are UTF-8.
+        base64: them, where they are not.
+        size_bytes: how many there are in Kafka.
+        is_cut: whether only the first of them are here.
+    """
+
+    text: str | None
+    base64: str | None
+    size_bytes: int
+    is_cut: bool
+
+    @classmethod
+    def of(cls, content: bytes, most_bytes: int = MOST_BYTES) -> Self:
+        """The first `most_bytes` of them."""
+        part, is_cut = content[:most_bytes], len(content) > most_bytes
+        text = _text(part, is_cut)
+        encoded = base64.b64encode(part).decode("ascii") if text is None else None
+        return cls(text, encoded, len(content), is_cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record.
+
+    Attributes:
+        partition: of its topic.
+        offset: in it.
+        at_ms: its time, in epoch ms; None where it has none.
+        time_type: whose clock that was: `append` is Kafka's, `create` its producer's.
+        size_bytes: of key, value and headers, before compression.
+        key: what it goes by.
+        headers: names and values in their order; None where a name is no text.
+        value: what it holds; None is a tombstone, which deletes the key of a compacted topic.
+    """
+
+    partition: int
+    offset: int
+    at_ms: int | None
+    time_type: str | None
+    size_bytes: int
+    key: Piece | None
+    headers: tuple[tuple[str, Piece | None], ...] | None
+    value: Piece | None
+
+
+def record_of(message: Message, most_bytes: int = MOST_BYTES) -> Record:
+    """What a message of the client holds; no piece of it is longer than `most_bytes`."""
+    kind, at_ms = message.timestamp()
+    key, value, headers = message.key(), message.value(), _headers(message)
+    parts = [
+        key,
+        value,
+        *(each for name, content in headers or () for each in (name.encode("utf-8", "replace"), content)),
+    ]
+    return Record(
+        message.partition() or 0,
+        message.offset() or 0,
+        at_ms if kind in _TIME_TYPES else None,
+        _TIME_TYPES.get(kind),
+        sum(len(part) for part in parts if part is not None),
+        _piece(key, most_bytes),
+        None if headers is None else tuple((name[:MOST_NAME], _piece(each, most_bytes)) for name, each in headers),
+        _piece(value, most_bytes),
+    )
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
+    try:
+        found = message.headers() or []
+    except UnicodeDecodeError:
+        # Kafka wants names in UTF-8 and checks none.
+        return None
+    listed = list(found.items() if isinstance(found, dict) else found)[:MOST_HEADERS]
+    return [(name, content.encode() if isinstance(content, str) else content) for name, content in listed]
+
+
+def _piece(content: str | bytes | None, most_bytes: int) -> Piece | None:
+    if content is None:
+        return None
+    return Piece.of(content.encode() if isinstance(content, str) else content, most_bytes)
+
+
+def _text(content: bytes, is_cut: bool) -> str | None:
+    """The text of the bytes; a sign that the cut tore is left out."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if is_cut and error.reason == "unexpected end of data" and error.start > len(content) - _UTF8_SIGN_BYTES:
+            return content[: error.start].decode("utf-8")
+        return None

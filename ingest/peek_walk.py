@@ -1,0 +1,140 @@
+"""The two ways through a topic: forth from a place, or back from one in stretches that grow until enough was found."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+
+from ingest.peek_merge import Found, Kept
+from ingest.peek_reader import Budget, PeekReader
+from ingest.peek_record import MOST_BYTES, Record, record_of
+
+__all__ = ["Walk", "back", "forth"]
+
+Stretches = Mapping[int, tuple[int, int]]
+"""Partition -> oldest offset, and the one before which it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a walk needs: who reads, what it may cost, which key is wanted and how many records."""
+
+    reader: PeekReader
+    budget: Budget
+    key: bytes | None
+    limit: int
+    kept: Kept = field(default_factory=Kept)
+
+    def wants(self, message: Message) -> bool:
+        """Whether this record is one to show."""
+        return self.key is None or _bytes(message.key()) == self.key
+
+    def record(self, message: Message) -> Record:
+        """The record, as much of it as may be held."""
+        found = record_of(message, self.kept.most_bytes(MOST_BYTES))
+        self.kept.add(found)
+        return found
+
+
+def forth(walk: Walk, stretches: Stretches) -> Found:
+    """The first records of each partition."""
+    found = Found(records={one: [] for one in stretches})
+
+    def take(message: Message) -> bool:
+        records = found.records[message.partition() or 0]
+        found.forth_to_ms = max(found.forth_to_ms or 0, message.timestamp()[1])
+        if walk.wants(message):
+            records.append(walk.record(message))
+        return len(records) < walk.limit
+
+    found.reached = walk.reader.read(stretches, take)
+    return found
+
+
+def back(walk: Walk, stretches: Stretches) -> Found:
+    """The last records of each partition.
+
+    Kafka reads towards newer records only: so a stretch before the end is read, then a longer one before that. The first is
+    one record long, since only a record tells how large records are.
+    """
+    sides = {one: _Side(oldest, end) for one, (oldest, end) in stretches.items()}
+    step = 1
+    while walk.budget.spent is None:
+        open_sides = {one: side for one, side in sides.items() if not side.is_done(walk.limit)}
+        if not open_sides:
+            break
+        _stretch(walk, open_sides, step)
+        step = _longer(walk, sides, step, len(open_sides))
+    broken = [side.since_ms for side in sides.values() if not side.is_done(walk.limit) and side.since_ms is not None]
+    return Found(
+        records={one: list(side.records) for one, side in sides.items()},
+        reached={one: side.low for one, side in sides.items()},
+        back_to_ms=max(broken, default=None),
+    )
+
+
+@dataclass(slots=True)
+class _Side:
+    """One partition, looked at from `low` on.
+
+    Attributes:
+        oldest: its first offset.
+        low: all from here on was looked at.
+        records: the newest of what was found there.
+        since_ms: time of the oldest record that was looked at.
+        offsets: how many were looked at.
+    """
+
+    oldest: int
+    low: int
+    records: deque[Record] = field(default_factory=deque)
+    since_ms: int | None = None
+    offsets: int = 0
+
+    def is_done(self, limit: int) -> bool:
+        return len(self.records) >= limit or self.low <= self.oldest
+
+
+def _stretch(walk: Walk, sides: Mapping[int, _Side], step: int) -> None:
+    """Look at `step` offsets before what was looked at of each of these; one that the budget broke off counts for nothing."""
+    stretches = {one: (max(side.oldest, side.low - step), side.low) for one, side in sides.items()}
+    came: dict[int, deque[Record]] = {one: deque() for one in sides}
+    first: dict[int, int] = {}
+    left_out: set[int] = set()
+
+    def take(message: Message) -> bool:
+        number = message.partition() or 0
+        first.setdefault(number, message.timestamp()[1])
+        if walk.wants(message):
+            records = came[number]
+            records.append(walk.record(message))
+            if len(records) + len(sides[number].records) > walk.limit and len(records) > 1:
+                walk.kept.add(records.popleft(), -1)
+                left_out.add(number)
+        return True
+
+    reached = walk.reader.read(stretches, take)
+    for one, (start, end) in stretches.items():
+        if reached[one] < end:
+            continue
+        side = sides[one]
+        side.records.extendleft(reversed(came[one]))
+        side.offsets += end - start
+        # What found no place any more is looked at again by the next walk.
+        side.low = side.records[0].offset if one in left_out else start
+        side.since_ms = first.get(one, side.since_ms)
+
+
+def _longer(walk: Walk, sides: Mapping[int, _Side], step: int, open_sides: int) -> int:
+    """The next stretch: twice the last, at least a page, and no longer than what is left of the budget would reach."""
+    budget, offsets = walk.budget, sum(side.offsets for side in sides.values())
+    if not offsets or not budget.looked:
+        return step * 2
+    record_bytes, density = budget.looked_bytes / budget.looked, budget.looked / offsets
+    left = min(budget.records - budget.looked, (budget.bytes - budget.looked_bytes) / max(1.0, record_bytes))
+    return max(1, min(max(step * 2, walk.limit), int(left / density / open_sides / 2)))
+
+
+def _bytes(key: str | bytes | None) -> bytes | None:
+    return key.encode() if isinstance(key, str) else key
