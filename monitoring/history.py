@@ -6,6 +6,7 @@ that one answer that came late ends nothing.
 """
 
 import logging
+import operator
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -81,11 +82,10 @@ class Series:
         lost = sum(before for (_, before), (_, after) in pairwise(samples) if after < before)
         return samples[-1][1] - samples[0][1] + lost, samples[-1][0] - samples[0][0]
 
-    def changes(self, since: float, until: float) -> int | None:
-        """How often its value became another one; None without a sample."""
+    def within(self, since: float, until: float) -> list[float]:
+        """Its values in a window, ends left out."""
         window = slice(bisect_left(self.at, since), bisect_right(self.at, until))
-        values = [value for value in self.values[window] if not isnan(value)]
-        return sum(before != after for before, after in pairwise(values)) if values else None
+        return [value for value in self.values[window] if not isnan(value)]
 
 
 class History:
@@ -189,10 +189,12 @@ class History:
 
     def changes(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
         """How often each gauge changed in the last seconds."""
-        until = self._now if now is None else now
-        with self._lock:
-            found = {key: series.changes(until - seconds, until) for key, series in self._matching(metric, labels)}
-        return {key: float(count) for key, count in found.items() if count is not None}
+        found = self._within(metric, seconds, now, labels)
+        return {key: float(sum(map(operator.ne, values, values[1:]))) for key, values in found.items()}
+
+    def least(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
+        """The least value of each gauge in the last seconds."""
+        return {key: min(values) for key, values in self._within(metric, seconds, now, labels).items()}
 
     def quantiles(
         self, metric: str, seconds: float, quantiles: Sequence[float], now: float | None = None, /, **labels: str
@@ -206,6 +208,15 @@ class History:
         if not buckets or buckets[-1][1] <= 0:
             return None
         return [quantile_of_buckets(buckets, quantile) for quantile in quantiles]
+
+    def _within(
+        self, metric: str, seconds: float, now: float | None, labels: Mapping[str, str]
+    ) -> dict[Labels, list[float]]:
+        """Without those that have no sample in the window."""
+        until = self._now if now is None else now
+        with self._lock:
+            found = {key: series.within(until - seconds, until) for key, series in self._matching(metric, labels)}
+        return {key: values for key, values in found.items() if values}
 
     def _growth(
         self, metric: str, seconds: float, now: float | None, labels: Mapping[str, str]

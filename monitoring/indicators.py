@@ -9,10 +9,12 @@ from typing import Final
 
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["ARRIVED", "Count", "Indicator", "freshness", "validity", "without"]
+__all__ = ["ARRIVED", "INSTALLATION", "Count", "Indicator", "freshness", "validity", "without"]
 
 ARRIVED: Final = "tidegate_canary_acknowledged_total"
 """The canary's messages that the broker took: only these can be among what the gateway received."""
+INSTALLATION: Final = "cluster"
+"""The label that tells installations in one Prometheus apart; series without it are all of one."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,9 @@ class Indicator:
 
 
 def without(events: str, beside: str) -> str:
-    """PromQL: events less those of another job; without that job nothing is taken off."""
-    return f"clamp_min({events} - on() group_left() (sum({beside}) or vector(0)), 0)"
+    """PromQL: events less those of another job of the same installation; without that job nothing is taken off."""
+    less = f"{events} - on({INSTALLATION}) group_left() sum by ({INSTALLATION}) ({beside})"
+    return f"clamp_min(({less}) or {events}, 0)"
 
 
 def freshness(seconds: float) -> Indicator:

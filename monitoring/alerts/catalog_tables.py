@@ -3,12 +3,15 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity, Unit
-from monitoring.alerts.operands import Age, Quotient, Sum, select
+from monitoring.alerts.operands import Age, Difference, Quotient, Sum, select
 from monitoring.alerts.signals import Compare, Signal
 
 __all__ = ["TABLES", "disk_alerts"]
 
 GIB: Final = 1024**3
+_OVERDUE: Final = Difference(
+    Age(select("tidegate_rollup_watermark_timestamp_seconds")), select("tidegate_rollup_watermark_bound_seconds")
+)
 
 TABLES: Final = (
     Alert(
@@ -45,11 +48,11 @@ TABLES: Final = (
         name="TidegateWatermarkOld",
         part="tables",
         severity="warning",
-        signal=Compare(Age(select("tidegate_rollup_watermark_timestamp_seconds")), ">", 900),
+        signal=Compare(_OVERDUE, ">", 900),
         for_seconds=120,
         unit="seconds",
         summary="Rollups do not become final",
-        text="The rollups' watermark is {value} old.",
+        text="The rollups' watermark is {value} older than the settings make it.",
         impact="Windows stay open; reports that wait for `is_final` wait on.",
         causes=(
             "The chore that makes rollups fails or is slower than what comes in.",

@@ -9,12 +9,25 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from monitoring.history import History, Labels, Values
-from monitoring.indicators import without
+from monitoring.indicators import INSTALLATION, without
 
-__all__ = ["Age", "Changes", "Gain", "Left", "Less", "Operand", "Quotient", "Select", "Sum", "select"]
+__all__ = [
+    "Age",
+    "Changes",
+    "Difference",
+    "Gain",
+    "Least",
+    "Left",
+    "Less",
+    "Operand",
+    "Quotient",
+    "Select",
+    "Sum",
+    "select",
+]
 
 EVERYTHING: Final = ("*",)
-"""As `over` of a sum: one figure of all series, without labels."""
+"""As `over` of a sum: one figure of all series of an installation."""
 
 
 class Operand(Protocol):
@@ -152,6 +165,47 @@ class Changes:
 
 
 @dataclass(frozen=True)
+class Least:
+    """The least value of a gauge within the last seconds."""
+
+    select: Select
+    seconds: int
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"min_over_time({self.select.promql(f'[{self.seconds}s]')})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        return self.select.chosen(history.least(self.select.metric, self.seconds, now))
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure less another of the same labels; none where either is missing."""
+
+    of: Operand
+    taken: Operand
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"({self.of.promql()}) - ({self.taken.promql()})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        taken = self.taken.values(history, now)
+        return {key: value - taken[key] for key, value in self.of.values(history, now).items() if key in taken}
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return metrics_of((self.of, self.taken))
+
+
+@dataclass(frozen=True)
 class Sum:
     """The sum over the labels named in `over` and over all addresses of a part."""
 
@@ -161,7 +215,7 @@ class Sum:
     def promql(self) -> str:
         """For Prometheus."""
         if self.over == EVERYTHING:
-            return f"sum({self.of.promql()})"
+            return f"sum by ({INSTALLATION}) ({self.of.promql()})"
         return f"sum without({', '.join((*self.over, 'instance'))}) ({self.of.promql()})"
 
     def values(self, history: History, now: float) -> Values:

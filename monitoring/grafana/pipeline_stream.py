@@ -117,6 +117,7 @@ def derived_panels() -> list[Panel]:
             "How far the rollups' watermark and their newest reading are behind now; the watermark waits for late readings.",
             "s",
             Query(age("tidegate_rollup_watermark_timestamp_seconds"), "watermark"),
+            Query(total("tidegate_rollup_watermark_bound_seconds", how="max"), "watermark by the settings"),
             Query(age("tidegate_rollup_newest_reading_timestamp_seconds"), "newest reading"),
         ),
         timeseries(

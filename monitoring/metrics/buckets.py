@@ -4,7 +4,9 @@ from typing import Final
 
 __all__ = ["CHORE_BUCKETS", "HOP_BUCKETS", "LATENCY_BUCKETS", "PRODUCE_BUCKETS"]
 
-LATENCY_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.5, 2.5, 3.5, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0)
+LATENCY_BUCKETS: Final = (
+    0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.5, 2.5, 3.5, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+)  # fmt: skip
 """They hold the latency goals (0.35, 0.8, 1.5) and the objective of freshness (2.5).
 
 Past it each is at most 1.5 times the one before: a percentile in between is wrong by no more than that.

@@ -164,6 +164,11 @@ class StreamMetrics:
             "Event time up to which every rollup is final.",
             registry=registry,
         )
+        self.rollup_bound = Gauge(
+            "tidegate_rollup_watermark_bound_seconds",
+            "How old the watermark becomes by the settings: its delay, and without readings the idle timeout as well.",
+            registry=registry,
+        )
         self.rollup_newest = Gauge(
             "tidegate_rollup_newest_reading_timestamp_seconds",
             "When the newest reading that the rollups hold was received; its age is their freshness.",

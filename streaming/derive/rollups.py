@@ -53,6 +53,7 @@ class RollupDerivation:
             int(settings.watermark_idle_seconds * SECOND_US),
             self._now(),
         )
+        writer.metrics.rollup_bound.set(settings.watermark_delay_seconds + settings.watermark_idle_seconds)
         self._tables: list[RollupTable] | None = None
 
     def run(self) -> bool:

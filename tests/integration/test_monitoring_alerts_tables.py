@@ -38,6 +38,8 @@ def silent(share: float, heard: int = 100) -> dict[Key, Wave]:
     }
 
 
+BOUND = key("tidegate_rollup_watermark_bound_seconds", "stream")
+
 CASES: list[Case] = [
     *shares("TidegateLateRatio", late, good=0.01, bad=0.2, at=180),
     *shares("TidegateDevicesSilent", silent, good=0.02, bad=0.3, at=360),
@@ -77,13 +79,21 @@ CASES: list[Case] = [
     *of(
         "TidegateWatermarkOld",
         key("tidegate_rollup_watermark_timestamp_seconds", "stream"),
-        ("it stands", always(1), {900: 0, 1065: 1}),
+        ("it stands", always(1), {1065: 0, 1185: 0, 1245: 1}),
         (
             "two minutes behind; none yet after two restarts",
             lambda second: 0.0 if second < 1800 and second % 300 < 120 else max(0.0, second - 125.0),
             {300: 0, 900: 0, 1800: 0, 2400: 0},
         ),
         ("none yet: that is no age", always(0), {1800: 0, 3000: 0}),
+        beside={BOUND: always(180)},
+    ),
+    *of(
+        "TidegateWatermarkOld",
+        key("tidegate_rollup_watermark_timestamp_seconds", "stream"),
+        ("a delay of 1,800 s that somebody set", lambda second: max(0.0, second - 1830.0), {2700: 0, 3600: 0, 7200: 0}),
+        ("it stands behind such a delay", always(1), {2700: 0, 2865: 0, 2925: 1}),
+        beside={BOUND: always(1860), key("process_start_time_seconds", "stream"): always(1)},
     ),
     *of(
         "TidegateMaintenanceOverdue",

@@ -47,6 +47,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Any:
         derivation.run()
         return registry.get_sample_value("tidegate_rollup_watermark_timestamp_seconds")
 
+    run.told = registry.get_sample_value  # type: ignore[attr-defined]
     return run
 
 
@@ -60,6 +61,12 @@ def test_the_watermark_goes_on_in_a_quiet_night_though_no_window_is_open(idle: A
 def test_it_is_that_of_the_table_that_is_behind_not_of_the_one_that_closed_last(idle: Any) -> None:
     ahead, behind = Table(READING_AT + 500, READING_AT), Table(READING_AT - 120)
     assert idle(30, ahead, behind) == READING_AT - 120
+
+
+def test_how_old_it_becomes_in_a_quiet_night_is_told_beside_it(idle: Any) -> None:
+    """Alerts take off what somebody wanted."""
+    now = READING_AT + 7200
+    assert idle(7200, Table(READING_AT - 120)) == now - idle.told("tidegate_rollup_watermark_bound_seconds")
 
 
 def test_before_any_reading_there_is_none(idle: Any) -> None:
