@@ -64,7 +64,9 @@ class MonitoringSettings(BaseModel):
     freshness_objective: float = Field(0.99, gt=0, lt=1, description="Share of canary readings that are in time.")
     validity_objective: float = Field(0.98, gt=0, lt=1, description="Share of messages that are not refused.")
     prometheus_url: str | None = Field(None, description="Prometheus whose alerts the page shows beside its own.")
-    alertmanager_url: str | None = Field(None, description="Where the page links to for silences, and whom an exported Prometheus tells.")
+    alertmanager_url: str | None = Field(
+        None, description="For silences on the page, and whom an exported Prometheus tells."
+    )
     runbook_base_url: str | None = Field(
         None, description="Where the runbooks are read from alerts; by default the page itself (/runbooks)."
     )

@@ -2,15 +2,28 @@
 
 from typing import Final
 
-from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Gain, Less, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare, Either, Happened, Unless, young
+from monitoring.alerts.model import Alert, Severity
+from monitoring.alerts.operands import Difference, Gain, Least, Less, Quotient, Sum, select
+from monitoring.alerts.signals import Both, Compare, Either, Happened, Signal, Unless, young
 from monitoring.indicators import ARRIVED, Count, validity
 
 __all__ = ["BROKER", "GATEWAY"]
 
 MONITOR: Final = "tidegate-monitor"
-_DROPPED: Final = select("broker_publish_messages_dropped")
+_DROPPED: Final = select("broker_publish_messages_dropped", job=MONITOR)
+_DROPS: Final = Either(
+    Compare(Gain(_DROPPED, 300), ">", 0),
+    Both(Compare(_DROPPED, ">", 0), Compare(select("broker_uptime", job=MONITOR), "<", 300), on=("job", "instance")),
+)
+_GAPS: Final = select("tidegate_ledger_gap_messages")
+_OURS_HIT: Final = Either(
+    Either(
+        Compare(Least(select("tidegate_gateway_connected"), 600), "==", 0),
+        Compare(Least(select("up", job="tidegate-gateway"), 600), "==", 0),
+    ),
+    Compare(Difference(_GAPS, Least(_GAPS, 600)), ">", 0),
+)
+"""The gateway was away, so that its queue filled up, or sequence numbers of devices began to be missing."""
 
 
 def _gained(count: Count) -> Sum:
@@ -20,6 +33,34 @@ def _gained(count: Count) -> Sum:
 _VALIDITY: Final = validity()
 _REFUSED: Final = _gained(_VALIDITY.bad or _VALIDITY.events)
 _MEANT: Final = Less(_gained(_VALIDITY.events), Gain(select(ARRIVED), 300))
+
+
+def _broker_drops(severity: Severity, signal: Signal, summary: str, text: str) -> Alert:
+    """The broker counts for all of its clients together: another subscriber's slow queue is nobody's night."""
+    return Alert(
+        name="TidegateBrokerDropsMessages",
+        part="broker",
+        severity=severity,
+        signal=signal,
+        summary=summary,
+        text=text,
+        impact="What was meant for the gateway is lost before Tidegate receives it; no audit finds it, only gaps in sequence "
+        "numbers.",
+        causes=(
+            "The gateway was away for longer than the broker's queue is long.",
+            "The gateway is slower than the devices, because Kafka is.",
+            "`max_queued_messages` or `max_queued_bytes` of the broker is small.",
+            "Another subscriber of the same broker is slow: then nothing of Tidegate's is missing.",
+        ),
+        actions=(
+            "`tidegate status`: is the gateway connected, is Kafka ready?",
+            '`tidegate sql "SELECT device, sum(gap) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
+            'HAVING sum(gap) > 0"`: whose messages are missing.',
+            "`tidegate logs broker -n 100`: which client's queue is full.",
+            "Raise the broker's queue limits, or add a gateway with the same shared subscription.",
+        ),
+    )
+
 
 BROKER: Final = (
     Alert(
@@ -45,29 +86,17 @@ BROKER: Final = (
             "Start it again; the embedded one is restarted by itself. The gateway connects by itself.",
         ),
     ),
-    Alert(
-        name="TidegateBrokerDropsMessages",
-        part="broker",
-        severity="critical",
-        signal=Either(
-            Compare(Gain(_DROPPED, 300), ">", 0),
-            Both(Compare(_DROPPED, ">", 0), Compare(select("broker_uptime"), "<", 300), on=("job", "instance")),
-        ),
-        summary="The MQTT broker drops messages",
-        text="The broker dropped {value} messages in the last 5 minutes.",
-        impact="Readings are lost before Tidegate receives them; no audit can find them, only gaps in sequence numbers.",
-        causes=(
-            "The gateway was away for longer than the broker's queue is long.",
-            "The gateway is slower than the devices, because Kafka is.",
-            "`max_queued_messages` or `max_queued_bytes` of the broker is small.",
-        ),
-        actions=(
-            "`tidegate status`: is the gateway connected, is Kafka ready?",
-            '`tidegate sql "SELECT device, sum(gap) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
-            'HAVING sum(gap) > 0"`: whose messages are missing.',
-            "`tidegate logs broker -n 100`: which client's queue is full.",
-            "Raise the broker's queue limits, or add a gateway with the same shared subscription.",
-        ),
+    _broker_drops(
+        "critical",
+        Both(_DROPS, _OURS_HIT, on=()),
+        "The MQTT broker drops messages of the devices",
+        "The broker dropped {value} messages in the last 5 minutes, while the gateway was away or sequence numbers went missing.",
+    ),
+    _broker_drops(
+        "warning",
+        _DROPS,
+        "The MQTT broker drops messages",
+        "The broker dropped {value} messages in the last 5 minutes, of this or another subscriber.",
     ),
 )
 

@@ -1,4 +1,7 @@
-"""Alerts on Kafka: reachability, lag, replicas. Names that the Kafka mixins made known are kept."""
+"""Alerts on Kafka: reachability, lag, replicas. Names that the Kafka mixins made known are kept.
+
+Exporters of others tell the same names about clusters of others, so each is asked of the job that tells it of ours.
+"""
 
 from typing import Final
 
@@ -9,7 +12,9 @@ from monitoring.alerts.signals import Both, Compare, Either, Grows, Signal, Unle
 __all__ = ["KAFKA"]
 
 HOUR: Final = 3600
-_LAG: Final = select("kafka_consumergroup_lag")
+MONITOR: Final = "tidegate-monitor"
+BROKERS: Final = "tidegate-kafka"
+_LAG: Final = select("kafka_consumergroup_lag", job=MONITOR)
 _REPLICAS: Final = "kafka_server_replicamanager"
 
 
@@ -86,7 +91,7 @@ KAFKA: Final = (
         severity="critical",
         signal=Unless(
             Compare(select("tidegate_kafka_reachable"), "==", 0),
-            young("tidegate-monitor", 60),
+            young(MONITOR, 60),
             on=("job", "instance"),
         ),
         for_seconds=10,
@@ -154,7 +159,7 @@ KAFKA: Final = (
     ),
     _replica_alert(
         "KafkaUnderReplicatedPartitionCount",
-        _positive(select("kafka_topic_partition_under_replicated_partition"), "partition"),
+        _positive(select("kafka_topic_partition_under_replicated_partition", job=MONITOR), "partition"),
         seconds=300,
         critical=False,
         summary="Partitions have replicas out of sync",
@@ -164,7 +169,7 @@ KAFKA: Final = (
     _replica_alert(
         "KafkaUnderMinISRPartitionCount",
         Either(
-            _positive(select(f"{_REPLICAS}_underminisrpartitioncount")),
+            _positive(select(f"{_REPLICAS}_underminisrpartitioncount", job=BROKERS)),
             Compare(select("tidegate_kafka_under_min_isr_partitions"), ">", 0),
         ),
         seconds=60,
@@ -175,8 +180,8 @@ KAFKA: Final = (
     _replica_alert(
         "KafkaOfflinePartitionCount",
         Either(
-            _positive(select("kafka_controller_kafkacontroller_offlinepartitionscount")),
-            Compare(select("kafka_topic_partition_leader"), "<", 0),
+            _positive(select("kafka_controller_kafkacontroller_offlinepartitionscount", job=BROKERS)),
+            Compare(select("kafka_topic_partition_leader", job=MONITOR), "<", 0),
         ),
         seconds=60,
         summary="Partitions have no leader",
@@ -185,7 +190,7 @@ KAFKA: Final = (
     ),
     _replica_alert(
         "KafkaISRShrinkRate",
-        Compare(Sum(Gain(select(f"{_REPLICAS}_isrshrinks_total"), 300)), ">", 0),
+        Compare(Sum(Gain(select(f"{_REPLICAS}_isrshrinks_total", job=BROKERS), 300)), ">", 0),
         seconds=0,
         critical=False,
         summary="Replicas fall out of sync",

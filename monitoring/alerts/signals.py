@@ -7,6 +7,7 @@ from typing import Final, Literal, Protocol
 
 from monitoring.alerts.operands import Age, Changes, Gain, Operand, Select, Sum, select
 from monitoring.history import History, Labels, Values
+from monitoring.indicators import INSTALLATION
 
 __all__ = ["Both", "Compare", "Either", "Grows", "Happened", "Query", "Signal", "Unless", "young"]
 
@@ -19,10 +20,15 @@ COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     "!=": operator.ne,
 }
 STARTED: Final = "process_start_time_seconds"
+OURS: Final = "~tidegate-.*"
+"""Every exporter tells when it was started; asked are only the jobs of ours."""
 TARGET: Final = ("job", "instance")
 RESOLUTION_SECONDS: Final = 15
 RESTLESS: Final = 2
 RESTLESS_SECONDS: Final = 1200
+
+
+_BORN: Final = select(STARTED, job=OURS)
 
 
 class Signal(Protocol):
@@ -75,14 +81,14 @@ class Happened:
     def promql(self) -> str:
         """For Prometheus."""
         bound = _number(self.more_than)
-        newborn = f"on({', '.join(TARGET)}) (time() - {STARTED} < {self.seconds})"
+        newborn = f"{_matching(TARGET)} (time() - {_BORN.promql()} < {self.seconds})"
         gained = Gain(self.select, self.seconds).promql()
         return f"{gained} > {bound} or ({self.select.promql()} > {bound} and {newborn})"
 
     def value(self, history: History, now: float) -> Values:
         """From memory."""
         gained = _above(Gain(self.select, self.seconds).values(history, now), self.more_than)
-        newborn = {_only(key, TARGET) for key, at in history.latest(STARTED, now).items() if now - at < self.seconds}
+        newborn = {_only(key, TARGET) for key, at in _BORN.values(history, now).items() if now - at < self.seconds}
         shown = _above(self.select.values(history, now), self.more_than)
         return {key: count for key, count in shown.items() if _only(key, TARGET) in newborn} | gained
 
@@ -146,7 +152,7 @@ class Both:
 
     def promql(self) -> str:
         """For Prometheus."""
-        return f"({self.one.promql()}) and on({', '.join(self.on)}) ({self.other.promql()})"
+        return f"({self.one.promql()}) and {_matching(self.on)} ({self.other.promql()})"
 
     def value(self, history: History, now: float) -> Values:
         """From memory."""
@@ -168,7 +174,7 @@ class Unless:
 
     def promql(self) -> str:
         """For Prometheus."""
-        return f"({self.one.promql()}) unless on({', '.join(self.on)}) ({self.other.promql()})"
+        return f"({self.one.promql()}) unless {_matching(self.on)} ({self.other.promql()})"
 
     def value(self, history: History, now: float) -> Values:
         """From memory."""
@@ -236,6 +242,11 @@ def _above(values: Values, bound: float) -> Values:
 
 def _only(labels: Labels, names: tuple[str, ...]) -> Labels:
     return tuple(pair for pair in labels if pair[0] in names)
+
+
+def _matching(labels: tuple[str, ...]) -> str:
+    """What holds of one installation says nothing of another in the same Prometheus; the monitor sees its own only."""
+    return f"on({', '.join((INSTALLATION, *labels))})"
 
 
 def _number(value: float) -> str:

@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Age, Changes, Gain, Left, Less, Quotient, Sum, select
+from monitoring.alerts.operands import Age, Changes, Difference, Gain, Least, Left, Less, Quotient, Sum, select
 from monitoring.alerts.signals import Both, Compare, Either, Grows, Happened, Signal, Unless, young
 
 STRETCH = 3.3
@@ -48,8 +48,13 @@ KINDS: dict[str, Factory] = {
         0.1 * factor,
     ),
     "RestOfGauges": lambda _: Compare(Less(Sum(select(GAUGE), ("x",)), select(OTHER, x="a")), ">", 5),
+    "LeastOfSome": lambda _: Compare(Least(select(GAUGE), 120), "==", 0),
+    "Rose": lambda _: Compare(Difference(select(GAUGE), Least(select(GAUGE), 120)), ">", 2),
+    "AgePastAnother": lambda _: Compare(Difference(Age(select(MOMENT)), select(OTHER)), ">", 200),
     "ChangedOften": lambda _: Compare(Changes(select(GAUGE), 120), ">", 4),
-    "RestartedOften": lambda _: Compare(Changes(select("process_start_time_seconds", job="~pa.*"), 300), ">", 1),
+    "RestartedOften": lambda _: Compare(
+        Changes(select("process_start_time_seconds", job="~tidegate-pa.*"), 300), ">", 1
+    ),
     "ShareOfGauges": lambda _: Compare(Quotient(Sum(select(GAUGE), ("x",)), Sum(select(OTHER), ("x",)), 4), ">", 0.5),
     "HappenedOnce": lambda _: Happened(select(COUNTER), 120),
     "HappenedOften": lambda factor: Happened(select(COUNTER), 120, more_than=20 * factor),
@@ -58,7 +63,9 @@ KINDS: dict[str, Factory] = {
     "Both": lambda _: Both(Compare(select(GAUGE), ">", 3), Compare(select(OTHER), ">", 3), on=("x",)),
     "BothOfAny": lambda _: Both(Compare(select(GAUGE), ">", 3), Compare(select(OTHER), "==", 0), on=()),
     "Unless": lambda _: Unless(Compare(select(GAUGE), ">", 3), Compare(select(OTHER), ">", 3), on=("job", "x")),
-    "UnlessYoung": lambda _: Unless(Compare(select(GAUGE), ">", 3), young("part", 120), on=("job", "instance")),
+    "UnlessYoung": lambda _: Unless(
+        Compare(select(GAUGE), ">", 3), young("tidegate-part", 120), on=("job", "instance")
+    ),
     "Either": lambda _: Either(Compare(select(GAUGE), ">", 7), Compare(select(OTHER), "==", 0)),
 }
 """Kind -> the condition with its bounds on gains times a factor."""
@@ -75,7 +82,7 @@ def random_series(rng: random.Random) -> dict[Any, list[float | None]]:
     series: dict[Any, list[float | None]] = {}
 
     def put(metric: str, x: str | None, samples: Sequence[float]) -> None:
-        labels = {"job": "part", "instance": "p:1"} | ({} if x is None else {"x": x})
+        labels = {"job": "tidegate-part", "instance": "p:1"} | ({} if x is None else {"x": x})
         gone = _spells(rng, 0.02)
         series[metric, tuple(sorted(labels.items()))] = [
             None if away[step] or gone[step] else value for step, value in enumerate(samples)
