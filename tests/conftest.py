@@ -21,6 +21,7 @@ FOLDERS = ("guards", "unit", "contract", "integration", "spark", "e2e")
 SHARED_FIXTURES = (
     "fixtures_servers.py",
     "fixtures_scripted_broker.py",
+    "fixtures_session.py",
     "fixtures_gateway.py",
     "fixtures_sparkplug.py",
     "fixtures_faults.py",

@@ -1,4 +1,7 @@
-"""A small world of messages for the audit's arithmetic, to be broken by a test: `from tidegate_tests_fixtures_balance import World`."""
+"""A small world of messages for the audit's arithmetic, to be broken by a test.
+
+`from tidegate_tests_fixtures_balance import World`.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
