@@ -339,6 +339,27 @@ def a_device(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
+def _counted(letters: list[dict[str, Any]]) -> dict[str, Any]:
+    redriven = sum(each["redriven_as"] not in (None, "refused") for each in letters)
+    last = max(each["received_at"] for each in letters)
+    return {"letters": len(letters), "redriven": redriven, "last_received_at": last}
+
+
+def _causes(letters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As the monitor counts them: by reason, and within it by device."""
+    found = []
+    for reason in dict.fromkeys(each["reason"] for each in letters):
+        these = [each for each in letters if each["reason"] == reason]
+        by_device = [
+            {"device": name, "mqtt_topic": of_it[-1]["mqtt_topic"], **_counted(of_it)}
+            for name in dict.fromkeys(each["device"] for each in these)
+            if (of_it := [each for each in these if each["device"] == name])
+        ]
+        devices = sum(each["device"] is not None for each in by_device)
+        found.append({"reason": reason, "devices": devices, "by_device": by_device, **_counted(these)})
+    return found
+
+
 class ScriptedPage:
     """The real page in front of a board that a test writes. What the tables would answer is in its attributes."""
 
@@ -452,20 +473,11 @@ class ScriptedPage:
             "is_silent": False if known else None,
         }
 
-    def _dead_letters(self, reason: str | None, device: str | None, limit: int) -> dict[str, Any]:
-        found = [each for each in self.letters if reason in (None, each["reason"]) and device in (None, each["device"])]
-        kinds = {(each["reason"], each["device"], each["mqtt_topic"]): each["id"] for each in found}
-        summary = [
-            {
-                "reason": r,
-                "device": d,
-                "mqtt_topic": t,
-                "count": sum((e["reason"], e["device"], e["mqtt_topic"]) == (r, d, t) for e in found),
-                "last_id": last,
-            }
-            for (r, d, t), last in kinds.items()
-        ]
-        return {"summary": summary, "letters": found[:limit]}
+    def _dead_letters(self, reason: str | None, device: str | None, limit: int, before: str | None) -> dict[str, Any]:
+        of_device = [each for each in self.letters if device in (None, each["device"])]
+        found = [each for each in of_device if reason in (None, each["reason"])]
+        first = next((n + 1 for n, each in enumerate(found) if each["id"] == before), 0)
+        return {"causes": _causes(of_device), "letters": found[first : first + limit]}
 
     def _dead_letter(self, letter: str) -> dict[str, Any]:
         for each in self.letters:

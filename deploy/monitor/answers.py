@@ -28,10 +28,12 @@ def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> A
 
         return _told(lambda: find_devices(root, search, limit))
 
-    def dead_letters(reason: str | None, name: str | None, limit: int) -> dict[str, Any]:
-        from deploy.monitor.dead_letters import list_dead_letters
+    def dead_letters(reason: str | None, name: str | None, limit: int, before: str | None = None) -> dict[str, Any]:
+        from deploy.monitor.dead_letters import ID, list_dead_letters
 
-        return _told(lambda: list_dead_letters(root, reason, name, limit))
+        if before is not None and not ID.fullmatch(before):
+            raise PageError(400, f"{before[:100]!r} is no id of a dead letter.")
+        return _told(lambda: list_dead_letters(root, reason, name, limit, before))
 
     def dead_letter(letter: str) -> dict[str, Any]:
         from deploy.monitor.dead_letters import ID, show_dead_letter

@@ -9,34 +9,85 @@ from deploy.dlq.explain import mark_payload
 from deploy.dlq.letters import ask_letters, show_letter
 from deploy.dlq.next_steps import next_step
 from deploy.monitor.texts import epoch, since, sql_text
+from ingest.contract.reasons import Reason
 from lakehouse.catalog import table_names
 from lakehouse.render import plain
 
-__all__ = ["ID", "letters_of", "list_dead_letters", "show_dead_letter", "unknown_letters"]
+__all__ = ["ID", "count_unread", "letters_of", "list_dead_letters", "show_dead_letter", "unknown_letters"]
 
 ID: Final = re.compile(r"[A-Za-z0-9._-]{1,300}")
 """A topic's name, a partition, an offset: nothing that could end a text in SQL."""
 SUMMARY_SECONDS: Final = 7 * 86_400.0
 MOST_PAYLOAD_BYTES: Final = 256 * 1024
 
+DEVICES_OF_A_CAUSE: Final = 12
+
+UNREAD: Final = (
+    Reason.TOO_LARGE, Reason.BAD_ENCODING, Reason.BAD_JSON, Reason.TOO_DEEP, Reason.DUPLICATE_KEY, Reason.NOT_OBJECT,
+    Reason.UNSUPPORTED_VERSION, Reason.UNDECODED, Reason.INTERNAL_ERROR,
+)  # fmt: skip
+"""Refusals of a message that nobody could read: what number it had in its device's sequence is not known."""
+
 _ROWS: Final = """
 SELECT id, reason, stage, device, mqtt_topic, received_at, path, got, wanted, partial, redriven_as
-FROM letters WHERE {where} ORDER BY received_at DESC, "offset" DESC LIMIT {limit}"""
+FROM letters WHERE {where} ORDER BY received_at DESC, "offset" DESC, id DESC LIMIT {limit}"""
+
+_OLDER: Final = """
+(received_at, "offset", id) < (SELECT row(received_at, "offset", id) FROM letters WHERE id = {before} LIMIT 1)"""
 
 _KNOWN: Final = "SELECT id FROM letters WHERE id IN ({ids})"
 
-_SUMMARY: Final = """
-SELECT reason, device, mqtt_topic, count(*) AS count, arg_max(id, (received_at, "offset")) AS last_id
-FROM letters WHERE {where} GROUP BY ALL ORDER BY count DESC, last_id DESC LIMIT {limit}"""
+_CAUSES: Final = """
+SELECT * FROM (
+    SELECT reason, device, count(*) AS letters, count(redriven_at) AS redriven, max(received_at) AS last_received_at,
+        arg_max(mqtt_topic, (received_at, "offset")) AS mqtt_topic, count(DISTINCT device) AS devices,
+        grouping(device) = 0 AS of_device
+    FROM letters WHERE {where} GROUP BY GROUPING SETS ((reason), (reason, device))
+)
+QUALIFY row_number() OVER (PARTITION BY reason, of_device ORDER BY letters DESC, last_received_at DESC, device) <= {most}
+ORDER BY letters DESC, last_received_at DESC, device"""
+
+_UNREAD: Final = """
+SELECT count(DISTINCT (gateway, gateway_epoch, message_number)) AS count
+FROM letters WHERE {where} AND NOT partial AND reason IN ({reasons})"""
 
 
-def list_dead_letters(root: str, reason: str | None, device: str | None, limit: int) -> dict[str, Any]:
-    """The last week's letters: how many of each kind, and the newest one by one."""
+def list_dead_letters(
+    root: str, reason: str | None, device: str | None, limit: int, before: str | None = None
+) -> dict[str, Any]:
+    """The last week's letters: how many of each cause, whatever reason is chosen, and the newest before a letter."""
     if "dead_letters" not in table_names(root):
-        return {"summary": [], "letters": []}
-    where = _where(reason, device)
-    summary = ask_letters(root, _SUMMARY.format(where=where, limit=int(limit))).to_pylist()
-    return {"summary": summary, "letters": letters_of(root, reason=reason, device=device, limit=limit)}
+        return {"causes": [], "letters": []}
+    return {
+        "causes": _causes(root, device),
+        "letters": letters_of(root, reason=reason, device=device, limit=limit, before=before),
+    }
+
+
+def count_unread(root: str, device: str, seconds: float) -> int:
+    """Messages of the device that were refused so early that nobody knows their number in its sequence."""
+    where = f"device = {sql_text(device)} AND received_at >= {since(seconds)}"
+    reasons = ", ".join(map(sql_text, UNREAD))
+    return int(ask_letters(root, _UNREAD.format(where=where, reasons=reasons)).to_pylist()[0]["count"])
+
+
+def _causes(root: str, device: str | None) -> list[dict[str, Any]]:
+    """By reason, most first, each with the devices that have most of it."""
+    query = _CAUSES.format(where=_where(None, device), most=DEVICES_OF_A_CAUSE)
+    rows = [{**row, "last_received_at": epoch(row["last_received_at"])} for row in ask_letters(root, query).to_pylist()]
+    of_device = ("device", "mqtt_topic", "letters", "redriven", "last_received_at")
+    return [
+        {name: cause[name] for name in ("reason", "devices", "letters", "redriven", "last_received_at")}
+        | {
+            "by_device": [
+                {name: row[name] for name in of_device}
+                for row in rows
+                if row["of_device"] and row["reason"] == cause["reason"]
+            ]
+        }
+        for cause in rows
+        if not cause["of_device"]
+    ]
 
 
 def unknown_letters(root: str, ids: Sequence[str]) -> list[str]:
@@ -48,9 +99,14 @@ def unknown_letters(root: str, ids: Sequence[str]) -> list[str]:
     return [each for each in ids if each not in found]
 
 
-def letters_of(root: str, *, reason: str | None = None, device: str | None = None, limit: int) -> list[dict[str, Any]]:
-    """The newest letters, of one reason or device where it is given."""
-    found = ask_letters(root, _ROWS.format(where=_where(reason, device), limit=int(limit))).to_pylist()
+def letters_of(
+    root: str, *, reason: str | None = None, device: str | None = None, limit: int, before: str | None = None
+) -> list[dict[str, Any]]:
+    """The newest letters, of one reason or device where it is given, and older than the letter `before`."""
+    where = _where(reason, device)
+    if before is not None:
+        where += f" AND {_OLDER.format(before=sql_text(before))}"
+    found = ask_letters(root, _ROWS.format(where=where, limit=int(limit))).to_pylist()
     return [{**row, "received_at": epoch(row["received_at"])} for row in found]
 
 

@@ -1,9 +1,11 @@
 """What the page of one device shows, from the tables: bounded in time, so that a large table costs no more than a small one."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from deploy.monitor.dead_letters import letters_of
+from deploy.monitor.dead_letters import count_unread, letters_of
+from deploy.monitor.device_readings import LastReadings, last_readings
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.silence import judged_devices
 from deploy.monitor.texts import epoch, since, sql_text
@@ -13,11 +15,9 @@ from lakehouse.query import run_sql
 __all__ = ["find_devices", "show_device"]
 
 DAY: Final = 86_400.0
-SPANS: Final = (3600.0, DAY)
-"""How far before its newest message a device's readings are looked for: first near, then further."""
-POINTS: Final = 200
-METRICS: Final = 12
 LETTERS: Final = 20
+SURELY_HEARD_SECONDS: Final = 60.0
+"""No rule calls a device silent sooner after its last word."""
 COUNTS: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "gap", "late")
 
 _ROW: Final = """
@@ -26,17 +26,6 @@ SELECT device, first_seen, last_seen, interval_learned_s, clock_skew_ms, last_re
 FROM devices WHERE {where} ORDER BY last_seen DESC LIMIT {limit}"""
 
 _SILENT: Final = "{judged} SELECT is_silent FROM judged WHERE device = {device}"
-
-_READINGS: Final = """
-WITH these AS (
-    SELECT metric, unit, value, event_time, received_at, "offset",
-        row_number() OVER (PARTITION BY metric ORDER BY received_at DESC, "offset" DESC) AS back
-    FROM readings WHERE device = {device} AND value IS NOT NULL
-        AND received_at >= make_timestamptz({first})
-)
-SELECT metric, arg_max(unit, received_at) AS unit, list(epoch(event_time) ORDER BY event_time) AS at,
-    list(value ORDER BY event_time) AS value
-FROM these WHERE back <= {points} GROUP BY metric ORDER BY max(received_at) DESC, metric LIMIT {metrics}"""
 
 _LEDGER: Final = "SELECT {sums} FROM ledger WHERE device = {device} AND minute >= {since}"
 
@@ -51,19 +40,34 @@ def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
 
 def show_device(root: str, device: str, flow: FlowTime) -> dict[str, Any]:
     """All that its page shows; what is not known of it is None or empty."""
-    names, quoted = table_names(root), sql_text(device)
+    names, quoted, now = table_names(root), sql_text(device), time.time()
     rows: list[Any] = []
     if "devices" in names:
         rows = run_sql(root, _ROW.format(where=f"device = {quoted}", limit=1)).to_pylist()
     row = _row(rows[0]) if rows else None
+    readings = last_readings(root, quoted, row["last_seen"] if row else now) if "readings" in names else LastReadings()
+    letters = letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else []
+    silent = _is_silent(root, quoted, flow) if row else None
+    if row:
+        _hear(row, [readings.received_at, *(letter["received_at"] for letter in letters[:1])], now)
+        silent = silent and row["silent_seconds"] > SURELY_HEARD_SECONDS
     return {
         "device": row,
-        "metrics": _metrics(root, quoted, row["last_seen"]) if row and "readings" in names else [],
+        "metrics": readings.metrics,
+        "texts": readings.texts,
         "ledger": _balance(root, quoted) if "ledger" in names else dict.fromkeys(COUNTS),
-        "dead_letters": letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else [],
+        "refused_unread": count_unread(root, device, DAY) if "dead_letters" in names else None,
+        "dead_letters": letters,
         "silent_seconds": row["silent_seconds"] if row else None,
-        "is_silent": _is_silent(root, quoted, flow) if row else None,
+        "is_silent": silent,
     }
+
+
+def _hear(row: dict[str, Any], received: Iterable[float | None], now: float) -> None:
+    """`devices` is a pass behind what has landed, and what stands beside it on the page is not."""
+    newest = max((at for at in received if at is not None), default=row["last_seen"])
+    if newest > row["last_seen"]:
+        row |= {"last_seen": newest, "silent_seconds": max(0.0, now - newest)}
 
 
 def _is_silent(root: str, quoted: str, flow: FlowTime) -> bool | None:
@@ -83,17 +87,6 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
         "last_rejected_because": row["last_rejected_because"],
         "last_rejected_at": epoch(row["last_rejected_at"]),
     }
-
-
-def _metrics(root: str, quoted: str, last_seen: float) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for span in SPANS:
-        first = int((last_seen - span) * 1_000_000)
-        query = _READINGS.format(device=quoted, first=first, points=POINTS, metrics=METRICS)
-        found = run_sql(root, query).to_pylist()
-        if found and all(len(each["at"]) >= POINTS for each in found):
-            break
-    return found
 
 
 def _balance(root: str, quoted: str) -> dict[str, int]:

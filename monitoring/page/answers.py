@@ -24,13 +24,13 @@ class Answers:
     Attributes:
         device: (device) -> all that the page of one device shows.
         devices: (search, limit) -> devices whose id contains the text.
-        dead_letters: (reason, device, limit) -> summary and newest letters.
+        dead_letters: (reason, device, limit, before) -> causes, and the newest letters that are older than the one of this id.
         dead_letter: (id) -> one letter with its bytes.
         redrive: (ids, dry run) -> the report.
     """
 
     device: Callable[[str], Answer]
     devices: Callable[[str, int], Answer]
-    dead_letters: Callable[[str | None, str | None, int], Answer]
+    dead_letters: Callable[[str | None, str | None, int, str | None], Answer]
     dead_letter: Callable[[str], Answer]
     redrive: Callable[[Sequence[str], bool], Answer]

@@ -170,7 +170,8 @@ class _Routes:
 
     async def dead_letters(self, request: Request) -> Response:
         reason, device = _text(request, "reason", "") or None, _text(request, "device", "") or None
-        return await self._answer(partial(self._answers.dead_letters, reason, device, _limit(request, 50)))
+        limit, before = _limit(request, 50), _text(request, "before", "") or None
+        return await self._answer(partial(self._answers.dead_letters, reason, device, limit, before))
 
     async def dead_letter(self, request: Request) -> Response:
         return await self._answer(partial(self._answers.dead_letter, _text(request, "id")))

@@ -106,7 +106,7 @@ def test_with_nothing_running_at_all_the_page_says_so(
         found = snapshot(monitor)
         assert (found["ready"], found["burn_rate_alerts"], found["alertmanager"]["up"]) == (False, False, False)
         assert json.loads(get(monitor.port, "/api/devices")[1]) == {"devices": []}
-        assert json.loads(get(monitor.port, "/api/dead-letters")[1]) == {"summary": [], "letters": []}
+        assert json.loads(get(monitor.port, "/api/dead-letters")[1]) == {"causes": [], "letters": []}
         assert get(monitor.port, "/healthz")[0] == 200
         assert b"up{job=" not in get(monitor.port, "/metrics")[1]
         assert b"tidegate_kafka_reachable 0.0" in get(monitor.port, "/metrics")[1]

@@ -54,9 +54,9 @@ def test_hostile_device_ids_come_back_as_they_are_and_find_themselves_alone(smal
         assert [each["metric"] for each in found["metrics"]] == [text]
         assert found["ledger"]["received"] == 1
         assert [each["mqtt_topic"] for each in found["dead_letters"]] == [text]
-        listed = answers.dead_letters(None, text, 10)
-        assert [(each["device"], each["count"]) for each in listed["summary"]] == [(text, 1)]
-        assert answers.dead_letters(text, None, 10)["letters"] == []
+        listed = answers.dead_letters(None, text, 10, None)
+        assert [(each["device"], each["letters"]) for each in listed["causes"][0]["by_device"]] == [(text, 1)]
+        assert answers.dead_letters(text, None, 10, None)["letters"] == []
         assert text in {each["device"] for each in answers.devices(text, 500)["devices"]}
     probe = FleetProbe(small_lake.root, FlowTime())
     probe.look()

@@ -1,6 +1,7 @@
 // Dead letters: counted by cause, listed newest first, filtered, chosen and redriven.
 
 import { ask } from "./api.js";
+import { causeTable } from "./causes.js";
 import { attr, el, fill, write } from "./dom.js";
 import { clock, number } from "./format.js";
 import { openLetter } from "./letter.js";
@@ -60,32 +61,11 @@ export function letterTable(open, chosen = null, changed = () => {}) {
   });
 }
 
-function summaryTable(choose) {
-  return makeTable({
-    label: "Dead letters by cause",
-    keyOf: (item) => JSON.stringify([item.reason, item.device, item.mqtt_topic]),
-    cap: 12,
-    empty: "No dead letter.",
-    columns: [
-      {
-        head: "Reason",
-        row: true,
-        show: (cell, item) => {
-          if (!cell.firstChild) cell.append(el("button", { type: "button", class: "link" }));
-          write(cell.firstChild, item.reason);
-          cell.firstChild.onclick = () => choose(item.reason, item.device ?? "");
-        },
-      },
-      { head: "Device", show: showDevice },
-      { head: "MQTT topic", show: name((item) => item.mqtt_topic ?? "–") },
-      { head: "Letters", figure: true, show: (cell, item) => showFigure(cell, item.count) },
-    ],
-  });
-}
-
 export class Letters {
   #chosen = new Set();
   #ids = [];
+  /** The letter before which each page that was turned to begins. */
+  #befores = [];
   #allowed = false;
   #askedAt = -Infinity;
   #total = null;
@@ -100,7 +80,7 @@ export class Letters {
       autocomplete: "off",
       spellcheck: "false",
     });
-    this.summary = summaryTable((reason, device) => this.filter(reason, device));
+    this.causes = causeTable((reason, device) => this.filter(reason, device));
     this.table = letterTable(
       (id) => this.open(id),
       this.#chosen,
@@ -112,22 +92,28 @@ export class Letters {
       on: { click: () => this.redrive([...this.#chosen]) },
     });
     this.all = el("button", { type: "button", class: "button", on: { click: () => this.#chooseAll() } });
+    const turn = (name, click) => el("button", { type: "button", class: "button", on: { click } }, name);
+    this.newer = turn("← Newer", () => this.#turnTo(this.#befores.slice(0, -1)));
+    this.older = turn("Older →", () => this.#turnTo([...this.#befores, this.#ids.at(-1)]));
+    this.page = el("span", { class: "muted small", role: "status" });
+    this.pages = el("p", { class: "row", hidden: true }, this.newer, this.older, this.page);
     this.problem = el("p", { class: "failure", role: "alert", hidden: true });
     const form = el(
       "form",
-      { class: "row filter", on: { submit: (event) => (event.preventDefault(), this.load()) } },
+      { class: "row filter", on: { submit: (event) => (event.preventDefault(), this.#turnTo([])) } },
       el("label", {}, "Reason ", this.reason),
       el("label", {}, "Device ", this.device),
       el("button", { type: "submit", class: "button" }, "Show"),
       this.all,
       this.button,
     );
-    this.reason.addEventListener("change", () => this.load());
+    this.reason.addEventListener("change", () => this.#turnTo([]));
     root.append(
-      el("details", {}, el("summary", {}, "By cause, last 7 days"), this.summary.node),
+      el("details", {}, el("summary", {}, "By cause, last 7 days"), this.causes.node),
       form,
       this.problem,
       this.table.node,
+      this.pages,
     );
     this.#count();
   }
@@ -137,7 +123,7 @@ export class Letters {
     this.#offer([reason]);
     this.reason.value = reason;
     this.device.value = device;
-    this.load();
+    this.#turnTo([]);
     document.getElementById("letters").scrollIntoView();
     this.reason.focus({ preventScroll: true });
   }
@@ -158,17 +144,19 @@ export class Letters {
     this.#askedAt = performance.now();
     const turn = ++this.#turn;
     try {
-      const { summary, letters } = await ask("/api/dead-letters", {
+      const { causes, letters } = await ask("/api/dead-letters", {
         reason: this.reason.value,
         device: this.device.value,
         limit: LIMIT,
+        before: this.#befores.at(-1),
       });
       if (turn !== this.#turn) return;
       this.problem.hidden = true;
       this.#ids = letters.map((letter) => letter.id);
       for (const id of this.#chosen) if (!this.#ids.includes(id)) this.#chosen.delete(id);
-      this.summary.update(summary);
+      this.causes.update(causes);
       this.table.update(letters);
+      this.#showPages();
     } catch (error) {
       write(this.problem, error.message);
       this.problem.hidden = false;
@@ -191,6 +179,19 @@ export class Letters {
         this.load();
       },
     });
+  }
+
+  #turnTo(befores) {
+    this.#befores = befores;
+    return this.load();
+  }
+
+  #showPages() {
+    const [first, count] = [this.#befores.length * LIMIT, this.#ids.length];
+    this.pages.hidden = !first && count < LIMIT;
+    this.newer.disabled = !first;
+    this.older.disabled = count < LIMIT;
+    write(this.page, count ? `${number(first + 1)} to ${number(first + count)}, newest first` : "no older one");
   }
 
   #offer(reasons) {
