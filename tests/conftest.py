@@ -25,6 +25,7 @@ SHARED_FIXTURES = (
     "fixtures_gateway.py",
     "fixtures_sparkplug.py",
     "fixtures_faults.py",
+    "fixtures_page_topics.py",
     "fixtures_page.py",
     "fixtures_monitor.py",
     "fixtures_promql.py",
@@ -34,6 +35,7 @@ SHARED_FIXTURES = (
     "fixtures_fleet.py",
     "fixtures_naughty.py",
     "fixtures_balance.py",
+    "fixtures_outcome.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
 

@@ -4,54 +4,25 @@ import base64
 import hashlib
 import json
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_tests_fixtures_naughty import LIST, NAUGHTY
+from tidegate_tests_fixtures_outcome import (
+    LIMITS,
+    NATIVE,
+    decide,
+    letters_of,
+    native,
+    record_of,
+    stored,
+)
 
 from gateway.dead_letters import MAX_PARTS, shrink
 from gateway.decoders import registry
-from gateway.outcome import Gate, Message, Outcome
-from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
-from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
-from ingest.contract.reading import ReadingRecord, decode_record
-from ingest.contract.topics import DEAD_LETTERS, READINGS
-
-NATIVE = b"tidegate/v1/dev-1/readings"
-NOW_US = 1_764_331_200_000_000
-LIMITS = GatewaySettings()
-ROUTES = (
-    RouteSettings(filter="site/#", zone="Europe/Berlin", units={"temperature": "°C"}),
-    RouteSettings(filter="j/#", decoder="json"),
-    RouteSettings(filter="p/#", decoder="plain"),
-)
-
-
-def decide(topic: bytes, payload: bytes, limits: GatewaySettings = LIMITS, **envelope: Any) -> Outcome:
-    message = Message(7, 1000, NOW_US, topic, payload, **envelope)
-    return Gate(compile_routes(ROUTES), limits).decide(message)
-
-
-def record_of(outcome: Outcome) -> ReadingRecord:
-    assert outcome.accepted, letters_of(outcome)
-    assert outcome.records[0].topic == READINGS
-    return decode_record(outcome.records[0].value)
-
-
-def letters_of(outcome: Outcome) -> list[DeadLetterRecord]:
-    return [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
-
-
-def stored(outcome: Outcome) -> dict[str, Any]:
-    return {r.metric: r.value if r.text is None else r.text for r in record_of(outcome).readings}
-
-
-def native(values: object = None, **fields: object) -> bytes:
-    return json.dumps({"values": {"temp": 21.5} if values is None else values, **fields}).encode()
-
+from gateway.outcome import Outcome
+from ingest.contract.dead_letter import decode_dead_letter
 
 # Dead letters.
 
