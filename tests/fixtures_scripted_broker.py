@@ -68,6 +68,17 @@ class Link:
             time.sleep(0.005)
         return [packet for packet in found if packet.kind != PINGREQ]
 
+    def answer_ping(self, seconds: float = 60.0) -> None:
+        """Answer the client's PINGREQ once it has come; what came before it is passed over."""
+        deadline = time.monotonic() + seconds
+        while (found := self._take()) is None or found.kind != PINGREQ:
+            assert not self.closed, "the client closed while its PINGREQ was awaited"
+            assert time.monotonic() < deadline, f"no PINGREQ within {seconds:g} s"
+            if found is None:
+                self._pump()
+                self._fill()
+        self.send(bytes([PINGRESP << 4, 0]))
+
     def wait_closed(self, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not self.closed:
