@@ -72,9 +72,9 @@ def _row(topic: Mapping[str, Any]) -> list[str]:
         topic["topic"],
         str(topic["partitions"]),
         "?" if topic["records"] is None else count(topic["records"]),
-        "?" if size is None else shown(size, "bytes"),
+        "?" if size is None else _size(size),
         _keeps(topic, topic["retention_hours"], f"{topic['retention_hours']} h"),
-        _keeps(topic, kept, "" if kept is None else shown(kept, "bytes")),
+        _keeps(topic, kept, "" if kept is None else _size(kept)),
         topic["cleanup"] or "?",
     ]
 
@@ -84,6 +84,10 @@ def _keeps(topic: Mapping[str, Any], limit: float | None, words: str) -> str:
     if limit is None:
         return "?"
     return "no limit" if limit == UNLIMITED or "delete" not in (topic["cleanup"] or "delete") else words
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:,.0f} KiB" if size_bytes < 1024**2 else shown(size_bytes, "bytes")
 
 
 def _limit(value: str | None, unit: int) -> float | None:
@@ -101,4 +105,4 @@ def _told(setting: str, value: str) -> str:
         return f"{value} (no limit)"
     if setting == AGE:
         return f"{value} ({_limit(value, HOUR_MS)} h)"
-    return f"{value} ({shown(int(value), 'bytes')})" if setting in (SIZE, "segment.bytes") else value
+    return f"{value} ({_size(int(value))})" if setting in (SIZE, "segment.bytes") else value

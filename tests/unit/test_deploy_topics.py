@@ -109,6 +109,7 @@ def test_a_change_says_what_was_and_what_is() -> None:
     changes = [
         ConfigChange("retention.ms", "604800000", "86400000"),
         ConfigChange("retention.bytes", "536870912", "-1"),
+        ConfigChange("segment.bytes", "67108864", "131072"),
         ConfigChange("cleanup.policy", "", "delete"),
     ]
     lines = change_lines("t", changes, dry_run=False)
@@ -116,6 +117,7 @@ def test_a_change_says_what_was_and_what_is() -> None:
         "t before now",
         "retention.ms 604800000 (168 h) 86400000 (24 h)",
         "retention.bytes 536870912 (512 MiB) -1 (no limit)",
+        "segment.bytes 67108864 (64 MiB) 131072 (128 KiB)",
         "cleanup.policy (not set) delete",
         "Kafka deletes what is past it within minutes, the oldest segments first.",
     ]
