@@ -192,4 +192,5 @@ def _retention(config: Mapping[str, str]) -> Retention:
         size_bytes=limit("retention.bytes"),
         segment_bytes=float(config.get("segment.bytes", math.inf)),
         by_append_time=config.get("message.timestamp.type") == "LogAppendTime",
+        policy=config.get("cleanup.policy", "delete"),
     )

@@ -80,12 +80,14 @@ class Retention:
         size_bytes: size of a partition beyond which its oldest segment goes; infinite where none is set.
         segment_bytes: what goes at once.
         by_append_time: whether records carry Kafka's clock, not their producer's.
+        policy: Kafka's `cleanup.policy`: delete, compact, or both.
     """
 
     seconds: float = math.inf
     size_bytes: float = math.inf
     segment_bytes: float = math.inf
     by_append_time: bool = True
+    policy: str = "delete"
 
 
 @dataclass(frozen=True, slots=True)

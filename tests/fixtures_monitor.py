@@ -94,6 +94,7 @@ def make_page_stage(registry: CollectorRegistry) -> Callable[..., PageStage]:
     def make(*, answers: Mapping[str, Any] | None = None, assets: Path | None = None, **settings: Any) -> PageStage:
         board, metrics = Board(), MonitorMetrics(registry)
         given = {"device": _nothing, "devices": _nothing, "dead_letters": _nothing, "dead_letter": _nothing}
+        given |= {"topics": _nothing, "topic": _nothing}
         page = make_page(
             MonitoringSettings(**settings),
             board,

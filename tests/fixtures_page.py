@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tidegate_tests_fixtures_page_topics import ScriptedTopics
 
 from deploy.screenshots import BROWSERS, FLAGS
 from monitoring.metrics.monitor import MonitorMetrics
@@ -368,6 +369,7 @@ class ScriptedPage:
         self.letters = [a_letter(number) for number in range(6)]
         self.payload_lines = ['{"values": {"temperature": 412.5}}', " " * 27 + "^" * 5]
         self.devices = [a_device(f"pump-{n}") for n in range(30)] + [a_device("boiler-0")]
+        self.kafka = ScriptedTopics()
         self.redrives: list[tuple[list[str], bool]] = []
         self.report: dict[str, Any] = {"letters": 1, "accepted": 1, "readings": 1, "partial": 0, "stored": 0}
         file = folder / "page-token"
@@ -401,6 +403,8 @@ class ScriptedPage:
             dead_letters=self._dead_letters,
             dead_letter=self._dead_letter,
             redrive=self._redrive,
+            topics=self.kafka.listed,
+            topic=self.kafka.look,
         )
         self._page = make_page(
             self._settings,

@@ -9,7 +9,7 @@ from deploy.monitor.redrive import Redriver
 from deploy.settings import Settings
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.render import plain
-from monitoring.page.answers import Answers, PageError
+from monitoring.page.answers import Answers, PageError, TopicRequest
 
 __all__ = ["make_answers"]
 
@@ -45,7 +45,25 @@ def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> A
     def redrive(ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
         return _told(lambda: redriver.redrive(ids, dry_run))
 
-    return Answers(device=device, devices=devices, dead_letters=dead_letters, dead_letter=dead_letter, redrive=redrive)
+    def topics() -> dict[str, Any]:
+        from deploy.monitor.topics import list_topics
+
+        return _told(lambda: list_topics(settings.kafka))
+
+    def topic(wanted: TopicRequest) -> dict[str, Any]:
+        from deploy.monitor.topics import show_topic
+
+        return _told(lambda: show_topic(settings.kafka, wanted), unavailable=404)
+
+    return Answers(
+        device=device,
+        devices=devices,
+        dead_letters=dead_letters,
+        dead_letter=dead_letter,
+        redrive=redrive,
+        topics=topics,
+        topic=topic,
+    )
 
 
 def _told(ask: Callable[[], dict[str, Any]], *, unavailable: int = 503) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from monitoring.page.json_response import error_response, json_response
 from monitoring.page.runbooks import runbook_html, runbook_page
 from monitoring.page.security import MOST_BODY_BYTES, Guard, check_token
 from monitoring.page.stream import Viewers
+from monitoring.page.topic_request import topic_request
 from monitoring.page.workers import Workers
 from monitoring.settings import MonitoringSettings
 
@@ -110,6 +111,8 @@ class _Routes:
         self._workers = Workers()
         # Scrapes wait for no question: Prometheus must see the monitor, above all while the tables hang.
         self._scrapes = Workers("metrics", threads=1)
+        # A Kafka that hangs must not keep the tables' answers waiting.
+        self._looks = Workers("topics", threads=2)
 
     def listed(self) -> list[Route]:
         return [
@@ -127,6 +130,8 @@ class _Routes:
             Route("/api/dead-letters", self.dead_letters),
             Route("/api/dead-letter", self.dead_letter),
             Route("/api/redrive", self.redrive, methods=["POST"]),
+            Route("/api/topics", self.topics),
+            Route("/api/topic", self.topic),
         ]
 
     async def index(self, request: Request) -> Response:
@@ -181,6 +186,13 @@ class _Routes:
         ids, dry_run = _wanted(await _body(request))
         logger.info("a redrive of %d letters was asked for on the page%s", len(ids), " (dry run)" if dry_run else "")
         return await self._answer(partial(self._answers.redrive, ids, dry_run), patience_seconds=REDRIVE_SECONDS)
+
+    async def topics(self, _request: Request) -> Response:
+        return json_response(await self._looks.run(self._answers.topics, patience_seconds=QUESTION_SECONDS))
+
+    async def topic(self, request: Request) -> Response:
+        question = partial(self._answers.topic, topic_request(request.query_params))
+        return json_response(await self._looks.run(question, patience_seconds=QUESTION_SECONDS))
 
     async def _answer(
         self, question: Callable[[], dict[str, Any]], *, patience_seconds: float | None = None

@@ -19,6 +19,8 @@ import { mountObjectives } from "./slo.js";
 import { showConnection, showStatus } from "./status.js";
 import { mountTables } from "./tables.js";
 import { adoptToken } from "./token.js";
+import { TopicPage } from "./topic.js";
+import { TopicsPage } from "./topics.js";
 import { mountTrends } from "./trends.js";
 
 adoptToken();
@@ -31,8 +33,12 @@ const place = (id) => document.querySelector(`#${id} .content`);
 const history = new History();
 const letters = new Letters(place("letters"));
 const overview = document.getElementById("overview");
-const deviceRoot = document.getElementById("device");
-const devicePage = new DevicePage(deviceRoot, (...asked) => letters.redrive(...asked));
+const roots = Object.fromEntries(["device", "topic", "topics"].map((name) => [name, document.getElementById(name)]));
+const pages = {
+  device: new DevicePage(roots.device, (...asked) => letters.redrive(...asked)),
+  topic: new TopicPage(roots.topic),
+  topics: new TopicsPage(roots.topics),
+};
 const updates = [
   mountFlow(place("flow")),
   mountAlerts(place("alerts")),
@@ -51,6 +57,7 @@ const updates = [
 
 function render() {
   showStatus(newest);
+  pages.topic.update(newest);
   if (document.hidden || overview.hidden) return; // the title and the status line are enough for whoever looks elsewhere
   const began = performance.now();
   for (const update of updates) {
@@ -87,25 +94,40 @@ const live = new Live(
   },
 );
 
-function route() {
-  const found = /^#\/device\/(.+)$/s.exec(location.hash);
-  let device = found?.[1] ?? null;
+/** Somebody who types a % of his own means a %. */
+function decoded(text) {
   try {
-    device = device && decodeURIComponent(device);
+    return decodeURIComponent(text);
   } catch {
-    // Somebody typed a % of his own: then it is part of the name.
+    return text;
   }
+}
+
+/** Which view an address names, and of what. A device's name may hold anything, a topic's no question mark. */
+function viewOf(hash) {
+  const device = /^#\/device\/(.+)$/s.exec(hash);
+  if (device) return { view: "device", name: decoded(device[1]) };
+  const topic = /^#\/topic\/([^?]+)\??(.*)$/s.exec(hash);
+  if (topic) return { view: "topic", name: decoded(topic[1]), asked: new URLSearchParams(topic[2]) };
+  return { view: hash === "#/topics" ? "topics" : null };
+}
+
+function route() {
+  const { view, name, asked } = viewOf(location.hash);
   closePanel();
-  overview.hidden = device !== null;
-  deviceRoot.hidden = device === null;
-  if (device === null) {
-    devicePage.close();
+  overview.hidden = view !== null;
+  for (const [each, root] of Object.entries(roots)) {
+    root.hidden = each !== view;
+    if (each !== view) pages[each].close();
+  }
+  if (view === null) {
     if (newest) render();
     return;
   }
-  devicePage.open(device);
+  pages[view].open(name, asked);
+  if (newest) render();
   scrollTo(0, 0);
-  devicePage.title.focus({ preventScroll: true });
+  pages[view].title.focus({ preventScroll: true });
 }
 
 function anchor(event) {

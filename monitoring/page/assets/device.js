@@ -1,13 +1,13 @@
 // The page of one device: its last readings as plots, its ledger of 24 hours, its clock, what was refused of it.
 
 import { ask } from "./api.js";
-import { TimeChart } from "./chart.js";
 import { copyButton } from "./copy.js";
+import { DevicePlots } from "./device_plots.js";
 import { el, fill, write } from "./dom.js";
-import { clock, duration, instant, millis, number, reading, utc } from "./format.js";
+import { clock, duration, millis, number, utc } from "./format.js";
 import { openLetter } from "./letter.js";
 import { letterTable } from "./letters.js";
-import { nameNode, visible } from "./name.js";
+import { nameNode, recordsAddress, shellWord, visible } from "./name.js";
 import { failure } from "./panel.js";
 import { commandLine } from "./program.js";
 import { setState, stateBadge } from "./state.js";
@@ -54,41 +54,37 @@ function factNodes(row, silent, quiet) {
   ];
 }
 
-/** Commands about the device, to copy; none where the name holds what cannot be seen, since a terminal might obey it. */
+/** Commands about the device, to copy. */
 function commandNodes(device) {
-  if (visible(device) !== device || device.length > 300) return [];
-  const quoted = /^[\w./:-]+$/.test(device) ? device : `'${device.replaceAll("'", "'\\''")}'`;
+  const quoted = shellWord(device);
+  if (quoted === null) return [];
   const words = [`device watch ${quoted}`, `trace --device ${quoted}`];
   return words.map(commandLine).map((command) =>
     el("span", { class: "command" }, el("code", {}, command), copyButton(command)),
   );
 }
 
-function ascending({ at, value }) {
-  const points = at
-    .map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]])
-    .filter(([moment]) => Number.isFinite(moment));
-  points.sort(([a], [b]) => a - b);
-  return [
-    points.map(([moment]) => moment),
-    points.map(([, number_]) => (typeof number_ === "number" ? number_ : null)),
-  ];
+/** What of a gap may be no loss: a message that nobody could read was refused with its number unknown. */
+function unreadWords(gap, unread) {
+  const most = Math.min(gap ?? 0, unread ?? 0);
+  if (!most) return "";
+  const all = most === gap ? "" : `; ${number(gap - most)} at least did not come`;
+  return `Missing in sequence: ${number(gap)}, of which at most ${number(most)} came and were refused without a readable number${all}.`;
 }
 
 export class DevicePage {
   #device = null;
   #asked = null;
   #timer = null;
-  #charts = new Map();
   #turn = 0;
 
   constructor(root, redrive) {
     this.title = el("h2", { tabindex: "-1" });
     this.facts = el("div");
     this.ledger = Object.fromEntries(Object.keys(LEDGER).map((name) => [name, el("dd", { "data-ledger": name })]));
-    this.plots = el("div", { class: "pair" });
-    this.texts = el("div");
+    this.plots = new DevicePlots();
     this.letters = letterTable((id) => openLetter(id, redrive));
+    this.unread = el("p", { class: "muted small" });
     this.problem = el("div");
     this.commands = el("p", { class: "row" });
     const section = (title, ...children) =>
@@ -97,7 +93,7 @@ export class DevicePage {
       "div",
       { class: "stack" },
       el("section", { class: "card", "aria-label": "Device" }, this.facts, this.commands),
-      section("Last readings", this.plots, this.texts),
+      section("Last readings", this.plots.node),
       section(
         "Messages of 24 hours, newest minute still open",
         el(
@@ -105,6 +101,7 @@ export class DevicePage {
           { class: "strip" },
           Object.entries(LEDGER).map(([name, label]) => el("div", {}, el("dt", {}, label), this.ledger[name])),
         ),
+        this.unread,
       ),
       section("Dead letters, last 7 days", this.letters.node),
     );
@@ -116,13 +113,13 @@ export class DevicePage {
     const asked = commandLine(this.#device);
     if (this.#asked === asked) return;
     this.#asked = asked;
-    fill(this.commands, commandNodes(this.#device));
+    const records = recordsAddress(this.#device);
+    fill(this.commands, commandNodes(this.#device), records && el("a", { href: records }, "Its records in Kafka"));
   }
 
   open(device) {
     this.#device = device;
-    this.#forget();
-    fill(this.plots);
+    this.plots.clear();
     fill(this.problem);
     fill(this.title, "Device ", nameNode(device));
     this.content.hidden = true;
@@ -137,13 +134,8 @@ export class DevicePage {
 
   close() {
     clearInterval(this.#timer);
-    this.#forget();
+    this.plots.clear();
     this.#device = null;
-  }
-
-  #forget() {
-    for (const chart of this.#charts.values()) chart.close();
-    this.#charts.clear();
   }
 
   async load() {
@@ -170,29 +162,8 @@ export class DevicePage {
     // Nothing was counted of a device that nobody knows: that is not 0.
     const counted = found.device || Object.values(found.ledger ?? {}).some((count) => count > 0);
     for (const [name, node] of Object.entries(this.ledger)) showFigure(node, counted ? found.ledger?.[name] : null, number);
-    this.#plot((found.metrics ?? []).slice(0, 12));
+    write(this.unread, unreadWords(found.ledger?.gap, found.refused_unread));
+    this.plots.show(found.metrics ?? [], found.texts ?? []);
     this.letters.update(found.dead_letters ?? []);
-  }
-
-  #plot(metrics) {
-    for (const metric of metrics) {
-      if (!this.#charts.has(metric.metric)) {
-        const unit = metric.unit ? ` ${visible(metric.unit)}` : "";
-        const format = (value) => (typeof value === "number" ? `${reading(value)}${unit}` : "–");
-        const chart = new TimeChart({
-          label: visible(metric.metric),
-          height: 140,
-          sync: "device",
-          format: null,
-          series: [{ label: "last", color: "--series-1", format }],
-          fromZero: false,
-        });
-        this.#charts.set(metric.metric, chart);
-        this.plots.append(chart.node);
-      }
-      const [at, values] = ascending(metric);
-      this.#charts.get(metric.metric).show(at, [values]);
-    }
-    write(this.texts, metrics.length ? "" : "No reading with a number yet.");
   }
 }

@@ -4,6 +4,7 @@ import { attr, el, write } from "./dom.js";
 import { duration, number } from "./format.js";
 import { showName } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
+import { showTopicLink } from "./topics.js";
 
 const text = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
 const SOON_SECONDS = 24 * 3600;
@@ -24,7 +25,7 @@ export function mountKafka(root) {
     stack: true,
     columns: [
       { head: "Group", row: true, show: text((item) => item.group) },
-      { head: "Topic", show: text((item) => item.topic) },
+      { head: "Topic", show: showTopicLink },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
       { head: "Behind by", figure: true, show: (cell, item) => showFigure(cell, item.lag_seconds, duration) },
       { head: "Reads /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
@@ -36,7 +37,7 @@ export function mountKafka(root) {
     keyOf: (item) => `${item.topic} ${item.partition}`,
     cap: 64,
     columns: [
-      { head: "Topic", row: true, show: text((item) => item.topic) },
+      { head: "Topic", row: true, show: showTopicLink },
       { head: "Partition", figure: true, show: (cell, item) => showFigure(cell, item.partition) },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
       { head: "Written /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
@@ -46,7 +47,7 @@ export function mountKafka(root) {
   });
   const summary = el("summary");
   root.append(
-    el("p", { class: "muted" }, "Brokers: ", brokers),
+    el("p", { class: "row muted" }, el("span", {}, "Brokers: ", brokers), el("a", { href: "#/topics" }, "Topics and their records")),
     groups.node,
     el("details", {}, summary, partitions.node),
   );

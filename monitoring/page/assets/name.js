@@ -23,14 +23,34 @@ export function visible(text) {
   return String(text).replace(HIDDEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 }
 
-/** Where to look the device up; null where the id is too long for an address. */
-export function deviceAddress(device) {
-  if (device.length > 4096) return null;
+function address(before, name) {
+  if (name.length > 4096) return null;
   try {
-    return `#/device/${encodeURIComponent(device)}`;
+    return `${before}${encodeURIComponent(name)}`;
   } catch {
     return null; // half a surrogate pair has no UTF-8
   }
+}
+
+/** Where to look the device up; null where the id is too long for an address. */
+export function deviceAddress(device) {
+  return address("#/device/", device);
+}
+
+/** Where a topic's records are shown; null as above. */
+export function topicAddress(topic) {
+  return address("#/topic/", topic);
+}
+
+/** Where a device's records of Kafka are shown; null as above. */
+export function recordsAddress(device) {
+  return address("#/topic/telemetry.readings?key=", device);
+}
+
+/** The name as one word of a shell; null where it holds what cannot be seen, since a terminal might obey it. */
+export function shellWord(name) {
+  if (visible(name) !== name || name.length > 300) return null;
+  return /^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
 }
 
 /** Fills `node` with the text in two spans, of which CSS shortens the first only. The title holds all of it. */

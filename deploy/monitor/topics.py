@@ -1,0 +1,132 @@
+"""Topics for the page: which there are, and records of one of them. What they hold is text of an answer, and stays text."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from ingest.cluster import is_own_topic
+from ingest.cluster_state import Partition
+from ingest.contract.errors import UnavailableError
+from ingest.peek import Begin, Look, Wanted, peek
+from ingest.peek_record import Piece, Record
+from ingest.peek_topics import TopicSight, topic_sights
+from ingest.settings import KafkaSettings
+from monitoring.page.answers import TopicRequest
+
+__all__ = ["is_shown", "list_topics", "show_topic"]
+
+OURS: Final = "telemetry."
+"""Topics of others are none of this page's: it is open to who reaches it, and they may hold anything."""
+
+
+def is_shown(name: str) -> bool:
+    """Whether the page shows this topic."""
+    return name.startswith(OURS) or is_own_topic(name)
+
+
+def list_topics(kafka: KafkaSettings) -> dict[str, Any]:
+    """The topics, with their partitions and how long they keep records.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    return {"topics": [_topic(sight) for sight in topic_sights(kafka, is_shown)]}
+
+
+def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
+    """Records of one topic, newest first, and how far it was looked for them.
+
+    Raises:
+        UnavailableError: there is no such topic or partition, or it may not be read.
+        RetryableError: Kafka does not answer.
+    """
+    if not is_shown(wanted.name):
+        message = f"Topic {wanted.name} is none of Tidegate's: this page shows those that begin with {OURS}"
+        raise UnavailableError(message)
+    look = peek(
+        kafka,
+        Wanted(
+            topic=wanted.name,
+            begin=cast(Begin, wanted.begin),
+            at=wanted.at,
+            positions=wanted.places,
+            partition=wanted.partition,
+            key=None if wanted.key is None else wanted.key.encode("utf-8", "replace"),
+            limit=wanted.limit,
+        ),
+        keyed=is_own_topic(wanted.name),
+    )
+    return {"topic": wanted.name, **_look(look)}
+
+
+def _topic(sight: TopicSight) -> dict[str, Any]:
+    told = sight.settings
+    kept = told.retention if told else None
+    return {
+        "topic": sight.name,
+        "partitions": [_partition(one, sight) for one in sight.partitions],
+        "retention_seconds": _finite(kept.seconds) if kept else None,
+        "retention_bytes": _finite(kept.size_bytes) if kept else None,
+        "min_in_sync": told.min_in_sync if told else None,
+        "policy": kept.policy if kept else None,
+        "time_type": ("append" if kept.by_append_time else "create") if kept else None,
+    }
+
+
+def _partition(one: Partition, sight: TopicSight) -> dict[str, Any]:
+    known = one.oldest is not None and one.end is not None
+    return {
+        "partition": one.partition,
+        "first": one.oldest,
+        "next": one.end,
+        "records": (one.end or 0) - (one.oldest or 0) if known else None,
+        "leader": one.leader if one.leader >= 0 else None,
+        "replicas": one.replicas,
+        "in_sync": one.in_sync,
+        "oldest_ms": sight.oldest_ms.get(one.partition),
+        "newest_ms": sight.newest_ms.get(one.partition),
+    }
+
+
+def _look(look: Look) -> dict[str, Any]:
+    return {
+        "records": [_record(record) for record in look.records],
+        "older": _places(look.older),
+        "newer": _places(look.newer),
+        "looked": look.looked,
+        "looked_bytes": look.looked_bytes,
+        "spent": look.spent,
+        "back_to_ms": look.back_to_ms,
+        "only_partition": look.only_partition,
+        "gone": look.gone,
+        "silent": list(look.silent),
+    }
+
+
+def _places(positions: Mapping[int, int] | None) -> str | None:
+    return ",".join(f"{one}:{offset}" for one, offset in sorted(positions.items())) if positions else None
+
+
+def _record(record: Record) -> dict[str, Any]:
+    headers = record.headers
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "at_ms": record.at_ms,
+        "time_type": record.time_type,
+        "size_bytes": record.size_bytes,
+        "key": _piece(record.key),
+        "headers": None if headers is None else [{"name": name, "value": _piece(each)} for name, each in headers],
+        "value": _piece(record.value),
+    }
+
+
+def _piece(piece: Piece | None) -> dict[str, Any] | None:
+    if piece is None:
+        return None
+    content = {"text": piece.text} if piece.base64 is None else {"base64": piece.base64}
+    return {**content, "bytes": piece.size_bytes, "cut": piece.is_cut}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,97 @@
+"""Topics as a person looks at them: their partitions, what each holds since when, and how long it is kept."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ingest.cluster_reader import CLIENT_ID, ClusterReader
+from ingest.cluster_state import Partition, TopicSettings
+from ingest.contract.errors import RetryableError
+from ingest.group_reader import GroupReader
+from ingest.settings import KafkaSettings
+
+__all__ = ["TopicSight", "topic_sights"]
+
+MOST_SECONDS: Final = 5.0
+READ_SECONDS: Final = 1.0
+MOST_READ: Final = 200
+"""Partitions whose oldest and newest record are read for their times; those of larger clusters are told without."""
+
+Where = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSight:
+    """One topic.
+
+    Attributes:
+        name: its name.
+        partitions: by number.
+        settings: how it loses records; None where this user may not see it.
+        oldest_ms: per partition, the time of its oldest record where it was read.
+        newest_ms: the same of its newest.
+    """
+
+    name: str
+    partitions: tuple[Partition, ...]
+    settings: TopicSettings | None
+    oldest_ms: dict[int, int]
+    newest_ms: dict[int, int]
+
+
+def topic_sights(
+    settings: KafkaSettings, wanted: Callable[[str], bool], *, most_seconds: float = MOST_SECONDS
+) -> list[TopicSight]:
+    """The wanted topics by name; what does not come in time of a topic is left out of it.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    until = time.monotonic() + most_seconds
+    reader = ClusterReader(settings)
+    try:
+        _brokers, named = reader.topics(wanted, most_seconds)
+        names = sorted({one.topic for one in named})
+        partitions = reader.with_offsets(named, _left(until)) if named else []
+        told = _settings(reader, names, until)
+    finally:
+        reader.close()
+    oldest, newest = _times(settings, partitions, until)
+    return [
+        TopicSight(
+            name,
+            tuple(one for one in partitions if one.topic == name),
+            told.get(name),
+            {where[1]: at for where, at in oldest.items() if where[0] == name},
+            {where[1]: at for where, at in newest.items() if where[0] == name},
+        )
+        for name in names
+    ]
+
+
+def _settings(reader: ClusterReader, names: Sequence[str], until: float) -> dict[str, TopicSettings]:
+    try:
+        return reader.topic_settings(names, _left(until))
+    except RetryableError:
+        return {}
+
+
+def _times(
+    settings: KafkaSettings, partitions: Sequence[Partition], until: float
+) -> tuple[dict[Where, int], dict[Where, int]]:
+    """The times of the first and the last record of each partition that has any."""
+    filled = [one for one in partitions if one.oldest is not None and one.end is not None and one.oldest < one.end]
+    first = {(one.topic, one.partition): one.oldest or 0 for one in filled[:MOST_READ]}
+    last = {(one.topic, one.partition): (one.end or 0) - 1 for one in filled[:MOST_READ]}
+    reader = GroupReader(settings, CLIENT_ID, lambda _error: None)
+    try:
+        oldest = reader.append_times(first, min(READ_SECONDS, _left(until)))
+        return oldest, reader.append_times(last, min(READ_SECONDS, _left(until)))
+    finally:
+        reader.close()
+
+
+def _left(until: float) -> float:
+    return max(0.05, until - time.monotonic())

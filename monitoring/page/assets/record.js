@@ -1,0 +1,76 @@
+// One Kafka record in the panel: where it is, what it says, its headers, and where to go on from it.
+
+import { copyButton } from "./copy.js";
+import { el } from "./dom.js";
+import { bytes, number, utc } from "./format.js";
+import { deviceLink, shellWord, visible } from "./name.js";
+import { openPanel } from "./panel.js";
+import { commandLine } from "./program.js";
+import { deviceOf, envelope, lines, moment, parsed, preview } from "./record_text.js";
+
+const CLOCKS = { append: "by Kafka's clock", create: "by its producer's clock" };
+
+function fact(name, ...value) {
+  return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+}
+
+function wrapped(text) {
+  return el("span", { class: "wrap" }, visible(text));
+}
+
+function cutNote(piece) {
+  return piece?.cut ? el("p", { class: "note" }, `Only the first of its ${number(piece.bytes)} bytes are shown.`) : null;
+}
+
+function pieceNodes(title, piece) {
+  const encoded = piece && typeof piece.text !== "string" ? " (no text: its bytes as base64)" : "";
+  return [
+    el("h3", {}, `${title}${encoded}`),
+    cutNote(piece),
+    el("pre", { class: "payload", tabindex: "0", "aria-label": title }, lines(piece)),
+  ];
+}
+
+function headerNodes(headers) {
+  if (headers === null) return [el("p", { class: "muted" }, "Its headers have names that are no text.")];
+  if (!headers.length) return [el("p", { class: "muted" }, "None.")];
+  return [el("dl", { class: "facts" }, headers.map(({ name, value }) => fact(wrapped(name), wrapped(preview(value)))))];
+}
+
+/** The commands that follow a record's device; none where a terminal might obey its name. */
+function deviceNodes(device) {
+  const word = shellWord(device);
+  if (word === null) return null;
+  const command = commandLine(`trace --device ${word}`);
+  return el("span", { class: "command" }, el("code", {}, command), copyButton(command));
+}
+
+/** Shows a record of `topic`. */
+export function openRecord(topic, record) {
+  const [device, value] = [deviceOf(record), parsed(record)];
+  const copied = record.value?.text ?? record.value?.base64;
+  const time = typeof record.at_ms === "number" ? utc(record.at_ms / 1000) : null;
+  openPanel(
+    [`Record ${record.offset} of partition ${record.partition}`],
+    el(
+      "div",
+      { class: "stack record" },
+      el("dl", { class: "facts" }, [
+        fact("Topic", wrapped(topic)),
+        fact("Time", el("span", { title: time }, moment(record.at_ms)), ` ${CLOCKS[record.time_type] ?? ""}`),
+        fact("Size", bytes(record.size_bytes)),
+        fact("Key", record.key === null ? el("span", { class: "none" }, "null") : wrapped(preview(record.key))),
+        device ? fact("Device", deviceLink(device)) : null,
+        envelope(value).map(([name, text]) => fact(name, wrapped(text))),
+      ].flat().filter(Boolean)),
+      el("p", { class: "row" }, [
+        copied ? copyButton(copied, "Copy value") : null,
+        record.key?.text ? copyButton(record.key.text, "Copy key") : null,
+        device ? deviceNodes(device) : null,
+      ].filter(Boolean)),
+      pieceNodes("Value", record.value),
+      el("h3", {}, "Headers"),
+      headerNodes(record.headers),
+    ),
+  );
+}

@@ -1,0 +1,96 @@
+// What of a topic is asked for: from where on, which partition, which key. Its fields, and what they mean in a question.
+
+import { attr, el, fill } from "./dom.js";
+
+const BEGINS = { newest: "the newest", oldest: "the oldest", time: "a time", offset: "an offset" };
+
+/** The time of a field of a browser, which is one of its own zone, as epoch ms. */
+function epochMs(text) {
+  const found = new Date(text).getTime();
+  return Number.isNaN(found) ? null : found;
+}
+
+/** Epoch ms as the field wants it. */
+function local(ms) {
+  const date = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000);
+  return date.toISOString().slice(0, 19);
+}
+
+function labelled(text, field) {
+  return el("label", {}, `${text} `, field);
+}
+
+export class TopicForm {
+  /** `changed()` is called when somebody wants to see something else; `follow(on)` when that is to go on by itself. */
+  constructor({ changed, follow }) {
+    this.begin = el("select", { name: "from" }, Object.entries(BEGINS).map(([value, text]) => el("option", { value }, text)));
+    this.time = el("input", { name: "time", type: "datetime-local", step: "1" });
+    this.offset = el("input", { name: "offset", type: "search", inputmode: "numeric", pattern: "[0-9]*", placeholder: "0", autocomplete: "off" });
+    this.partition = el("select", { name: "partition" });
+    this.key = el("input", { name: "key", type: "search", placeholder: "every key", autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
+    this.following = el("input", { name: "follow", type: "checkbox" });
+    this.places = [labelled("Time", this.time), labelled("Offset", this.offset)];
+    this.node = el(
+      "form",
+      { class: "row filter", "aria-label": "Which records", on: { submit: (event) => (event.preventDefault(), changed()) } },
+      labelled("From", this.begin),
+      this.places,
+      labelled("Partition", this.partition),
+      labelled("Key", this.key),
+      el("button", { type: "submit", class: "button" }, "Show"),
+      labelled("Follow", this.following),
+    );
+    this.begin.addEventListener("change", () => this.#arrange() || changed());
+    this.partition.addEventListener("change", changed);
+    this.following.addEventListener("change", () => follow(this.following.checked));
+    this.offer([]);
+    this.#arrange();
+  }
+
+  /** The partitions that there are. */
+  offer(partitions) {
+    const chosen = this.partition.value;
+    const wanted = ["", ...partitions.map(String)];
+    if (chosen && !wanted.includes(chosen)) wanted.push(chosen); // asked for by an address
+    if (wanted.join() === [...this.partition.options].map((each) => each.value).join()) return;
+    fill(this.partition, wanted.map((value) => el("option", { value }, value || "all")));
+    this.partition.value = chosen;
+  }
+
+  /** Back to the newest, or to what an address asks for. */
+  reset(asked) {
+    this.begin.value = asked.get("from") in BEGINS ? asked.get("from") : "newest";
+    this.offset.value = asked.get("offset") ?? "";
+    this.time.value = local(Date.now() - 3_600_000);
+    this.key.value = asked.get("key") ?? "";
+    this.following.checked = false;
+    fill(this.partition, el("option", { value: "" }, "all"));
+    const partition = asked.get("partition");
+    if (/^\d{1,9}$/.test(partition ?? "")) {
+      this.partition.append(el("option", { value: partition }, partition));
+      this.partition.value = partition;
+    }
+    this.#arrange();
+  }
+
+  /** What to ask, or a sentence of what is missing. */
+  question() {
+    const [from, partition, key] = [this.begin.value, this.partition.value, this.key.value];
+    if (from === "time") {
+      const at = epochMs(this.time.value);
+      return at === null ? "Say from which time on." : { from, at, partition, key };
+    }
+    if (from !== "offset") return { from, partition, key };
+    if (partition === "") return "An offset is one of a partition: choose the partition.";
+    const at = this.offset.value.trim() || "0";
+    return /^\d{1,18}$/.test(at) ? { from, at, partition, key } : "An offset is a whole number.";
+  }
+
+  /** True where it waits for a place that somebody has yet to say. */
+  #arrange() {
+    const from = this.begin.value;
+    attr(this.places[0], "hidden", from !== "time");
+    attr(this.places[1], "hidden", from !== "offset");
+    return from === "time" || from === "offset";
+  }
+}

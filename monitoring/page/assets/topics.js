@@ -1,0 +1,115 @@
+// The topics of Kafka: what each holds, since when, for how long, and who reads it.
+
+import { ask } from "./api.js";
+import { attr, el, fill } from "./dom.js";
+import { bytes, clock, duration, number } from "./format.js";
+import { showName, topicAddress } from "./name.js";
+import { failure } from "./panel.js";
+import { makeTable, showFigure } from "./table.js";
+
+const LOOK_MS = 10_000;
+
+/** The sum of one figure over partitions; unknown where one of them is. */
+export function total(partitions, name) {
+  return partitions.every((one) => typeof one[name] === "number") ? partitions.reduce((sum, one) => sum + one[name], 0) : null;
+}
+
+/** Records in ms since the epoch are shown as all other times are. */
+export function showTime(cell, ms) {
+  showFigure(cell, typeof ms === "number" ? ms / 1000 : null, clock);
+}
+
+/** How long a topic keeps its records. */
+export function kept(topic) {
+  if (!topic.policy) return "not known";
+  const limits = [
+    typeof topic.retention_seconds === "number" ? duration(topic.retention_seconds) : null,
+    typeof topic.retention_bytes === "number" ? `${bytes(topic.retention_bytes)} a partition` : null,
+  ].filter(Boolean);
+  const newest = topic.policy.includes("compact") ? ["the newest of each key"] : [];
+  return [...newest, limits.join(" or ")].filter(Boolean).join("; ") || "without limit";
+}
+
+/** Copies of a partition that have all of it; a mark where some have not. */
+export function showInSync(cell, have, wanted) {
+  const known = typeof have === "number" && typeof wanted === "number";
+  showFigure(cell, known ? have : null, () => (known ? `${have < wanted ? "▲ " : ""}${have} of ${wanted}` : "–"));
+  attr(cell, "data-state", known && have < wanted ? "bad" : null);
+}
+
+function oldest(topic) {
+  const found = topic.partitions.map((one) => one.oldest_ms).filter((ms) => typeof ms === "number");
+  return found.length ? Math.min(...found) : null;
+}
+
+function newest(topic) {
+  const found = topic.partitions.map((one) => one.newest_ms).filter((ms) => typeof ms === "number");
+  return found.length ? Math.max(...found) : null;
+}
+
+export class TopicsPage {
+  #timer = null;
+  #turn = 0;
+
+  constructor(root) {
+    this.title = el("h2", { tabindex: "-1" }, "Topics");
+    this.problem = el("div");
+    this.table = makeTable({
+      label: "Topics",
+      keyOf: (item) => item.topic,
+      cap: 200,
+      empty: "Kafka has no topic of Tidegate.",
+      stack: true,
+      columns: [
+        { head: "Topic", row: true, show: showTopicLink },
+        { head: "Partitions", figure: true, show: (cell, item) => showFigure(cell, item.partitions.length) },
+        { head: "Records", figure: true, show: (cell, item) => showFigure(cell, total(item.partitions, "records")) },
+        {
+          head: "In sync",
+          figure: true,
+          show: (cell, item) => showInSync(cell, total(item.partitions, "in_sync"), total(item.partitions, "replicas")),
+        },
+        { head: "Oldest", show: (cell, item) => showTime(cell, oldest(item)) },
+        { head: "Newest", show: (cell, item) => showTime(cell, newest(item)) },
+        { head: "Keeps", show: (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), kept(item)) },
+      ],
+    });
+    root.append(
+      el("p", {}, el("a", { href: "#/" }, "← Overview")),
+      this.title,
+      this.problem,
+      el("section", { class: "card", "aria-label": "Topics" }, this.table.node),
+    );
+  }
+
+  open() {
+    fill(this.problem);
+    this.load();
+    clearInterval(this.#timer);
+    this.#timer = setInterval(() => document.hidden || this.load(), LOOK_MS);
+  }
+
+  close() {
+    clearInterval(this.#timer);
+    this.#turn += 1;
+  }
+
+  async load() {
+    const turn = ++this.#turn;
+    try {
+      const { topics } = await ask("/api/topics");
+      if (turn !== this.#turn) return;
+      this.table.update(topics);
+      fill(this.problem);
+    } catch (error) {
+      if (turn === this.#turn) fill(this.problem, failure(error));
+    }
+  }
+}
+
+/** The name of an item's topic as a link to its records. */
+export function showTopicLink(cell, item) {
+  const link = cell.firstChild ?? cell.appendChild(el("a"));
+  attr(link, "href", topicAddress(item.topic));
+  showName(link, item.topic);
+}
