@@ -25,6 +25,7 @@ UNKNOWN: Final[Mapping[str, Any]] = {
     "errors": [],
     "audit": None,
     "canary": {},
+    "disk": {},
 }
 """The figures of a run whose monitor does not answer."""
 RECENT: Final = ("pending", "firing")

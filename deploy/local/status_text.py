@@ -3,6 +3,7 @@
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from deploy.command_line import CommandLine
 from deploy.local.waterfall import waterfall
 from deploy.local.words import clean, count, milliseconds, rate, span, time_left
+from monitoring.alerts.model import shown
 
 __all__ = ["render_status"]
 
@@ -21,6 +23,8 @@ YOUNG_SECONDS: Final = 600.0
 """A start alone spends the budget of a shorter window."""
 LATE_SECONDS: Final = 5.0
 SHOWN_REASONS: Final = 4
+SOON_DAYS: Final = 2.0
+COUNTED_DAYS: Final = 365.0
 COLOURS: Final = {
     "ready": "green", "done": "green", "ok": "green", "starting": "yellow", "waiting": "yellow", "pending": "yellow",
     "restarting": "red", "failed": "red", "down": "red", "firing": "red",
@@ -102,6 +106,8 @@ def _figures(status: Status) -> Iterator[str]:
         yield from _labelled("Refused", _wrapped([*(_refused(entry) for entry in errors[:SHOWN_REASONS]), *more], ", "))
     if audit := status["audit"]:
         yield from _labelled("Audit", textwrap.wrap(_audit(audit), WIDTH - INDENT))
+    if (disk := status.get("disk") or {}).get("free_bytes") is not None:
+        yield _row("Disk", _disk(disk))
 
 
 def _waits(status: Status, label: str = "") -> Iterator[str]:
@@ -195,6 +201,16 @@ def _audit(audit: Mapping[str, Any]) -> str:
     if not audit["messages"] and not found:
         return f"nothing to prove yet: no message in the time that it looked at, {ago} ago"
     return f"{count(audit['messages'])} messages {ago} ago: {f'NOT balanced, {found}' if found else 'balanced'}"
+
+
+def _disk(disk: Mapping[str, Any]) -> str:
+    """What is free on the fullest, and when the first is full: by the minute where that is soon."""
+    free, days = f"{shown(disk['free_bytes'], 'bytes')} free", disk.get("full_days")
+    if days is None:
+        return free
+    at = datetime.fromtimestamp(disk["full_at"], UTC).astimezone() if days <= COUNTED_DAYS else None
+    when = f" ({at:{'%Y-%m-%d %H:%M' if days < SOON_DAYS else '%Y-%m-%d'}})" if at else ""
+    return f"{free}, full in {time_left(days * 86_400)}{when} at the pace of the last hours"
 
 
 def _alerts(status: Status, paint: Paint) -> Iterator[str]:

@@ -1,13 +1,15 @@
 """The machine under the pipeline: processors, memory, and the disks that hold its data, under node_exporter's names."""
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
+from deploy.monitor.disk_forecast import DiskForecast
 from monitoring.metrics.families import Samples
 
 __all__ = ["HostProbe", "mountpoint"]
@@ -25,9 +27,10 @@ class HostProbe:
     Two folders on one disk are one series. A folder that is not there yet counts by the nearest one above it.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._mounts = tuple(sorted({mountpoint(path) for path in paths}))
         self._spent: dict[str, float] = {}
+        self._forecast, self._clock = DiskForecast(), clock
 
     def look(self) -> Samples:
         """All families of the probe `host`; what this platform does not tell is left out, not 0."""
@@ -51,13 +54,21 @@ class HostProbe:
     def _disks(self) -> dict[str, _Series]:
         free: _Series = []
         size: _Series = []
+        days: _Series = []
         for mount in self._mounts:
             # A disk that was taken away has no figures; the others have.
             with suppress(OSError):
                 usage = psutil.disk_usage(mount)
                 free.append(((mount,), float(usage.free)))
                 size.append(((mount,), float(usage.total)))
-        return {"node_filesystem_avail_bytes": free, "node_filesystem_size_bytes": size}
+                left = self._forecast.days(mount, used=usage.total - usage.free, free=usage.free, now=self._clock())
+                if left is not None:
+                    days.append(((mount,), left))
+        return {
+            "node_filesystem_avail_bytes": free,
+            "node_filesystem_size_bytes": size,
+            "tidegate_table_disk_full_days": days,
+        }
 
 
 def mountpoint(path: Path) -> str:

@@ -123,7 +123,7 @@ def disk_alerts() -> tuple[Alert, ...]:
     free, days = select("node_filesystem_avail_bytes", job="tidegate-monitor"), select("tidegate_table_disk_full_days")
     now, soon = (
         "Only {value} are free on {mountpoint}.",
-        "At the pace of the last hours the tables' disk is full in {value} days.",
+        "At the pace of the last hours the disk of {mountpoint} is full in {value} days.",
     )
     return (
         _disk("critical", Compare(free, "<", GIB), 30, "bytes", now),

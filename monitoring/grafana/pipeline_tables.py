@@ -50,7 +50,7 @@ def table_panels() -> list[Panel]:
             "Days until the disk is full",
             "At the pace of the last hours; no line where it does not grow.",
             "d",
-            Query(total("tidegate_table_disk_full_days", how="min"), "days"),
+            Query(total("tidegate_table_disk_full_days", "mountpoint", how="min"), "{{mountpoint}}"),
         ),
     ]
 

@@ -67,6 +67,11 @@ HOST: Final = (
     Family("node_memory_MemTotal_bytes", "Memory of the machine."),
     Family("node_filesystem_avail_bytes", "Free space of the disks that hold data.", ("mountpoint",)),
     Family("node_filesystem_size_bytes", "Size of those disks.", ("mountpoint",)),
+    Family(
+        "tidegate_table_disk_full_days",
+        "Days until a disk that holds data is full, at the pace of the last hours; infinite where it does not grow.",
+        ("mountpoint",),
+    ),
     Family("node_disk_io_time_seconds_total", "Time that disks were busy, all together.", (), "counter"),
 )
 """Filled by the probe `host`; `rate(node_cpu_seconds_total{mode="iowait"})` over all modes is the IO wait ratio."""

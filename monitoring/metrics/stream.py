@@ -134,12 +134,6 @@ class StreamMetrics:
             ["table"],
             registry=registry,
         )
-        self.disk_full_days = Gauge(
-            "tidegate_table_disk_full_days",
-            "Days until the disk under the tables is full, at the pace of the last hours; infinite where it does not grow.",
-            registry=registry,
-        )
-        self.disk_full_days.set(float("inf"))
         self.restarts = Counter(
             "tidegate_stream_query_restarts_total",
             "Query restarts after a passing fault.",

@@ -66,7 +66,7 @@ def build_snapshot(
         "canary": figures.canary(memory, now),
         "devices": {**_NO_DEVICES, **side.devices},
         "tables": listed,
-        "disk": host.disk(memory, side.disk_free_bytes),
+        "disk": host.disk(memory, side.disk_free_bytes, now),
         "host": host.host(memory),
         "audit": side.audit,
         "point": {

@@ -30,11 +30,12 @@ def host(memory: History) -> dict[str, float | None]:
     }
 
 
-def disk(memory: History, free_bytes: float | None) -> dict[str, Any]:
-    """The fullest of the disks that hold data; `free_bytes` where no probe tells."""
-    told = memory.latest(_FREE)
-    days = memory.latest(_DAYS)
+def disk(memory: History, free_bytes: float | None, now: float) -> dict[str, Any]:
+    """The fullest of the disks that hold data, and the one that is full first; `free_bytes` where no probe tells."""
+    told, days = memory.latest(_FREE), memory.latest(_DAYS)
+    soonest = min(days.values()) if days else None
     return {
         "free_bytes": min(told.values()) if told else free_bytes,
-        "full_days": finite(min(days.values()), 1) if days else None,
+        "full_days": finite(soonest, 1),
+        "full_at": None if soonest is None else finite(now + 86_400 * soonest, 0),
     }

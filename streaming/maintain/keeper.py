@@ -75,7 +75,7 @@ class Keeper:
 
     def __init__(self, writer: Writer) -> None:
         self._writer, self._root = writer, writer.root
-        self._gauges = Gauges(writer.metrics, writer.root)
+        self._gauges = Gauges(writer.metrics)
         self._appenders: dict[str, tuple[str, Appender]] = {}
         self._known: dict[str, _Known] = defaultdict(_Known)
 
@@ -98,7 +98,6 @@ class Keeper:
                 # The table may be another one by now (a stream's, made anew): the next pass begins from nothing.
                 self._known.pop(name, None)
                 self._appenders.pop(name, None)
-        self._gauges.disk()
         if failures:
             raise failures[0]
 

@@ -28,7 +28,6 @@ def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None
         "stream",
         streams,
         tidegate_rollup_watermark_timestamp_seconds=max(0.0, second - 130.0) if life >= 90 else 0.0,
-        tidegate_table_disk_full_days=inf,
     )
     tell(
         "canary",
@@ -68,6 +67,7 @@ def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None
     found[key("tidegate_kafka_time_to_data_loss_seconds", "monitor", **land)] = 7.0 * DAY if kafka else None
     found[key("tidegate_ledger_messages", "monitor", outcome="stored")] = 900.0
     found[key("node_filesystem_avail_bytes", "monitor", mountpoint="/")] = 60.0 * 2**30
+    found[key("tidegate_table_disk_full_days", "monitor", mountpoint="/")] = inf
     for bound in ("2.5", "+Inf"):
         found[key("tidegate_end_to_end_latency_seconds_bucket", "canary", le=bound)] = (
             float(max(0, life - 85 if bound == "2.5" else life - 75) // 5) if gateway else None

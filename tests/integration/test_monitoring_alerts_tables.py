@@ -116,7 +116,7 @@ CASES: list[Case] = [
     ),
     *of(
         "TidegateDiskFull",
-        key("tidegate_table_disk_full_days", "stream"),
+        key("tidegate_table_disk_full_days", "monitor", mountpoint="/var/kafka"),
         ("full in two days", always(2), {1785: 0, 1815: 1}),
         ("full in two hours", always(0.1), {885: 0, 915: 1}),
         ("it does not grow", always(inf), {2700: 0}),

@@ -136,3 +136,19 @@ def test_the_busy_time_is_that_of_real_disks(
     monkeypatch.setattr(host, "_BLOCK_DEVICES", tmp_path)
     monkeypatch.setattr(psutil, "disk_io_counters", lambda perdisk: None if counters is None else each)
     assert HostProbe([]).look()["node_disk_io_time_seconds_total"] == told
+
+
+def test_each_disk_has_its_own_forecast(mounts: dict[str, tuple[int, int]], tmp_path: Path) -> None:
+    """Kafka's disk may fill up while the tables' does not; before some hours are known there is no figure."""
+    disk, now = tmp_path / "kafka", 0.0
+    disk.mkdir()
+    mounts[str(disk)] = (480 * GIB, 500 * GIB)
+    probe = HostProbe([tmp_path, disk], clock=lambda: now)
+    assert probe.look()["tidegate_table_disk_full_days"] == []
+    while now < 4 * 3600:
+        now += 600
+        mounts[str(disk)] = (mounts[str(disk)][0] - GIB, 500 * GIB)
+        samples = probe.look()
+    told = dict(samples["tidegate_table_disk_full_days"])
+    assert told["/",] == float("inf")
+    assert told[str(disk),] == pytest.approx(456 / 6 / 24)

@@ -21,7 +21,6 @@ from lakehouse import maintenance
 from lakehouse.maintenance import SMALL_BYTES, TableState, expired_files, plan_join, table_state
 from lakehouse.maintenance_log import clean_log, commit_time, last_checkpoint, write_checkpoint
 from lakehouse.maintenance_vacuum import Swept, sweep
-from streaming.maintain.gauges import days_to_full
 from streaming.maintain.holds import needed_since
 
 TODAY = date(2026, 5, 3)
@@ -93,22 +92,6 @@ def test_days_go_when_they_are_older_than_is_kept_and_none_where_all_is_kept() -
     lately = replace(made, files=made.files.append_column("max.landed_at", pa.array(landed)))
     assert list(expired_files(lately, keep_days=1, today=TODAY)) == ["2026-05-01"]
     assert expired_files(made, keep_days=30, today=TODAY) == {}
-
-
-def test_the_disk_is_full_when_its_growth_says_so() -> None:
-    day = 86_400.0
-    assert days_to_full([(0.0, 0), (day, 100)], 1000) == 10.0
-    assert days_to_full([(0.0, 100), (day, 50)], 1000) == float("inf")
-    assert days_to_full([(0.0, 0), (1.0, 10**9)], 1000) == float("inf")
-    assert days_to_full([], 1000) == float("inf")
-
-
-def test_ten_minutes_say_nothing_of_the_days_to_come() -> None:
-    """Caches and the first batches fill the disk faster than anything does later."""
-    minutes = [(60.0 * minute, minute * 2**28) for minute in range(60)]
-    assert days_to_full(minutes[:11], 2**36) == float("inf")
-    assert days_to_full(minutes, 2**36) == float("inf")
-    assert days_to_full([*minutes, (3600.0, 60 * 2**28)], 2**36) < 1
 
 
 @pytest.fixture

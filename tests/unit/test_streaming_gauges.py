@@ -21,7 +21,7 @@ def registry() -> CollectorRegistry:
 @pytest.fixture
 def made(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> Gauges:
     monkeypatch.setattr(gauges, "time", SimpleNamespace(time=iter(range(1000, 2000)).__next__))
-    return Gauges(StreamMetrics(registry, query="land", tables=ALL_TABLES, topics=("a", "b")), "/nowhere")
+    return Gauges(StreamMetrics(registry, query="land", tables=ALL_TABLES, topics=("a", "b")))
 
 
 def told(registry: CollectorRegistry, metric: str) -> dict[str, float]:

@@ -139,13 +139,20 @@ export function instant(at) {
   return date && !Number.isNaN(date.getTime()) ? date : null;
 }
 
+/** The date in the browser's zone. */
+export function day(at) {
+  const date = instant(at);
+  if (!date) return NONE;
+  return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((n) => String(n).padStart(2, "0")).join("-");
+}
+
 /** Time of day in the browser's zone; with the day where it is not today. */
 export function clock(at) {
   const date = instant(at);
   if (!date) return NONE;
   const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
   if (date.toDateString() === new Date().toDateString()) return time;
-  return `${date.getFullYear()}-${String(date.getMonth() + 1).padStart(2, "0")}-${String(date.getDate()).padStart(2, "0")} ${time}`;
+  return `${day(at)} ${time}`;
 }
 
 /** The same instant in UTC, for titles. */

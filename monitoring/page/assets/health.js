@@ -1,7 +1,7 @@
 // Small cards: the canary, the last audit, the machine and its disk.
 
 import { el } from "./dom.js";
-import { bytes, clock, duration, number, percent } from "./format.js";
+import { bytes, clock, day, duration, number, percent } from "./format.js";
 import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
 
@@ -60,23 +60,29 @@ export function mountAudit(root) {
   };
 }
 
+/** In how many days, and when: by the minute where that is soon. */
+function forecast(disk) {
+  const days = disk?.full_days;
+  if (typeof days !== "number") return null;
+  if (days >= 3650) return "> 10 years";
+  if (typeof disk.full_at !== "number") return `${number(days)} days`;
+  return `${number(days)} days, ${days < 2 ? clock(disk.full_at).replace(/:\d\d$/, "") : day(disk.full_at)}`;
+}
+
 export function mountHost(root) {
   const { show, badge } = card(root, {
     cpu_ratio: ["CPU busy", percent],
     iowait_ratio: ["waiting for disk", percent],
     memory: ["memory available", (value) => value ?? "–"],
     free_bytes: ["disk free", bytes],
-    full_days: [
-      "disk full in",
-      (value) => (typeof value === "number" ? (value >= 3650 ? "> 10 years" : `${number(value)} days`) : "–"),
-    ],
+    full: ["disk full in", (value) => value ?? "–"],
   });
   return ({ host, disk }) => {
     const memory =
       typeof host?.memory_available_bytes === "number"
         ? `${bytes(host.memory_available_bytes)} of ${bytes(host.memory_total_bytes)}`
         : null;
-    show({ ...host, ...disk, memory });
+    show({ ...host, ...disk, memory, full: forecast(disk) });
     const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
     const known = typeof disk?.free_bytes === "number";
     setState(
