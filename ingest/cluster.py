@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -17,6 +17,7 @@ from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTC
 from ingest.group_reader import GroupReader
 from ingest.lag import LagBook
 from ingest.settings import KafkaSettings
+from monitoring.poll import IncompleteError
 
 __all__ = ["LAND_TOPICS", "ClusterProbe", "is_own_topic"]
 
@@ -60,16 +61,25 @@ class ClusterProbe:
         self._reader = ClusterReader(settings)
         self._groups: dict[str, GroupReader] = {}
         self._facts, self._lags = ClusterFacts(), LagBook()
+        self._untold: list[str] = []
         self._why: str | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     def look(self) -> Samples:
-        """Samples under the names of the families KAFKA; only `tidegate_kafka_reachable` 0 where Kafka does not answer."""
+        """Samples under the names of the families KAFKA; only `tidegate_kafka_reachable` 0 where Kafka does not answer.
+
+        Raises:
+            IncompleteError: with the samples of what could be seen: Kafka answers, and does not tell all that alerts rest on.
+        """
         try:
-            return cluster_samples(self.state())
+            samples = cluster_samples(self.state())
         except RetryableError:
             return unreachable()
+        if self._untold:
+            more = f" (and {len(self._untold) - 1} more)" if len(self._untold) > 1 else ""
+            raise IncompleteError(self._untold[0] + more, samples)
+        return samples
 
     def state(self) -> ClusterState:
         """The same as values.
@@ -112,6 +122,7 @@ class ClusterProbe:
         brokers, named = self._reader.topics(self._topics, ASK_SECONDS)
         partitions = self._reader.with_offsets(named, until - time.monotonic())
         self._facts.learn(self._reader, partitions, asked_at=asked_at)
+        self._untold = []
         groups = [one for name in self._wanted_groups() for one in self._group(name, partitions, until)]
         self._lags.keep(groups)
         return ClusterState(brokers, tuple(partitions), tuple(groups), self._facts.min_in_sync)
@@ -127,15 +138,39 @@ class ClusterProbe:
         return wanted
 
     def _group(self, name: str, partitions: list[Partition], until: float) -> list[GroupPartition]:
-        left = until - time.monotonic()
         known = [(one.topic, one.partition) for one in partitions if one.end is not None]
-        # Without time left it is left out of this look: the others were slow, and the next look may have more.
-        committed = self._groups[name].committed(known, min(left, ASK_SECONDS)) if left > 0 else None
-        if committed is None:
+        reader = self._groups[name]
+        try:
+            committed = reader.committed(known, min(_left(name, until), ASK_SECONDS))
+        except RetryableError as error:
+            self._untold.append(str(error))
             return []
         read = {topic for topic, _ in committed} | set(self._must_read.get(name, ()))
         own = [one for one in partitions if one.topic in read]
-        return self._lags.group(name, self._groups[name], own, committed, self._facts)
+        found = self._lags.group(name, reader, own, committed, self._facts)
+        self._untold += [text for topic in sorted(read) for text in self._untold_of(topic, own, reader)]
+        return found
+
+    def _untold_of(self, topic: str, partitions: list[Partition], reader: GroupReader) -> Iterator[str]:
+        """What Kafka does not tell of a topic that a group reads: its lag, the lag's age or its end is then not known."""
+        parts = [one for one in partitions if one.topic == topic]
+        if not parts:
+            yield f"Kafka shows the monitor no topic {topic}: it was not made, or the monitor's user may not describe it."
+        elif topic not in self._facts.retention:
+            yield f"Kafka does not tell the monitor how long it keeps {topic}. Allow its user to describe the topic's settings."
+        if any(one.end is None and one.leader >= 0 for one in parts):
+            yield f"Kafka does not tell the monitor where all partitions of {topic} end: a leader does not answer."
+        if topic in reader.refused:
+            yield f"Kafka lets the monitor read no record of {topic}, to see how old its lag is: {reader.refused[topic]}."
+
+
+def _left(group: str, until: float) -> float:
+    """Seconds that are left of this look. Without any the group is left out: the next look may have more."""
+    left = until - time.monotonic()
+    if left <= 0:
+        message = f"Kafka was too slow to tell the monitor how far the group {group} has read."
+        raise RetryableError(message)
+    return left
 
 
 def _ignore(_error: KafkaError) -> None:

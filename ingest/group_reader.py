@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ingest.clients import make_client
 from ingest.cluster_reader import monitor_conf
+from ingest.contract.errors import RetryableError
 from ingest.settings import KafkaSettings
 
 __all__ = ["GroupReader"]
@@ -16,27 +17,44 @@ Where = tuple[str, int]
 
 
 class GroupReader:
-    """One client per group, since a Kafka client has one group. Not thread-safe."""
+    """One client per group, since a Kafka client has one group. Not thread-safe.
+
+    Attributes:
+        refused: topics whose records this user may not read, with Kafka's words.
+    """
 
     # Not AdminClient.list_consumer_group_offsets, which could ask for all groups: see ingest/groups.py.
 
     def __init__(self, settings: KafkaSettings, group: str, on_error: Callable[[KafkaError], None]) -> None:
+        self.refused: dict[str, str] = {}
+        self._group = group
         self._consumer = make_client(Consumer, monitor_conf(settings, group, on_error), settings)
         self._met: set[str] = set()
 
-    def committed(self, partitions: Sequence[Where], timeout_seconds: float) -> dict[Where, int] | None:
-        """Next offset to be read, where one was committed; None where Kafka does not tell.
+    def committed(self, partitions: Sequence[Where], timeout_seconds: float) -> dict[Where, int]:
+        """Next offset to be read, where one was committed.
 
-        A new cluster has no coordinator at first, and a user may not be allowed to see this group.
+        Raises:
+            RetryableError: Kafka does not tell: a new cluster has no coordinator at first, and a user may not be allowed to see
+                this group. Without this nobody would know that its lag is not known.
         """
         if not partitions:
             return {}
         self._consumer.poll(0)
         try:
             answers = self._consumer.committed([TopicPartition(*where) for where in partitions], timeout_seconds)
-        except KafkaException:
-            return None
-        return {(one.topic, one.partition): one.offset for one in answers if one.error is None and one.offset >= 0}
+        except KafkaException as error:
+            raise RetryableError(self._untold(error.args[0])) from error
+        if wrong := next((one.error for one in answers if one.error is not None), None):
+            raise RetryableError(self._untold(wrong))
+        return {(one.topic, one.partition): one.offset for one in answers if one.offset >= 0}
+
+    def _untold(self, error: KafkaError) -> str:
+        # The client tries again what was refused until its time is up, and then tells no more than that.
+        return (
+            f"Kafka does not tell the monitor how far the group {self._group} has read ({error.str()}): "
+            "the monitor's user may not describe that group and its topics, or their broker does not answer."
+        )
 
     def append_times(self, positions: Mapping[Where, int], timeout_seconds: float) -> dict[Where, int]:
         """When the first record at or after each position was appended, in ms; those that did not come in time are missing."""
@@ -67,8 +85,11 @@ class GroupReader:
             if topic is None or number is None or (topic, number) not in left:
                 continue
             # An error ends this partition's turn: its end was reached, or retention took what was asked for.
-            if message.error() is None:
+            if (error := message.error()) is None:
                 found[topic, number] = message.timestamp()[1]
+                self.refused.pop(topic, None)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                self.refused[topic] = error.str()
             left.remove((topic, number))
             self._consumer.incremental_unassign([TopicPartition(topic, number)])
 

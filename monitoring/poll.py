@@ -38,6 +38,7 @@ class Poll(Generic[T]):
         ask: the question.
         default: the answer where there is none.
         take: gets each answer at once, and `default` when the answer is forgotten; what it raises is a fault of the answer.
+        done: called after each question that was answered in full.
         at_end: frees what `ask` holds, once no question is under way any more.
     """
 
@@ -49,10 +50,11 @@ class Poll(Generic[T]):
         *,
         default: T,
         take: Callable[[T], object] = lambda _answer: None,
+        done: Callable[[], object] = lambda: None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._name, self._every_seconds, self._ask, self._default = name, every_seconds, ask, default
-        self._take, self._at_end = take, at_end
+        self._take, self._done, self._at_end = take, done, at_end
         self._answer, self._answered_at, self._forgotten = default, time.monotonic(), False
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -108,6 +110,7 @@ class Poll(Generic[T]):
             self._fail(error)
         else:
             self.fault = ""
+            self._done()
 
     def _keep(self, answer: T) -> None:
         with self._lock:

@@ -57,8 +57,11 @@ class Probes:
 
 
 def _served(probe: Probe, metrics: MonitorMetrics) -> Poll[Samples]:
-    """The poll of a probe: timed, its failures counted, its answers served."""
+    """The poll of a probe: timed, its failures counted, its answers served, the end of each complete look told."""
     name, failures = probe.name, metrics.probe_failures.labels(probe.name)
+    complete = metrics.probe_complete.labels(name)
+    # Whoever has seen nothing yet is as blind as one that sees nothing any more, from the start on.
+    complete.set_to_current_time()
 
     def ask() -> Samples:
         with failures.count_exceptions(), metrics.probe_duration.labels(name).time():
@@ -68,7 +71,15 @@ def _served(probe: Probe, metrics: MonitorMetrics) -> Poll[Samples]:
         with failures.count_exceptions():
             metrics.families.replace(name, samples)
 
-    return Poll(f"probe {name}", probe.every_seconds, ask, default=_unreachable(name), take=take, at_end=probe.close)
+    return Poll(
+        f"probe {name}",
+        probe.every_seconds,
+        ask,
+        default=_unreachable(name),
+        take=take,
+        done=complete.set_to_current_time,
+        at_end=probe.close,
+    )
 
 
 def _unreachable(probe: str) -> Samples:

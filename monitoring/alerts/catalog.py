@@ -5,7 +5,7 @@ from typing import Final
 from monitoring.alerts.catalog_devices import DEVICES
 from monitoring.alerts.catalog_flow import BROKER, GATEWAY
 from monitoring.alerts.catalog_kafka import KAFKA
-from monitoring.alerts.catalog_monitoring import MONITORING
+from monitoring.alerts.catalog_monitoring import monitoring_alerts
 from monitoring.alerts.catalog_proof import proof_alerts
 from monitoring.alerts.catalog_stream import CANARY, STREAM
 from monitoring.alerts.catalog_tables import TABLES, disk_alerts
@@ -19,7 +19,7 @@ __all__ = ["ALERTS", "alerts"]
 def alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
     """All alerts with the bounds of these settings; the same name may stand for several severities or windows."""
     return (
-        *MONITORING,
+        *monitoring_alerts(settings.tables_seconds),
         *burn_alerts(settings),
         *BROKER,
         *GATEWAY,

@@ -3,10 +3,13 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.operands import Changes, select
-from monitoring.alerts.signals import STARTED, Compare, Happened, Query, Unless, young
+from monitoring.alerts.operands import Age, Changes, select
+from monitoring.alerts.signals import OURS, STARTED, Compare, Either, Query, Unless, young
 
-__all__ = ["MONITORING"]
+__all__ = ["monitoring_alerts"]
+
+BLIND_SECONDS: Final = 300.0
+BLIND_PERIODS: Final = 5
 
 
 def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
@@ -35,7 +38,41 @@ def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
     )
 
 
-MONITORING: Final = (
+def monitoring_alerts(tables_seconds: float) -> tuple[Alert, ...]:
+    """All of them; `tables_seconds` is how often the tables are asked."""
+    return (*_PARTS, _blind(max(BLIND_SECONDS, BLIND_PERIODS * tables_seconds)), _ALERTMANAGER)
+
+
+def _blind(tables_seconds: float) -> Alert:
+    """A probe that fails, hangs or sees a part only. The running audit has an alert of its own."""
+    complete = "tidegate_monitor_probe_complete_timestamp_seconds"
+    often, tables = select(complete, probe="~host|broker|kafka|certificates"), select(complete, probe="tables")
+    return Alert(
+        name="TidegateMonitorBlind",
+        part="monitor",
+        severity="warning",
+        signal=Either(Compare(Age(often), ">", BLIND_SECONDS), Compare(Age(tables), ">", tables_seconds)),
+        for_seconds=30,
+        unit="seconds",
+        summary="The monitor cannot see something that alerts rest on",
+        text="The probe {probe} has not seen all that it looks at for {value}.",
+        impact="Alerts on lag, time to data loss, devices, disk or certificates are silent without being well.",
+        causes=(
+            "The monitor's user may not see a group, a topic or its settings in Kafka.",
+            "Tables cannot be read: rights, a damaged log, an object store away.",
+            "A server is down or hangs.",
+        ),
+        actions=(
+            "`tidegate logs monitor -n 100`: the probe's fault, in a sentence.",
+            "`tidegate doctor --config FILE`: does Kafka answer, are ports and disk free?",
+            "`tidegate tables ls`: can the tables be read by hand?",
+            "`tidegate repair`: with the stream stopped, finds damaged tables.",
+        ),
+        follows=("TidegateKafkaUnreachable", "TidegateBrokerUnreachable"),
+    )
+
+
+_PARTS: Final = (
     Alert(
         name="TidegateWatchdog",
         part="monitor",
@@ -56,7 +93,7 @@ MONITORING: Final = (
         name="TidegatePartRestarts",
         part="monitor",
         severity="warning",
-        signal=Compare(Changes(select(STARTED, job="~tidegate-.*"), 900), ">", 2),
+        signal=Compare(Changes(select(STARTED, job=OURS), 900), ">", 2),
         keep_firing_seconds=300,
         summary="A part restarts again and again",
         text="{job} was started anew {value} times within 15 minutes.",
@@ -74,38 +111,21 @@ MONITORING: Final = (
         ),
         follows=("TidegateKafkaUnreachable",),
     ),
-    Alert(
-        name="TidegateMonitorBlind",
-        part="monitor",
-        severity="warning",
-        signal=Happened(
-            select("tidegate_monitor_probe_failures_total", probe="~host|tables|certificates"), 600, more_than=10
-        ),
-        summary="The monitor cannot see something that alerts rest on",
-        text="The probe {probe} failed {value} times within 10 minutes.",
-        impact="Alerts on devices, disk or certificates are silent without being well.",
-        causes=("Tables cannot be read: rights, a damaged log, an object store away.", "A server is down."),
-        actions=(
-            "`tidegate logs monitor -n 100`: the probe's fault.",
-            "`tidegate tables ls`: can the tables be read by hand?",
-            "`tidegate repair`: with the stream stopped, finds damaged tables.",
-        ),
-        follows=("TidegateKafkaUnreachable", "TidegateBrokerUnreachable"),
-    ),
-    Alert(
-        name="AlertmanagerDown",
-        part="monitor",
-        severity="critical",
-        signal=Query('up{job="alertmanager"} == 0'),
-        for_seconds=60,
-        summary="Alertmanager does not answer",
-        text="Alertmanager does not answer: alerts fire, and nobody is told.",
-        impact="Only the ops page and Prometheus show alerts.",
-        causes=("It is down, or its configuration was refused at the start.",),
-        actions=(
-            "`tidegate status`: is the part `alertmanager` ready? Does one of your own answer where `prometheus.yml` says?",
-            "`amtool check-config alertmanager.yml`: is its configuration right?",
-            "`tidegate logs alertmanager -n 50`: its last words.",
-        ),
+)
+
+_ALERTMANAGER: Final = Alert(
+    name="AlertmanagerDown",
+    part="monitor",
+    severity="critical",
+    signal=Query('up{job="alertmanager"} == 0'),
+    for_seconds=60,
+    summary="Alertmanager does not answer",
+    text="Alertmanager does not answer: alerts fire, and nobody is told.",
+    impact="Only the ops page and Prometheus show alerts.",
+    causes=("It is down, or its configuration was refused at the start.",),
+    actions=(
+        "`tidegate status`: is the part `alertmanager` ready? Does one of your own answer where `prometheus.yml` says?",
+        "`amtool check-config alertmanager.yml`: is its configuration right?",
+        "`tidegate logs alertmanager -n 50`: its last words.",
     ),
 )

@@ -146,6 +146,12 @@ class MonitorMetrics:
         self.probe_failures = Counter(
             "tidegate_monitor_probe_failures_total", "Looks that found no answer.", ["probe"], registry=registry
         )
+        self.probe_complete = Gauge(
+            "tidegate_monitor_probe_complete_timestamp_seconds",
+            "When the probe last saw all that it looks at; the monitor's start until it has. Only of probes that run.",
+            ["probe"],
+            registry=registry,
+        )
         self.alerts = Gauge(
             "tidegate_monitor_alerts", "Alerts that the monitor's own checks see.", ["state"], registry=registry
         )

@@ -68,6 +68,9 @@ def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None
     found[key("tidegate_ledger_messages", "monitor", outcome="stored")] = 900.0
     found[key("node_filesystem_avail_bytes", "monitor", mountpoint="/")] = 60.0 * 2**30
     found[key("tidegate_table_disk_full_days", "monitor", mountpoint="/")] = inf
+    for probe, starts in (("kafka", 30), ("tables", 90), ("host", 0)):
+        complete = key("tidegate_monitor_probe_complete_timestamp_seconds", "monitor", probe=probe)
+        found[complete] = second - 10.0 if life > starts + 10 else started
     for bound in ("2.5", "+Inf"):
         found[key("tidegate_end_to_end_latency_seconds_bucket", "canary", le=bound)] = (
             float(max(0, life - 85 if bound == "2.5" else life - 75) // 5) if gateway else None

@@ -74,6 +74,10 @@ def beside_canary(share: float, per_second: float, canary: float = 0.5) -> dict[
     }
 
 
+def complete_look(probe: str) -> Key:
+    return key("tidegate_monitor_probe_complete_timestamp_seconds", "monitor", probe=probe)
+
+
 CASES: list[Case] = [
     Case("TidegateWatchdog", "always", {key("up", "gateway"): always(1)}, {0: 1, 15: 1, 300: 1}),
     *target("TidegateTargetDown", "gateway", seconds=120),
@@ -158,6 +162,26 @@ CASES: list[Case] = [
             {3000: 1, 3600: 1},
         )
         for every in (120, 240)
+    ),
+    *(
+        Case("TidegateMonitorBlind", f"{probe}: {title}", {complete_look(probe): wave}, firing)
+        for probe in ("kafka", "tables", "host")
+        for title, wave, firing in (
+            ("one look in 14 s", lambda second: second // 14 * 14.0, {300: 0, 900: 0, 1800: 0}),
+            (
+                "fails or hangs, then comes back",
+                lambda second: second if not 600 < second < 1500 else 600.0,
+                {600: 0, 900: 0, 945: 1, 1485: 1, 1500: 0},
+            ),
+            ("never saw anything", always(1), {300: 0, 345: 1, 1800: 1}),
+        )
+    ),
+    Case("TidegateMonitorBlind", "the audit has an alert of its own", {complete_look("audit"): always(1)}, {1800: 0}),
+    Case(
+        "TidegateMonitorBlind",
+        "two restarts, two minutes without an answer after each",
+        {complete_look("kafka"): lambda second: second // 300 * 300.0 + (second % 300 if second % 300 > 120 else 0)},
+        {300: 0, 600: 0, 900: 0, 1200: 0},
     ),
     *of(
         "TidegateCertificateExpires",

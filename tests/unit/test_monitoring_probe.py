@@ -1,6 +1,7 @@
 """Probes that hang, fail and come back; and a look at parts that do the same."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -131,6 +132,45 @@ def test_a_look_that_saw_a_part_is_served_and_counts_as_failed(
     assert running.faults() == {"certificates": "b cannot be seen"}
     assert caplog.text.count("b cannot be seen") == 1
     running.close()
+
+
+def test_the_end_of_the_last_complete_look_is_told(
+    metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait, never: threading.Event
+) -> None:
+    """One that fails, sees a part only, or hangs leaves it where it is; so does one that has never seen anything."""
+    looks, course = list[str](), "whole"
+
+    def look() -> dict[str, Any]:
+        looks.append(course)
+        if course == "hangs":
+            never.wait()
+        if course == "fails":
+            raise OSError("the table is gone")
+        if course == "part":
+            raise IncompleteError("b cannot be seen", {})
+        return {}
+
+    def complete(probe: str = "tables") -> float | None:
+        return registry.get_sample_value("tidegate_monitor_probe_complete_timestamp_seconds", {"probe": probe})
+
+    before = time.time()
+    running = Probes([Probe("tables", 0.02, look), Probe("kafka", 0.02, never.wait)], metrics)
+    started = complete("kafka")
+    assert before <= started <= time.time()
+    assert complete("certificates") is None, "one that does not run is not missed"
+    running.start()
+    for words in ("part", "fails", "hangs"):
+        course = "whole"
+        seen = complete()
+        wait_until(lambda seen=seen: complete() > seen)
+        course = words
+        wait_until(lambda words=words: looks[-1] == words)
+        stood, count = complete(), len(looks)
+        wait_until(lambda words=words, count=count: words == "hangs" or len(looks) > count + 3)
+        assert complete() == stood
+    running.check()
+    assert (complete(), complete("kafka")) == (stood, started)
+    running.close(seconds=0.1)
 
 
 def test_what_is_not_declared_is_a_fault_and_not_served(
