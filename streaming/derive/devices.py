@@ -121,8 +121,12 @@ def _merged(parts: "DataFrame", now: datetime) -> "DataFrame":
     )
     # Counted by a gateway, and no record has landed yet: it is heard of when that has a time.
     rows = rows.where("first_seen IS NOT NULL")
-    since = F.expr("greatest(0D, (unix_micros(first_new) - unix_micros(known_last)) / 1e6D)")
-    rows = rows.withColumn("since", F.coalesce(since, F.lit(0.0)))
+    # A whole minute is that of messages which only the ledger counts: no message was at its beginning.
+    rows = rows.withColumn(
+        "first_seen", F.expr("IF(date_trunc('MINUTE', first_new) = first_seen, first_new, first_seen)")
+    )
+    since = "IF(date_trunc('MINUTE', known_last) = known_last, 0D, (unix_micros(first_new) - unix_micros(known_last)) / 1e6D)"
+    rows = rows.withColumn("since", F.expr(f"greatest(0D, coalesce({since}, 0D))"))
     rows = rows.withColumn(
         "sample", F.expr("(coalesce(squares, 0D) + since * since) / nullif(coalesce(gaps, 0D) + since, 0D)")
     )

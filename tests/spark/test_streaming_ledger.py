@@ -331,7 +331,7 @@ def check_devices(derived: Derived) -> None:
 def test_later_news_change_only_what_they_touch(lander: Any, gateway: Any) -> None:
     one = gateway()
     for minute in range(4):
-        one.store("d1", NOW - minute * MINUTE, Reading("t", value=float(minute)), seq=minute)
+        one.store("d1", NOW - minute * MINUTE + 500_000, Reading("t", value=float(minute)), seq=minute)
         one.store("d2", NOW - minute * MINUTE, Reading("t", value=float(minute), time_us=NOW + 100 * MINUTE))
     lander.land(*one.take())
     derived = Derived(lander)
@@ -340,7 +340,7 @@ def test_later_news_change_only_what_they_touch(lander: Any, gateway: Any) -> No
     before = derived.ledger()
     assert derived.rows("latest", "device", "metric")["d2", "t"]["value"] == 0.0
     # The outcome of a record that has landed already comes a pass later.
-    one.store("d1", NOW + 20_000_000, Reading("t", value=9.0), seq=10)
+    one.store("d1", NOW + 20_500_000, Reading("t", value=9.0), seq=10)
     lander.land(*one.take())
     derived.settle()
     row = derived.ledger()["d1", utc(NOW)]
@@ -361,7 +361,12 @@ def test_later_news_change_only_what_they_touch(lander: Any, gateway: Any) -> No
     assert derived.rows("latest", "device", "metric")["d2", "t"]["value"] == 1.5
     # What a correction changes is looked up anew; the ledger is a book of arrivals and stays.
     books = booked(derived.ledger())
-    arguments = {"device": "d1", "delete": True, "from": utc(NOW + 1).isoformat(), "to": utc(NOW + MINUTE).isoformat()}
+    arguments = {
+        "device": "d1",
+        "delete": True,
+        "from": utc(NOW + 1_000_000).isoformat(),
+        "to": utc(NOW + MINUTE).isoformat(),
+    }
     correct(derived.writer, Request("correct", arguments, author="a", reason="r"))
     derived.settle()
     assert derived.rows("latest", "device", "metric")["d1", "t"]["value"] == 0.0
@@ -385,6 +390,30 @@ def test_later_news_change_only_what_they_touch(lander: Any, gateway: Any) -> No
     assert booked(derived.ledger())["d1", utc(NOW)] == {"received": 1, "stored": 1}
     assert derived.rows("latest", "device", "metric")["d1", "t"]["value"] == 100.0
     assert derived.rows("devices", "device")["d1"]["first_seen"] == utc(NOW + 45_000_000)
+
+
+def test_a_message_that_only_the_ledger_counts_is_no_interval(lander: Any, gateway: Any) -> None:
+    """Of an ignored message nothing is known but its minute: that is not when the device was heard first, nor a gap."""
+    one, derived, heard = gateway(), Derived(lander), NOW + 28_000_000
+    one.ignore("d1", heard)
+    one.ignore("d2", heard)
+    one.store("d1", heard + 10_000, Reading("t", value=1.0))
+    one.store("d1", heard + 1_010_000, Reading("t", value=2.0))
+    lander.land(*one.take())
+    derived.count(one.outcome())
+    derived.settle()
+    devices = derived.rows("devices", "device")
+    assert devices["d1"]["first_seen"] == utc(heard + 10_000)
+    assert devices["d1"]["interval_learned_s"] == pytest.approx(1.0)
+    assert (devices["d2"]["first_seen"], devices["d2"]["last_seen"]) == (utc(NOW), utc(NOW))
+    one.store("d2", heard + 20_000, Reading("t", value=1.0))
+    one.store("d2", heard + 2_020_000, Reading("t", value=1.0))
+    lander.land(*one.take())
+    derived.count(one.outcome())
+    derived.settle()
+    d2 = derived.rows("devices", "device")["d2"]
+    assert d2["first_seen"] == utc(heard + 20_000)
+    assert d2["interval_learned_s"] == pytest.approx(2.0)
 
 
 def test_a_recount_knows_that_epochs_which_it_forgot_were_counted(lander: Any, gateway: Any) -> None:
