@@ -14,7 +14,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.connection import use_tls
+from gateway.connection import authenticate
 from gateway.settings import MqttSettings
 from gateway.show import show
 from gateway.sys_topics import SYS_FILTERS, SysFigures
@@ -163,10 +163,7 @@ class BrokerFigures:
             reconnect_on_failure=False,
         )
         client.connect_timeout = CONNECT_SECONDS
-        if self._settings.username is not None:
-            secret = self._settings.password
-            client.username_pw_set(self._settings.username, secret.get_secret_value() if secret else None)
-        use_tls(client, self._settings)
+        authenticate(client, self._settings)
         self._admitted, self._subscribed, self._refused = False, False, ""
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe

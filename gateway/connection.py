@@ -23,6 +23,7 @@ from ingest.contract.errors import ConfigError
 
 __all__ = [
     "acknowledge",
+    "authenticate",
     "connect",
     "excuse_ping",
     "is_buffered",
@@ -31,7 +32,6 @@ __all__ = [
     "say_goodbye",
     "send",
     "subscriptions",
-    "use_tls",
 ]
 
 logger = logging.getLogger("tidegate.gateway")
@@ -66,10 +66,7 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         )
         client.on_message = lambda client, _data, message: receive(client, [_from_paho(message)])
     client.connect_timeout = connect_seconds
-    if settings.username is not None:
-        password = settings.password
-        client.username_pw_set(settings.username, None if password is None else password.get_secret_value())
-    use_tls(client, settings)
+    authenticate(client, settings)
     return client
 
 
@@ -79,12 +76,15 @@ def is_buffered(client: paho.Client) -> bool:
     return pending is not None and pending() > 0
 
 
-def use_tls(client: paho.Client, settings: MqttSettings) -> None:
-    """Have the connection encrypted where the settings say so.
+def authenticate(client: paho.Client, settings: MqttSettings) -> None:
+    """Give the client its user and password, and have the connection encrypted, where the settings say so.
 
     Raises:
         ConfigError: `mqtt.ca_file` is not there, or is no PEM file.
     """
+    if settings.username is not None:
+        password = settings.password
+        client.username_pw_set(settings.username, None if password is None else password.get_secret_value())
     if not settings.tls:
         return
     try:

@@ -9,7 +9,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.connection import use_tls
+from gateway.connection import authenticate
 from gateway.receipts import receipt_topic
 from gateway.settings import MqttSettings
 from gateway.show import show
@@ -33,10 +33,7 @@ class ReceiptListener:
         protocol = mqtt.MQTTv5 if settings.protocol == "5" else mqtt.MQTTv311
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
         self._client.reconnect_delay_set(1, 5)
-        if settings.username is not None:
-            secret = settings.password
-            self._client.username_pw_set(settings.username, secret.get_secret_value() if secret else None)
-        use_tls(self._client, settings)
+        authenticate(self._client, settings)
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message

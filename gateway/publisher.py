@@ -15,7 +15,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from gateway.buffered import DrainingClient
-from gateway.connection import use_tls
+from gateway.connection import authenticate
 from gateway.settings import MqttSettings
 from ingest.contract.errors import UnavailableError
 
@@ -62,10 +62,7 @@ class Publisher:
         client = DrainingClient(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
         client.max_inflight_messages_set(window)
         client.reconnect_delay_set(1, 5)
-        if self._settings.username is not None:
-            secret = self._settings.password
-            client.username_pw_set(self._settings.username, secret.get_secret_value() if secret else None)
-        use_tls(client, self._settings)
+        authenticate(client, self._settings)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish

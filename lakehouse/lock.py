@@ -13,7 +13,7 @@ from typing import Final
 
 from ingest.contract.errors import FatalError
 
-__all__ = ["LOCK_NAME", "WriterLock", "is_held"]
+__all__ = ["LOCK_NAME", "WriterLock", "is_flocked", "is_held"]
 
 LOCK_NAME: Final = "_writer.lock"
 
@@ -78,9 +78,14 @@ class WriterLock:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether somebody writes there now; takes the lock for a moment to see."""
+    """Whether somebody writes there now."""
+    return is_flocked(folder / LOCK_NAME)
+
+
+def is_flocked(path: Path) -> bool:
+    """Whether a process holds this file or folder; takes the lock for a moment to see."""
     try:
-        fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from deploy.bench.environment import hardware, versions
+from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load import LoadPlan
 from deploy.settings import Settings
 from gateway.settings import MqttSettings
@@ -156,12 +156,11 @@ def percentile(ascending: Sequence[float], share: float) -> int | None:
 
 def render(result: Mapping[str, Any]) -> str:
     """The result in a few lines for people."""
-    machine = result["hardware"]
     return "\n".join(
         [
             f"Publish to queryable row at {result['sent_rate']:g} messages/s for {result['seconds']:g} s:",
             f"  p50 {result['p50_ms']} ms   p95 {result['p95_ms']} ms   p99 {result['p99_ms']} ms",
             f"  {result['rows']} rows in {result['commits']} commits, {result['lost']} lost",
-            f"  {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, load {machine['load_1m']}",
+            hardware_line(result["hardware"]),
         ]
     )

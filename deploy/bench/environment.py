@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ import psutil
 from deploy.local.java import find_java
 from ingest.contract.errors import TidegateError
 
-__all__ = ["hardware", "versions"]
+__all__ = ["hardware", "hardware_line", "versions"]
 
 DISTRIBUTIONS: Final = ("tidegate", "pyspark", "delta-spark", "deltalake", "paho-mqtt", "confluent-kafka")
 
@@ -26,6 +27,11 @@ def hardware() -> dict[str, Any]:
         "load_1m": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.release()}",
     }
+
+
+def hardware_line(machine: Mapping[str, Any]) -> str:
+    """The machine in one line of a result for people."""
+    return f"  {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, load {machine['load_1m']}"
 
 
 def _cpu() -> str:

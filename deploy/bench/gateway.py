@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.environment import hardware, versions
+from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load import LoadPlan
 from deploy.bench.stage import USER, Stage, stage
 from ingest.consumer import read_range
@@ -186,7 +186,6 @@ def _median(values: list[float]) -> float:
 
 def render_gateway(result: Mapping[str, Any]) -> str:
     """The result in a few lines for people."""
-    machine = result["hardware"]
     how = "as fast as it goes" if result["rate"] is None else f"at {result['rate']:g} messages/s"
     return "\n".join(
         [
@@ -196,6 +195,6 @@ def render_gateway(result: Mapping[str, Any]) -> str:
             f"  receipt to PUBACK p50 {result['puback_p50_ms']} ms, p99 {result['puback_p99_ms']} ms "
             "(oldest message of each batch)",
             f"  {result['lost']} lost, {result['duplicates']} twice, {result['rss_mb']} MB",
-            f"  {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, load {machine['load_1m']}",
+            hardware_line(result["hardware"]),
         ]
     )

@@ -22,7 +22,7 @@ from typing import Any, Final
 import psutil
 
 from deploy.bench.e2e import COLUMNS, POLL_SECONDS, Landing, percentile
-from deploy.bench.environment import hardware, versions
+from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.land_feed import FeedPlan
 from deploy.bench.land_run import CatchUpPlan
 from deploy.bench.stage import kafka_stage, running, to_toml
@@ -226,7 +226,7 @@ def _await_rows(landing: Landing, wanted: int) -> None:
 
 def render_catch_up(result: Mapping[str, Any]) -> str:
     """The result in a few lines for people."""
-    machine, first = result["hardware"], result["first"]
+    first = result["first"]
     return "\n".join(
         [
             f"Catching up with {result['rows']} rows, {result['partitions']} partitions, "
@@ -235,14 +235,13 @@ def render_catch_up(result: Mapping[str, Any]) -> str:
             f"({result['python_us_per_row']} of it Python)",
             f"  the session's first run: {first['rows_per_second']} rows/s, {first['cpu_us_per_row']} µs per row",
             f"  {result['peak_mb']} MB at most, {result['lost']} lost",
-            f"  {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, load {machine['load_1m']}",
+            hardware_line(result["hardware"]),
         ]
     )
 
 
 def render_live(result: Mapping[str, Any]) -> str:
     """The result in a few lines for people."""
-    machine = result["hardware"]
     return "\n".join(
         [
             f"Record due to queryable row at {result['rate']:g} records/s for {result['seconds']:g} s, the stream alone:",
@@ -250,6 +249,6 @@ def render_live(result: Mapping[str, Any]) -> str:
             f"  {result['rows']} rows in {result['commits']} commits, {result['lost']} lost",
             f"  {result['cores']} cores busy ({result['python_cores']} of it Python), {result['idle_cores']} idle, "
             f"{result['peak_mb']} MB",
-            f"  {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, load {machine['load_1m']}",
+            hardware_line(result["hardware"]),
         ]
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from deploy.settings_file import write_private
 from ingest.contract.errors import FatalError, UnavailableError
+from lakehouse.lock import is_flocked
 
 __all__ = ["DataLock", "RunFile", "is_locked", "read_run", "read_state", "require_run"]
 
@@ -68,17 +69,7 @@ class DataLock:
 
 def is_locked(data: Path) -> bool:
     """Whether a supervisor lives on this data folder."""
-    try:
-        handle = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    return is_flocked(data)
 
 
 def read_run(data: Path) -> RunFile | None:

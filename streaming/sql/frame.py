@@ -25,7 +25,16 @@ from streaming.sql.sources import Source, Sources
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SKEW_SECONDS", "TIME_FORMAT", "from_history", "from_kafka", "from_stream", "make_frame", "new_session"]
+__all__ = [
+    "SKEW_SECONDS",
+    "TIME_FORMAT",
+    "from_history",
+    "from_kafka",
+    "from_stream",
+    "make_frame",
+    "new_session",
+    "run_statement",
+]
 
 TIME_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 """Of times in the JSON of topics: microseconds, as the tables have them."""
@@ -75,12 +84,21 @@ def make_frame(
     Raises:
         ConfigError: Spark does not understand the statement; its words.
     """
-    from pyspark.errors import AnalysisException, ParseException
-
     for source in sources.streams:
         _watermarked(read(source), definition).drop(_AT).createOrReplaceTempView(source.name)
     for name in sources.tables:
         session.read.format("delta").load(table_uri(root, name)).createOrReplaceTempView(name)
+    return run_statement(session, definition)
+
+
+def run_statement(session: "SparkSession", definition: Definition) -> "DataFrame":
+    """The statement's output, once all that it reads has a view in the session.
+
+    Raises:
+        ConfigError: Spark does not understand the statement; its words.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
     try:
         return session.sql(definition.body)
     except (AnalysisException, ParseException) as error:

@@ -20,9 +20,8 @@ from ingest.contract.errors import ConfigError
 from lakehouse.derived import ALL_TABLES
 from lakehouse.local_rows import local_rows
 from lakehouse.tables import spark_ddl
-from streaming.sql.frame import TIME_FORMAT, new_session
+from streaming.sql.frame import TIME_FORMAT, new_session, run_statement
 from streaming.sql.header import Definition, parse_definition
-from streaming.sql.shape import first_line
 from streaming.sql.statement import check_statement, relations
 
 if TYPE_CHECKING:
@@ -119,8 +118,6 @@ def _frame(
     where: str,
     above: tuple[str, ...],
 ) -> "DataFrame":
-    from pyspark.errors import AnalysisException, ParseException
-
     check_statement(definition.body, where)
     session = new_session(spark, partitions=1)
     for source in relations(definition.body):
@@ -129,11 +126,7 @@ def _frame(
         if source == "readings":
             rows = _completed(rows)
         rows.createOrReplaceTempView(source)
-    try:
-        return session.sql(definition.body)
-    except (AnalysisException, ParseException) as error:
-        message = f"{definition.name}.sql: {first_line(error)}"
-        raise ConfigError(message) from error
+    return run_statement(session, definition)
 
 
 def _schema(
