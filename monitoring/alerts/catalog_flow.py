@@ -72,7 +72,7 @@ BROKER: Final = (
         ),
         for_seconds=30,
         summary="The MQTT broker does not let the monitor in",
-        text="The MQTT broker has not let the monitor in for half a minute.",
+        text="The MQTT broker does not let the monitor in.",
         impact="Devices cannot deliver. What they send with QoS 0 is lost; with QoS 1 they must keep it themselves.",
         causes=(
             "The broker is down, hangs or restarts in a loop.",
@@ -108,7 +108,7 @@ GATEWAY: Final = (
         signal=Compare(select("tidegate_gateway_connected"), "==", 0),
         for_seconds=30,
         summary="The gateway has no MQTT session",
-        text="The gateway has had no MQTT session for half a minute.",
+        text="The gateway has no MQTT session.",
         impact="Nothing is received. The broker queues for the gateway's session until its limit, then drops.",
         causes=(
             "The broker is down or refuses the gateway's credentials.",

@@ -120,7 +120,7 @@ KAFKA: Final = (
         for_seconds=180,
         keep_firing_seconds=120,
         summary="A consumer group falls behind more and more",
-        text="{consumergroup} is {value} records behind in {topic} and has fallen further behind for minutes.",
+        text="{consumergroup} is {value} records behind in {topic} and falls further behind.",
         impact="Tables grow older; at the end Kafka's retention deletes what was not read.",
         causes=(
             "The stream is down.",

@@ -133,6 +133,15 @@ def test_reasons_that_texts_name_exist() -> None:
     assert named <= set(Reason)
 
 
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_sentence_does_not_claim_how_long_it_has_been(alert: Alert) -> None:
+    """It stands there from the first look on, while the alert is pending; since when is shown beside it."""
+    claims = re.findall(
+        r"[^.]*(?<!in the )(?<!within )(?:for|since) (?:\d+|half a|a|some) ?(?:s|seconds?|minutes?)\b", alert.text
+    )
+    assert not claims
+
+
 def test_causes_that_alerts_follow_from_are_alerts() -> None:
     assert {cause.split("/")[0] for alert in ALERTS for cause in alert.follows} <= set(NAMES)
 
