@@ -3,7 +3,7 @@
 from typing import Final
 
 from monitoring.grafana.panel import Panel, Query, stat
-from monitoring.grafana.promql import age, select, total
+from monitoring.grafana.promql import INSTALLED, age, select, total
 from monitoring.grafana.table import table
 
 __all__ = ["alert_panels", "loss_panels"]
@@ -66,7 +66,7 @@ def alert_panels() -> list[Panel]:
             "Alerts",
             "What Prometheus finds wrong now. TidegateWatchdog always fires: it shows that alerts work.",
             "short",
-            Query('ALERTS{alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}', "active"),
+            Query(f'ALERTS{{{INSTALLED}, alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}}', "active"),
             by=("severity", "alertname", "alertstate"),
             hide=("__name__", "job", "instance"),
             width=24,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitoring.grafana.variables import EVERYTHING
 from monitoring.scrape import OPENER
 
 __all__ = ["EXPECTED_EMPTY", "EmptyQuery", "ask_prometheus", "empty_queries"]
@@ -93,7 +92,7 @@ def ask_prometheus(base_url: str, *, timeout_seconds: float = 10.0) -> Ask:
 def _values(dashboard: Mapping[str, Any]) -> dict[str, str]:
     """What stands for each variable when the viewer chose nothing: all."""
     variables = dashboard["templating"]["list"]
-    return _OF_GRAFANA | {each["name"]: EVERYTHING for each in variables if each["type"] == "query"}
+    return _OF_GRAFANA | {each["name"]: each["allValue"] for each in variables if each["type"] == "query"}
 
 
 def _filled(expr: str, values: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from monitoring.grafana.dashboard import Row, dashboard
 from monitoring.grafana.kafka_requests import request_panels
 from monitoring.grafana.machine import broker_panels, host_panels, jvm_panels
 from monitoring.grafana.panel import Panel, Query, stat, timeseries
-from monitoring.grafana.promql import rate, select, total
+from monitoring.grafana.promql import OURS, rate, select, total
 from monitoring.grafana.variables import label_variable, selection
 
 __all__ = ["kafka"]
@@ -19,10 +19,8 @@ _GOOD: Final = [(None, "green"), (1, "red")]
 
 def kafka() -> dict[str, Any]:
     """The dashboard for whoever runs the brokers."""
-    topic = label_variable("topic", 'kafka_topic_partitions{job=~"$job", instance=~"$instance"}')
-    group = label_variable(
-        "consumergroup", 'kafka_consumergroup_lag{job=~"$job", instance=~"$instance", topic=~"$topic"}', title="Group"
-    )
+    topic = label_variable("topic", select("kafka_topic_partitions"))
+    group = label_variable("consumergroup", select("kafka_consumergroup_lag", _TOPIC), title="Group")
     rows = [
         Row("State", _state()),
         Row("What is unread", _unread()),
@@ -35,7 +33,7 @@ def kafka() -> dict[str, Any]:
         "tidegate-kafka",
         "Tidegate / Kafka",
         "Brokers, consumers, the machine: bytes, request times, errors, purgatory, lag and time to data loss.",
-        [*selection("up"), topic, group],
+        [*selection(f"up{{{OURS}}}"), topic, group],
         rows,
         span="1h",
     )

@@ -21,11 +21,10 @@ _WHOLE: Final = 'stage="receive_to_commit"'
 
 def pipeline() -> dict[str, Any]:
     """The dashboard for whoever asks why."""
-    chosen = 'job=~"$job", instance=~"$instance"'
     variables = [
         *selection('up{job=~"tidegate-.+"}'),
-        label_variable("table", f"tidegate_table_last_commit_timestamp_seconds{{{chosen}}}"),
-        label_variable("stream", f"tidegate_stream_sql_rows_total{{{chosen}}}", title="SQL stream"),
+        label_variable("table", select("tidegate_table_last_commit_timestamp_seconds")),
+        label_variable("stream", select("tidegate_stream_sql_rows_total"), title="SQL stream"),
     ]
     rows = [
         Row("Gateway", [*_flow(), *_gateway()]),

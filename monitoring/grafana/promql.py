@@ -1,18 +1,25 @@
-"""Words of PromQL as the dashboards use them: every selector follows the variables job and instance."""
+"""Words of PromQL as the dashboards use them: every selector follows the variables cluster, job and instance."""
 
 from typing import Final
 
-__all__ = ["OURS", "age", "growth", "mean", "quantile", "rate", "select", "total"]
+from monitoring.indicators import INSTALLATION
 
-_CHOSEN: Final = 'job=~"$job", instance=~"$instance"'
+__all__ = ["INSTALLED", "OURS", "age", "growth", "mean", "quantile", "rate", "select", "total"]
+
+INSTALLED: Final = f'{INSTALLATION}=~"${INSTALLATION}"'
+"""The installations that the viewer chose; all of them where no series has the label."""
+_CHOSEN: Final = f'{INSTALLED}, job=~"$job", instance=~"$instance"'
 OURS: Final = 'job=~"tidegate-.+|prometheus|alertmanager"'
 """For names that every exporter serves: a Prometheus that watches other things too must not show them as parts of ours."""
+_TIDEGATE: Final = 'job=~"tidegate-.+"'
+"""For names that exporters of brokers and machines serve: those of others speak of other machines."""
 _WINDOW: Final = "$__rate_interval"
 
 
 def select(metric: str, where: str = "") -> str:
     """The series of a metric that the viewer chose."""
-    return f"{metric}{{{_CHOSEN}{', ' if where else ''}{where}}}"
+    is_told_by_others = not metric.startswith("tidegate_") and "job=" not in where
+    return f"{metric}{{{', '.join(filter(None, (_CHOSEN, _TIDEGATE if is_told_by_others else '', where)))}}}"
 
 
 def total(metric: str, by: str = "", where: str = "", *, how: str = "sum") -> str:

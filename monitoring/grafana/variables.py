@@ -3,18 +3,22 @@
 from typing import Any, Final
 
 from monitoring.grafana.panel import DATASOURCE
+from monitoring.indicators import INSTALLATION
 
-__all__ = ["EVERYTHING", "datasource", "label_variable", "selection"]
+__all__ = ["ANYTHING", "EVERYTHING", "datasource", "label_variable", "selection"]
 
 EVERYTHING: Final = ".+"
 """What "All" stands for in a query: the label is there, whatever it says."""
+ANYTHING: Final = ".*"
+"""The same of a label that may be missing: who has one installation need not name it."""
 
 
 def selection(metric: str) -> list[dict[str, Any]]:
-    """Data source, job and instance, found where `metric` is served."""
+    """Data source, job, instance and installation, found where `metric` is served."""
     name, _, where = metric.rstrip("}").partition("{")
     chosen = f'{name}{{{where}{", " if where else ""}job=~"$job"}}'
-    return [datasource(), label_variable("job", metric), label_variable("instance", chosen)]
+    installation = label_variable(INSTALLATION, metric) | {"allValue": ANYTHING}
+    return [datasource(), label_variable("job", metric), label_variable("instance", chosen), installation]
 
 
 def datasource() -> dict[str, Any]:

@@ -44,8 +44,22 @@ starts, at 127.0.0.1:9093.
 1. Copy `tidegate-rules.yml` to where your rules are, and name it under `rule_files`.
 2. Copy the jobs `tidegate-…` under `scrape_configs` into yours. Their names matter: rules and dashboards ask for
    `job="tidegate-gateway"` and so on.
-3. Give each installation a `cluster` label (here `external_labels`).
+3. Several installations in one Prometheus: name the targets of each under the same jobs, with a label `cluster` of its own.
+   Rules, inhibition and dashboards tell them apart by it; one alone needs none (`external_labels` is for what is sent on).
+
+       - job_name: tidegate-gateway
+         static_configs:
+           - targets: ["plant-a:9471"]
+             labels: {cluster: plant-a}
+           - targets: ["plant-b:9471"]
+             labels: {cluster: plant-b}
+
 4. Copy `inhibit_rules` and the routes of `alertmanager.yml` into yours.
+
+Names that other exporters tell too (`kafka_…`, `node_…`, `broker_…`) are asked of `job="tidegate-monitor"` and
+`job="tidegate-kafka"` only: yours may speak of other machines. To have a kafka_exporter of your own judged in place of the
+monitor's figures, drop those of the monitor and give its series that job, both by `metric_relabel_configs`:
+`[{target_label: job, replacement: tidegate-monitor}]`.
 
 ## A Kafka of your own
 

@@ -8,6 +8,7 @@ import pytest
 
 from monitoring.alerts.rules import rule_file
 from monitoring.grafana.files import dashboards
+from monitoring.indicators import INSTALLATION
 from monitoring.metrics.names import declared
 from monitoring.settings import MonitoringSettings
 
@@ -138,7 +139,18 @@ def test_rules_read_declared_metrics_and_labels_only(promql: Any) -> None:
         for metric, labels in promql.labels(rule["expr"]).items():
             assert metric in known, f"{rule.get('alert') or rule['record']}: nothing serves {metric}"
             if metric not in RECORDED:
-                assert labels - {"job", "instance"} <= set(known[metric] or ()), (rule, metric)
+                assert labels - {"job", "instance", INSTALLATION} <= set(known[metric] or ()), (rule, metric)
+
+
+def test_rules_ask_for_names_of_others_by_job(promql: Any) -> None:
+    """A Prometheus that watches other things too has exporters that tell the same names about machines of others."""
+    asked = [(rule, each) for rule in _rules() for each in promql.selectors(rule["expr"])]
+    borrowed = [(rule, each) for rule, each in asked if not each.metric.startswith(OWN) and each.metric not in RECORDED]
+    assert {each.metric for _, each in borrowed} >= {"up", "node_filesystem_avail_bytes", "kafka_consumergroup_lag"}
+    for rule, each in borrowed:
+        jobs = [value for name, operator, value in each.matchers if name == "job" and operator in ("=", "=~")]
+        named = any(job.startswith("tidegate-") for job in jobs) or (each.metric, jobs) == ("up", ["alertmanager"])
+        assert named, f"{rule.get('alert') or rule['record']}: {each.metric} of any job"
 
 
 def test_recorded_names_say_level_metric_and_operation(promql: Any) -> None:

@@ -28,6 +28,7 @@ def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None
         "stream",
         streams,
         tidegate_rollup_watermark_timestamp_seconds=max(0.0, second - 130.0) if life >= 90 else 0.0,
+        tidegate_rollup_watermark_bound_seconds=180.0,
     )
     tell(
         "canary",

@@ -74,6 +74,9 @@ def beside_canary(share: float, per_second: float, canary: float = 0.5) -> dict[
     }
 
 
+GAPS = key("tidegate_ledger_gap_messages", "monitor")
+
+
 def complete_look(probe: str) -> Key:
     return key("tidegate_monitor_probe_complete_timestamp_seconds", "monitor", probe=probe)
 
@@ -104,7 +107,43 @@ CASES: list[Case] = [
     *of(
         "TidegateBrokerDropsMessages",
         key("broker_publish_messages_dropped", "monitor"),
-        ("drops", steps((0, 0.0), (300, 3.0)), {285: 0, 330: 1, 645: 0}),
+        ("drops of any client: a warning", steps((0, 0.0), (300, 3.0)), {285: 0, 330: 1, 645: 0}),
+        beside={
+            key("tidegate_gateway_connected", "gateway"): always(1),
+            key("up", "gateway"): always(1),
+            GAPS: always(7),
+        },
+    ),
+    *(
+        Case(
+            "TidegateBrokerDropsMessages",
+            f"drops, and {what}: critical too",
+            {
+                key("broker_publish_messages_dropped", "monitor"): steps((0, 0.0), (900, 3.0)),
+                key("tidegate_gateway_connected", "gateway"): always(1),
+                key("up", "gateway"): always(1),
+                GAPS: always(7),
+                **hit,
+            },
+            {885: 0, 930: 2, 1260: 0},
+        )
+        for what, hit in {
+            "the gateway was away": {key("tidegate_gateway_connected", "gateway"): steps((0, 1), (840, 0), (870, 1))},
+            "the gateway did not answer": {key("up", "gateway"): steps((0, 1.0), (840, 0.0), (870, 1.0))},
+            "gaps come": {GAPS: steps((0, 40), (600, 7), (915, 9))},
+        }.items()
+    ),
+    *(
+        Case(
+            "TidegateBrokerDropsMessages",
+            f"drops, and {what}: a warning only",
+            {key("broker_publish_messages_dropped", "monitor"): steps((0, 0.0), (900, 3.0)), there: wave},
+            {885: 0, 930: 1, 1110: 1, 1260: 0},
+        )
+        for what, there, wave in (
+            ("the gateway was away long before", key("tidegate_gateway_connected", "gateway"), steps((0, 0), (285, 1))),
+            ("old gaps leave the hour", GAPS, steps((0, 40), (600, 7))),
+        )
     ),
     Case(
         "TidegateBrokerDropsMessages",

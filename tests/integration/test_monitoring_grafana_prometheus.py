@@ -78,7 +78,7 @@ def test_a_thousand_messages_are_a_thousand_on_every_panel_of_the_fleet(tmp_path
     assert len(fleet) >= 5
     checks = [
         {
-            "expr": f"{re.sub(r'[$](job|instance)', '.+', expr).replace('$__rate_interval', f'{SENT}s')} * {SENT}",
+            "expr": f"{re.sub(r'[$](cluster|job|instance)', '.*', expr).replace('$__rate_interval', f'{SENT}s')} * {SENT}",
             "eval_time": f"{SENT}s",
             "exp_samples": [{"labels": "{}", "value": SENT}],
         }

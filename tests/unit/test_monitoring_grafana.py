@@ -9,12 +9,13 @@ import pytest
 
 from monitoring.grafana.exclusions import EXCLUSIONS
 from monitoring.grafana.files import dashboards, grafana_files
+from monitoring.indicators import INSTALLATION
 from monitoring.metrics.names import declared
 from monitoring.settings import MonitoringSettings
 
 DASHBOARDS = {each["uid"]: each for each in dashboards(MonitoringSettings())}
-ADDED = {"job", "instance"}
-"""Labels that Prometheus puts on every series."""
+ADDED = {"job", "instance", INSTALLATION}
+"""Labels that Prometheus puts on every series; the last where somebody told it to."""
 OF_PROMETHEUS = {"ALERTS": ("alertname", "alertstate", "severity")}
 
 
@@ -42,6 +43,23 @@ def test_every_metric_is_declared_and_has_the_labels_asked_for(dashboard: Any, p
             assert labels - ADDED <= set(known[metric]), (
                 f"{title}: {metric} has no {labels - ADDED - set(known[metric])}"
             )
+
+
+def test_names_of_others_are_asked_by_job_and_all_by_installation(
+    dashboard: Any, promql: Any, every_query: Any
+) -> None:
+    """A Prometheus that watches other things too, or several installations, shows none of theirs as ours."""
+    for title, expr in every_query(dashboard):
+        for each in promql.selectors(expr):
+            assert ("cluster", "=~", "$cluster") in each.matchers, f"{title}: {expr}"
+            jobs = [value for name, operator, value in each.matchers if name == "job" and operator == "=~"]
+            is_ours = each.metric.startswith(("tidegate_", *OF_PROMETHEUS))
+            assert is_ours or any(job.startswith("tidegate-") for job in jobs), f"{title}: {expr}"
+
+
+def test_an_installation_without_a_label_is_chosen_too(dashboard: Any) -> None:
+    (found,) = (each for each in dashboard["templating"]["list"] if each["name"] == INSTALLATION)
+    assert re.fullmatch(found["allValue"], "")
 
 
 def test_variables_ask_for_declared_metrics_and_labels(dashboard: Any, promql: Any) -> None:
