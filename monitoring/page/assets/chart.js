@@ -2,6 +2,8 @@
 
 import { attr, el, write } from "./dom.js";
 import { clock, number, ticks } from "./format.js";
+import { isOnOff, marked } from "./samples.js";
+import { TIME_STEPS, timeRange, timeWords } from "./time_axis.js";
 
 const { uPlot } = window;
 const HEIGHT = 170;
@@ -10,12 +12,9 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function axisTimes(_, marks) {
-  return marks.map((at) => {
-    const time = clock(at).slice(-8);
-    return time.endsWith(":00") ? time.slice(0, 5) : time;
-  });
-}
+/** Between two numbers of an axis; what is only on or off has nothing between them. */
+const NUMBER_STEPS = Array.from({ length: 40 }, (_, place) => [1, 2, 2.5, 5].map((n) => n * 10 ** (place - 16))).flat();
+const [LINE, STEPS] = [uPlot.paths.linear(), uPlot.paths.stepped({ align: 1 })];
 
 const axis = (extra) => ({
   stroke: () => colour("--muted"),
@@ -35,6 +34,8 @@ export class TimeChart {
   #data = null;
   #hovered = false;
   #empty = true;
+  /** Whether all it shows is on or off: then it steps between the two. */
+  #onOff = false;
   #width = null;
   #repaint = () => this.#plot?.redraw(false);
 
@@ -78,6 +79,7 @@ export class TimeChart {
 
   show(at, columns) {
     this.#data = [at, ...columns];
+    this.#onOff = !this.fromZero && columns.every(isOnOff);
     this.#empty = !columns.some((values) => values.some((value) => value !== null));
     if (this.#plot) this.#plot.setData(this.#data);
     else this.#resize();
@@ -96,12 +98,12 @@ export class TimeChart {
       width,
       height: this.height,
       legend: { show: false },
-      padding: [8, 8, 0, 0],
+      padding: [8, 28, 0, 0], // half of the last tick's word
       cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
-      scales: { y: { range: (_, low, high) => this.#range(low, high) } },
+      scales: { x: { range: () => timeRange(this.#data[0][0], this.#data[0].at(-1)) }, y: { range: (_, low, high) => this.#range(low, high) } },
       axes: [
-        axis({ values: axisTimes, space: 70, size: 26 }),
-        axis({ size: 62, values: (_, marks, index, space, step) => this.#marks(marks, step) }),
+        axis({ values: (_, marks, __, ___, step) => timeWords(marks, step), incrs: TIME_STEPS, space: 70, size: 26 }),
+        axis({ size: 62, incrs: () => (this.#onOff ? [1] : NUMBER_STEPS), values: (_, marks, index, space, step) => this.#marks(marks, step) }),
       ],
       series: [
         {},
@@ -110,7 +112,8 @@ export class TimeChart {
           dash,
           width: 1.6,
           stroke: () => colour(color),
-          points: { show: false },
+          paths: (plot, index, ...range) => (this.#onOff ? STEPS : LINE)(plot, index, ...range),
+          points: { show: false, size: 5, fill: () => colour(color), filter: (plot, index) => marked(plot.data[index]) },
           spanGaps: false,
         })),
       ],
@@ -125,6 +128,7 @@ export class TimeChart {
 
   #range(low, high) {
     if (high === null || low === null) return [0, 1];
+    if (this.#onOff) return [-0.1, 1.1];
     if (this.fromZero) return [Math.min(0, low), Math.max(high, 0) * 1.08 || 1];
     const room = (high - low) * 0.08 || Math.abs(high) * 0.05 || 1;
     return [low - room, high + room];

@@ -48,7 +48,7 @@ export function letterTable(open, chosen = null, changed = () => {}) {
     },
     { head: "Device", show: showDevice },
     { head: "Where", show: name((item) => item.path ?? "–") },
-    { head: "Got", show: name((item) => item.got ?? "–") },
+    { head: "Got", show: (cell, item) => (cell.classList.add("rest"), name(({ got }) => got ?? "–")(cell, item)) },
     { head: "Received", show: (cell, item) => showFigure(cell, item.received_at, clock) },
     { head: "Redriven", show: (cell, item) => write(cell, item.redriven_as ?? "–") },
   ];

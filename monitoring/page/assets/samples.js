@@ -1,0 +1,53 @@
+// Samples as a plot needs them: in order, with a gap where nothing came, with a sign where no line would show them. Pure.
+
+import { instant } from "./format.js";
+
+const LEAST_GAP = 10;
+const TOO_LONG = 3;
+const FEW = 40;
+
+/** Epoch seconds and numbers by time; what is no number is a gap. */
+export function ascending({ at, value }) {
+  const points = at
+    .map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]])
+    .filter(([moment]) => Number.isFinite(moment));
+  points.sort(([a], [b]) => a - b);
+  return [
+    points.map(([moment]) => moment),
+    points.map(([, number_]) => (typeof number_ === "number" ? number_ : null)),
+  ];
+}
+
+/** The step that nine of ten are not longer than: bursts and jitter are usual, an outage among few samples is not. */
+function usualStep(at) {
+  const steps = at.slice(1).map((moment, index) => moment - at[index]);
+  steps.sort((a, b) => a - b);
+  return steps[Math.floor((steps.length - 1) * 0.9)] ?? 0;
+}
+
+/** With a null where the next sample was much longer in coming than is usual: no line is drawn over an outage. */
+export function broken([at, values]) {
+  const most = Math.max(LEAST_GAP, TOO_LONG * usualStep(at));
+  const [moments, numbers] = [[], []];
+  at.forEach((moment, index) => {
+    if (index && moment - at[index - 1] > most) {
+      moments.push((moment + at[index - 1]) / 2);
+      numbers.push(null);
+    }
+    moments.push(moment);
+    numbers.push(values[index]);
+  });
+  return [moments, numbers];
+}
+
+/** Whether it is only ever on or off. */
+export function isOnOff(values) {
+  return values.some((value) => value !== null) && values.every((value) => value === null || value === 0 || value === 1);
+}
+
+/** Indices of the samples that need a sign of their own: all where they are few, else those between two gaps. */
+export function marked(values) {
+  const there = [...values.keys()].filter((index) => values[index] !== null && values[index] !== undefined);
+  if (there.length <= FEW) return there;
+  return there.filter((index) => (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null);
+}
