@@ -153,6 +153,14 @@ def test_rules_ask_for_names_of_others_by_job(promql: Any) -> None:
         assert named, f"{rule.get('alert') or rule['record']}: {each.metric} of any job"
 
 
+def test_rules_match_within_one_installation() -> None:
+    """What holds of one in the same Prometheus says nothing of another."""
+    for rule in _rules():
+        matched = re.findall(r"(?<![a-z])(?:on|by) ?\(([^)]*)\)", rule["expr"])
+        assert all(INSTALLATION in labels.split(", ") for labels in matched), rule["expr"]
+        assert not re.search(r"\b(sum|max|min|count) ?\(", rule["expr"]), f"without any label: {rule['expr']}"
+
+
 def test_recorded_names_say_level_metric_and_operation(promql: Any) -> None:
     """`level:metric:operations`, the level's labels kept, `_total` stripped after a rate."""
     for rule in _rules():
