@@ -10,6 +10,9 @@ from monitoring.metrics.buckets import LATENCY_BUCKETS
 __all__ = ["MonitoringSettings", "Part"]
 
 LEAST_AUDIT_SECONDS: Final = 30.0
+MOST_GROUPS: Final = 20
+"""Each has a client of its own in the monitor, and series per partition."""
+LONGEST_GROUP: Final = 255
 
 
 Part = Literal["gateway", "stream", "canary", "monitor", "kafka", "spark"]
@@ -58,6 +61,11 @@ class MonitoringSettings(BaseModel):
     audit_seconds: float = Field(
         600.0, ge=0, le=7200, description="How often it proves the balance of what came in, 30 or more; 0 never."
     )
+    consumer_groups: tuple[str, ...] = Field(
+        (),
+        max_length=MOST_GROUPS,
+        description="Kafka groups of your own programs, whose lag in Tidegate's topics is watched once they committed offsets.",
+    )
     freshness_seconds: float = Field(
         2.5, gt=0, description="A canary reading is in time when it is queryable this long after it was published."
     )
@@ -93,6 +101,16 @@ class MonitoringSettings(BaseModel):
                 raise ValueError(msg)
             parse_address(url)
         return url
+
+    @field_validator("consumer_groups")
+    @classmethod
+    def _are_groups(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
+        """Names go into labels and to Kafka as they stand; a blank too many names a group that nobody has."""
+        for name in groups:
+            if not 0 < len(name) <= LONGEST_GROUP or name != name.strip() or not name.isprintable():
+                msg = f"{name!r} is no name of a consumer group; write the `group.id` of the program as it stands there"
+                raise ValueError(msg)
+        return groups
 
     @field_validator("audit_seconds")
     @classmethod

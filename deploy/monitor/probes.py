@@ -42,7 +42,7 @@ def make_probes(
     # Unique: a second monitor with the same id would throw the first one out, and be thrown out by it.
     broker = BrokerFigures(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
     yield Probe("broker", BROKER_SECONDS, broker.look, broker.close)
-    kafka = ClusterProbe(settings.kafka, lambda: groups_of(history, settings.lake.root))
+    kafka = ClusterProbe(settings.kafka, lambda: groups_of(history, settings))
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)
     yield Probe("tables", settings.monitoring.tables_seconds, fleet.look)
     if servers := tls_servers(settings):
@@ -58,15 +58,17 @@ def _folders(settings: Settings, data: Path) -> list[Path]:
     return [*tables, data] if (data / "run.json").exists() else tables
 
 
-def groups_of(history: History, root: str) -> list[str]:
-    """The landing's group, and one of each SQL-defined stream: those that are applied, also while nothing runs them.
+def groups_of(history: History, settings: Settings) -> list[str]:
+    """The landing's group, one of each SQL-defined stream, and those of other programs that the settings name.
 
-    Those that the stream tells of are the same, and its rewound copies.
+    Streams are those that are applied, also while nothing runs them. Those that the stream tells of are the same, and its
+    rewound copies.
     """
     from streaming.sql.applied import applied_names
 
     told = {text for labels in history.latest(_STREAMS) for name, text in labels if name == "stream"}
-    return [LAND_GROUP, *(stream_group(name) for name in sorted(told.union(applied_names(root))))]
+    streams = [stream_group(name) for name in sorted(told.union(applied_names(settings.lake.root)))]
+    return [*dict.fromkeys((LAND_GROUP, *streams, *settings.monitoring.consumer_groups))]
 
 
 def is_flowing(history: History) -> bool:

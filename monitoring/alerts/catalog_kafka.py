@@ -41,7 +41,8 @@ def _time_to_data_loss(severity: str, hours: int) -> Alert:
         causes=(
             "The stream is down or slower than what comes in.",
             "`kafka.retention_hours` or `kafka.retention_bytes` is too small for this outage.",
-            "A SQL-defined stream that nobody runs any more (`tidegate streams ls`).",
+            "A SQL-defined stream (`tidegate streams ls`), or a program of yours that `monitoring.consumer_groups` names, is "
+            "down or not needed any more.",
         ),
         actions=(
             "`tidegate status`: lag, and whether the stream runs.",
@@ -125,6 +126,7 @@ KAFKA: Final = (
         causes=(
             "The stream is down.",
             "More comes in than the stream takes: batches take longer than they bring.",
+            "Another group than Tidegate's: the program is down or too slow (`monitoring.consumer_groups` names it).",
             "A chore (joining files, a large correction) holds the machine.",
         ),
         actions=(
@@ -149,7 +151,11 @@ KAFKA: Final = (
         summary="A consumer group is far behind",
         text="{consumergroup} is {value} records behind in {topic}.",
         impact="Tables are old by as much as it takes to work this off.",
-        causes=("The stream was down for long.", "The stream is too slow for what comes in."),
+        causes=(
+            "The stream was down for long.",
+            "The stream is too slow for what comes in.",
+            "Another group than Tidegate's: the program is down or too slow (`monitoring.consumer_groups` names it).",
+        ),
         actions=(
             "`tidegate status --watch`: does lag fall? Then it is catching up, and needs only time.",
             "`tidegate logs stream -n 100`: if it does not fall, what batches wait for.",

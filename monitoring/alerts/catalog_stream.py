@@ -10,6 +10,8 @@ __all__ = ["CANARY", "STREAM"]
 
 LANDING: Final = "tidegate-land"
 """The consumer group of the landing; each SQL-defined stream has one of its own."""
+STREAMS: Final = "tidegate-stream-.*"
+"""Those of SQL-defined streams, as a pattern; programs of other people have other names."""
 _ROWS: Final = Gain(select("tidegate_stream_rows_total", table="~readings|dead_letters"), 120)
 
 STREAM: Final = (
@@ -95,7 +97,7 @@ STREAM: Final = (
         name="TidegateSqlStreamLags",
         part="stream",
         severity="warning",
-        signal=Compare(select("tidegate_kafka_lag_seconds", consumergroup=f"!{LANDING}"), ">", 300),
+        signal=Compare(select("tidegate_kafka_lag_seconds", consumergroup=f"~{STREAMS}"), ">", 300),
         for_seconds=300,
         keep_firing_seconds=60,
         unit="seconds",

@@ -41,8 +41,8 @@ def old_lag(records: float, seconds: float) -> dict[Key, Wave]:
     return {**behind, key("tidegate_kafka_lag_seconds", "monitor", **group): always(seconds)}
 
 
-def data_loss(hours: float, lag_seconds: float) -> dict[Key, Wave]:
-    group = {"consumergroup": "tidegate-land", "topic": "telemetry.readings"}
+def data_loss(hours: float, lag_seconds: float, group_id: str = "tidegate-land") -> dict[Key, Wave]:
+    group = {"consumergroup": group_id, "topic": "telemetry.readings"}
     return {
         key("tidegate_kafka_time_to_data_loss_seconds", "monitor", **group): always(hours * HOUR),
         key("tidegate_kafka_lag_seconds", "monitor", **group): always(lag_seconds),
@@ -76,6 +76,7 @@ CASES: list[Case] = [
     Case("KafkaLagIsTooHigh", "a few seconds of a large fleet", old_lag(300_000, 6), {900: 0}),
     Case("TidegateTimeToDataLoss", "two hours", data_loss(2, 9 * HOUR), {45: 0, 90: 2}),
     Case("TidegateTimeToDataLoss", "twelve hours", data_loss(12, 9 * HOUR), {45: 0, 90: 1}),
+    Case("TidegateTimeToDataLoss", "a program of theirs", data_loss(2, 9 * HOUR, "my-app"), {45: 0, 90: 2}),
     Case("TidegateTimeToDataLoss", "no lag", data_loss(inf, 0), {900: 0}),
     Case("TidegateTimeToDataLoss", "retention of an hour by intent", data_loss(0.99, 30), {900: 0}),
     *gauge(

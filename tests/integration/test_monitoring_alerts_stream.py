@@ -30,11 +30,9 @@ def stream(lag_seconds: Wave, rows: Wave) -> dict[Key, Wave]:
     }
 
 
-def sql_stream(lag_seconds: Wave) -> dict[Key, Wave]:
+def sql_stream(lag_seconds: Wave, group: str = "tidegate-stream-hot") -> dict[Key, Wave]:
     return {
-        key(
-            "tidegate_kafka_lag_seconds", "monitor", consumergroup="tidegate-stream-hot", topic="telemetry.readings"
-        ): lag_seconds,
+        key("tidegate_kafka_lag_seconds", "monitor", consumergroup=group, topic="telemetry.readings"): lag_seconds,
     }
 
 
@@ -68,6 +66,7 @@ CASES: list[Case] = [
     ),
     Case("TidegateSqlStreamLags", "it is stopped", sql_stream(counter(1)), {285: 0, 630: 1}),
     Case("TidegateSqlStreamLags", "it keeps up", sql_stream(always(20)), {900: 0}),
+    Case("TidegateSqlStreamLags", "a program of theirs lags", sql_stream(always(HOUR), "my-app"), {900: 0}),
     Case("TidegateSqlStreamLags", "only the landing lags", stream(always(HOUR), always(0)), {900: 0}),
     Case("TidegateStreamStalled", "nothing comes in", stream(always(0), always(0)), {300: 0, 900: 0}),
     Case(

@@ -12,6 +12,8 @@ from deploy.monitor.parts import supervised
 from deploy.monitor.probes import groups_of, is_flowing
 from deploy.monitor.prometheus import burning
 from deploy.monitor.targets import targets_of
+from deploy.settings import Settings
+from lakehouse.settings import LakeSettings
 from monitoring.alerts.catalog import ALERTS
 from monitoring.history import History
 from monitoring.scrape import Scrape
@@ -97,21 +99,32 @@ def test_prometheus_is_asked_for_what_no_built_in_check_sees(monkeypatch: pytest
         assert ask() == (False, [])
 
 
+def settings(root: str, *groups: str) -> Settings:
+    return Settings(lake=LakeSettings(root=root), monitoring=MonitoringSettings(consumer_groups=groups))
+
+
 def test_groups_of_applied_streams_are_known_before_the_stream_tells_of_them(tmp_path: Path) -> None:
     """A monitor that starts while nothing runs the streams must see their lag all the same."""
     history = History(["tidegate_stream_sql_offsets_behind"])
-    assert groups_of(history, str(tmp_path / "none")) == ["tidegate-land"]
+    assert groups_of(history, settings(str(tmp_path / "none"))) == ["tidegate-land"]
     for name in ("hot.json", "torn.json", "status.json", ".hot.json", "cold.shadow"):
         folder = tmp_path / "_streams"
         folder.mkdir(exist_ok=True)
         (folder / name).write_text("{")
     wanted = ["tidegate-land", "tidegate-stream-hot", "tidegate-stream-torn"]
-    assert groups_of(history, str(tmp_path)) == groups_of(history, f"file://{tmp_path}") == wanted
+    for root in (str(tmp_path), f"file://{tmp_path}"):
+        assert groups_of(history, settings(root)) == wanted
     told = {("tidegate_stream_sql_offsets_behind", (("stream", name),)): 1.0 for name in ("hot", "hot__shadow")}
     history.add(1.0, "tidegate-stream", Scrape(0, told))
-    assert groups_of(history, "s3://bucket/tables") == [
+    assert groups_of(history, settings("s3://bucket/tables")) == [
         "tidegate-land", "tidegate-stream-hot", "tidegate-stream-hot__shadow",
     ]  # fmt: skip
+
+
+def test_groups_of_programs_are_those_that_the_settings_name(tmp_path: Path) -> None:
+    history = History(["tidegate_stream_sql_offsets_behind"])
+    named = settings(str(tmp_path), "my-app", "tidegate-land", "billing", "my-app")
+    assert groups_of(history, named) == ["tidegate-land", "my-app", "billing"], "each has one reader"
 
 
 class Opener:

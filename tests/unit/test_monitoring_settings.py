@@ -30,6 +30,21 @@ def test_how_often_is_bounded(name: str, good: tuple[float, ...], bad: tuple[flo
             MonitoringSettings.model_validate({name: seconds})
 
 
+def test_groups_are_named_as_their_programs_name_them() -> None:
+    groups = ("my-app", "Abrechnung (neu)", "x" * 255)
+    assert MonitoringSettings(consumer_groups=groups).consumer_groups == groups
+    for name in ("", " my-app", "my-app ", "my\napp", "x" * 256):
+        with pytest.raises(ValidationError, match=r"is no name of a consumer group; write the `group\.id`"):
+            MonitoringSettings(consumer_groups=("good", name))
+
+
+def test_groups_are_few_since_each_has_a_client_and_series() -> None:
+    twenty = tuple(f"app-{number}" for number in range(20))
+    assert MonitoringSettings(consumer_groups=twenty).consumer_groups == twenty
+    with pytest.raises(ValidationError, match="at most 20"):
+        MonitoringSettings(consumer_groups=(*twenty, "one more"))
+
+
 def test_the_canary_speaks_twice_within_the_minute_that_alerts_look_at() -> None:
     assert EmbeddedSettings(canary_seconds=20).canary_seconds == 20
     with pytest.raises(ValidationError, match="canary_seconds"):
