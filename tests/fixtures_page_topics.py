@@ -1,6 +1,7 @@
 """Topics and records as the page is told of them; `from tidegate_tests_fixtures_page_topics import a_record`."""
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -86,7 +87,7 @@ def normal_topics() -> list[dict[str, Any]]:
 
 
 class ScriptedTopics:
-    """What Kafka would answer, in attributes that a test writes; `asked` are the questions for records."""
+    """What Kafka would answer, in attributes that a test writes; `asked` are the questions for records, which wait at `gate`."""
 
     def __init__(self) -> None:
         self.topics = normal_topics()
@@ -94,6 +95,8 @@ class ScriptedTopics:
         self.asked: list[Any] = []
         self.changes: dict[str, Any] = {}
         self.fault: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
 
     def listed(self) -> dict[str, Any]:
         """As `/api/topics` answers."""
@@ -104,6 +107,7 @@ class ScriptedTopics:
     def look(self, wanted: Any) -> dict[str, Any]:
         """As `/api/topic` answers; its places are indices of the list of records, under the name of partition 0."""
         self.asked.append(wanted)
+        self.gate.wait(60)
         if self.fault:
             raise self.fault
         fits = [

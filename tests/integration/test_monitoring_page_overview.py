@@ -213,12 +213,21 @@ def test_a_lost_connection_greys_the_page_within_five_seconds_and_heals(
     assert [line for line in tab.complaints if "ERR_" not in line] == []
 
 
-@pytest.mark.parametrize("path", ["/", "/#/device/boiler-0"])
+PATHS = {
+    "/": "[data-letter]:visible",
+    "/#/device/boiler-0": "[data-letter]:visible",
+    "/#/topics": "#topics tbody tr",
+    "/#/topic/telemetry.readings": "[data-record]",
+}
+"""The views, and what is on each when it has come."""
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_no_width_scrolls_sideways_and_every_text_can_be_read_in_both_themes(
     open_tab: Any, scripted_page: Any, page_stories: Stories, path: str
 ) -> None:
     tab = open_tab(path)
-    tab.page.wait_for_selector("[data-letter]:visible")
+    tab.page.wait_for_selector(PATHS[path])
     for story in STORIES:
         scripted_page.show(page_stories[story]())
         tab.page.wait_for_selector(f'#state [data-state="{STATE_OF[story]}"]')
@@ -228,18 +237,18 @@ def test_no_width_scrolls_sideways_and_every_text_can_be_read_in_both_themes(
             tab.page.wait_for_selector(f'html[data-theme="{scheme}"]', state="attached")
             assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, (story, width)
             contrast = tab.page.evaluate(CONTRAST)
-            assert contrast["checked"] > 50
+            assert contrast["checked"] > (50 if path != "/#/topics" else 25)
             assert contrast["found"] == [], (story, scheme)
     tab.assert_clean()
 
 
-@pytest.mark.parametrize("path", ["/", "/#/device/boiler-0"])
+@pytest.mark.parametrize("path", PATHS)
 def test_everything_has_a_name_and_headings_are_in_order(
     open_tab: Any, scripted_page: Any, page_stories: Stories, path: str
 ) -> None:
     scripted_page.show(page_stories["alerting"]())
     tab = open_tab(path)
-    tab.page.wait_for_selector("[data-letter]")
+    tab.page.wait_for_selector(PATHS[path])
     assert tab.page.evaluate(NAMELESS) == {
         "nameless": [], "first": 1, "jumps": [], "twice": [], "unheaded": 0, "mains": 1, "lang": "en",
     }  # fmt: skip

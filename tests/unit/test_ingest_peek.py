@@ -1,0 +1,118 @@
+"""Pieces of records, pages of several partitions, a key's partition, and what a look may cost."""
+
+import time
+from typing import Any
+
+import pytest
+
+from ingest.peek_key import partition_of_key
+from ingest.peek_merge import Found, Kept, merged
+from ingest.peek_reader import Budget
+from ingest.peek_record import Piece, Record, record_of
+
+
+def a_record(partition: int, offset: int, at_ms: int | None = None) -> Record:
+    return Record(partition, offset, offset * 10 if at_ms is None else at_ms, "append", 1, None, (), None)
+
+
+def places(records: list[Record]) -> list[tuple[int, int]]:
+    return [(each.partition, each.offset) for each in records]
+
+
+@pytest.mark.parametrize(
+    ("content", "most", "text", "base64"),
+    [
+        (b"plain", 9, "plain", None),
+        (b"", 9, "", None),
+        ("öä".encode(), 3, "ö", None),
+        ("👩".encode() * 2, 7, "👩", None),
+        (b"\xff\xfe", 9, None, "//4="),
+        (b"ab\xff", 2, "ab", None),
+        (b"ok\xc3", 9, None, "b2vD"),
+        (b"\x00\x01", 9, "\x00\x01", None),
+        (b"\xed\xa0\x80", 9, None, "7aCA"),
+    ],
+)
+def test_bytes_are_text_or_base64_and_never_half_a_sign(content: bytes, most: int, text: str, base64: str) -> None:
+    piece = Piece.of(content, most)
+    assert (piece.text, piece.base64, piece.size_bytes, piece.is_cut) == (
+        text,
+        base64,
+        len(content),
+        len(content) > most,
+    )
+
+
+class Scripted:
+    """A message of the client."""
+
+    def __init__(self, key: Any = None, value: Any = None, headers: Any = None, kind: int = 2) -> None:
+        self._told = {"key": key, "value": value, "partition": 3, "offset": 9, "timestamp": (kind, 77)}
+        self._headers = headers
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: self._told[name]
+
+    def headers(self) -> Any:
+        if isinstance(self._headers, Exception):
+            raise self._headers
+        return self._headers
+
+
+def test_headers_whose_names_are_no_text_and_a_time_that_is_none() -> None:
+    wrong = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    assert record_of(Scripted(b"k", b"v", wrong)).headers is None  # type: ignore[arg-type]
+    without = record_of(Scripted(b"k", b"value", [("h", None)] * 100, kind=0))  # type: ignore[arg-type]
+    assert (without.at_ms, without.time_type, without.size_bytes) == (None, None, 6 + 64)
+    assert len(without.headers or ()) == 64
+
+
+def test_a_page_takes_the_newest_of_all_and_says_where_each_partition_goes_on() -> None:
+    found = Found(
+        {0: [a_record(0, n) for n in (1, 2, 8)], 1: [a_record(1, n) for n in (3, 7)], 2: []}, {0: 0, 1: 2, 2: 5}
+    )
+    shown, older = merged(found, 3, backwards=True)
+    assert places(shown) == [(0, 8), (1, 7), (1, 3)]
+    assert older == {0: 3, 1: 2, 2: 5}
+    found.reached = {0: 9, 1: 8, 2: 5}
+    shown, newer = merged(found, 3, backwards=False)
+    assert places(shown) == [(1, 3), (0, 2), (0, 1)]
+    assert newer == {0: 8, 1: 7, 2: 5}
+
+
+def test_a_time_that_jumps_leaves_no_gap_within_its_partition() -> None:
+    found = Found({0: [a_record(0, 1, 900), a_record(0, 2, 100)], 1: [a_record(1, 1, 500)]}, {0: 1, 1: 1})
+    shown, older = merged(found, 2, backwards=True)
+    # 0:1 has the newest time and lies behind 0:2: it comes with the next page, not between.
+    assert places(shown) == [(1, 1), (0, 2)]
+    assert older == {0: 2, 1: 1}
+
+
+def test_a_key_is_in_the_partition_of_kafkas_own_clients() -> None:
+    """Hashes of org.apache.kafka.common.utils.UtilsTest, and what they leave."""
+    hashes = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
+    for key, wanted in hashes.items():
+        assert partition_of_key(key, 2**31) == wanted & 0x7FFFFFFF
+        assert partition_of_key(key, 6) == (wanted & 0x7FFFFFFF) % 6
+    assert 0 <= partition_of_key(b"", 6) < 6
+
+
+def test_a_budget_says_what_ran_out_first() -> None:
+    budget = Budget(2, 100, time.monotonic() + 3600)
+    budget.take(10)
+    assert budget.spent is None
+    budget.take(10)
+    assert budget.spent == "records"
+    assert Budget(9, 0, time.monotonic() + 3600).spent == "bytes"
+    assert Budget(9, 9, time.monotonic() - 1).spent == "seconds"
+
+
+def test_past_what_may_be_held_only_beginnings_are() -> None:
+    kept = Kept()
+    large = Record(0, 1, 1, "append", 1, None, (), Piece.of(b"x" * 65_536))
+    for _ in range(256):
+        assert kept.most_bytes(65_536) == 65_536
+        kept.add(large)
+    assert kept.most_bytes(65_536) == 1024
+    kept.add(large, -1)
+    assert kept.most_bytes(65_536) == 65_536
