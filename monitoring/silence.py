@@ -2,10 +2,11 @@
 
 from typing import Final
 
-__all__ = ["DAY_SECONDS", "LEAST_LIFE", "LEAST_SILENCE", "SILENT_DEVICES"]
+__all__ = ["LEAST_LIFE", "LEAST_SILENCE", "MOST_SILENCE", "SILENT_DEVICES"]
 
-DAY_SECONDS: Final = 86_400
-"""One that was heard longer ago counts no more: it was switched off."""
+MOST_SILENCE: Final = "greatest(259200, 20 * {interval})"
+"""SQL: one without a word for so many seconds counts no more, it was switched off. Three days are longer than a weekend; by the
+interval as well, since one that sends once a day is silent after five."""
 LEAST_SILENCE: Final = "greatest(60, 5 * {interval})"
 """SQL: more seconds without a word than these are silence, ..."""
 LEAST_LIFE: Final = "greatest(600, 10 * {interval})"
@@ -14,7 +15,7 @@ LEAST_LIFE: Final = "greatest(600, 10 * {interval})"
 _INTERVAL: Final = {"interval": "interval_learned_s"}
 SILENT_DEVICES: Final = (
     "SELECT device, last_seen, interval_learned_s, last_rejected_because FROM devices "  # noqa: S608 - constants
-    f"WHERE interval_learned_s > 0 AND epoch(now()) - epoch(last_seen) < {DAY_SECONDS} "
+    f"WHERE interval_learned_s > 0 AND epoch(now()) - epoch(last_seen) < {MOST_SILENCE.format(**_INTERVAL)} "
     f"AND epoch(now()) - epoch(last_seen) > {LEAST_SILENCE.format(**_INTERVAL)} "
     f"AND epoch(last_seen) - epoch(first_seen) >= {LEAST_LIFE.format(**_INTERVAL)} ORDER BY last_seen LIMIT 50"
 )

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from deploy.monitor.flowing import FlowTime
-from monitoring.silence import DAY_SECONDS, LEAST_LIFE, LEAST_SILENCE
+from monitoring.silence import LEAST_LIFE, LEAST_SILENCE, MOST_SILENCE
 
 __all__ = ["judged_devices"]
 
@@ -16,7 +16,7 @@ WITH heard AS (
 ), timed AS (
     SELECT *, CASE WHEN {flowing} THEN greatest(newest, {now!r}) ELSE newest END - seen AS silent_seconds FROM heard
 ), judged AS (
-    SELECT *, CASE WHEN silent_seconds < {day} AND interval_s IS NOT NULL AND seen - first >= {life}
+    SELECT *, CASE WHEN silent_seconds < {most} AND interval_s IS NOT NULL AND seen - first >= {life}
         THEN {quiet} > {silence} END AS is_silent
     FROM timed
 )"""
@@ -30,7 +30,7 @@ def judged_devices(flow: FlowTime) -> str:
     return _JUDGED.format(
         flowing="true" if flow.flowing else "false",
         now=time.time(),
-        day=DAY_SECONDS,
+        most=MOST_SILENCE.format(interval="interval_s"),
         quiet=flow.seconds_since("seen"),
         life=LEAST_LIFE.format(interval="interval_s"),
         silence=LEAST_SILENCE.format(interval="interval_s"),

@@ -60,7 +60,7 @@ DEVICES: Final = (
         for_seconds=300,
         keep_firing_seconds=60,
         summary="All devices are silent",
-        text="All {value} devices heard within the day are silent.",
+        text="All {value} devices heard within three days, or twenty of their intervals, are silent.",
         impact="No readings come in at all, though broker, gateway, Kafka and stream would take them.",
         causes=(
             "The site lost power or its network.",
@@ -86,7 +86,7 @@ DEVICES: Final = (
         keep_firing_seconds=60,
         unit="ratio",
         summary="Many devices are silent",
-        text="{value} of the devices heard within the day are silent: for much longer than their own learned interval.",
+        text="{value} of the devices heard within three days are silent: for much longer than their own learned interval.",
         impact="Their readings are missing. One silent device is no alert: it stands on the ops page and in `devices`.",
         causes=(
             "A site lost power or its network.",

@@ -60,10 +60,10 @@ def device_panels() -> list[Panel]:
     return [
         timeseries(
             "Devices",
-            "Ever heard, within the day, within the hour; silent against their learned interval; clock more than a minute off.",
+            "Ever heard; those that may be silent; heard within the hour; silent by their learned interval; clock a minute off.",
             "short",
             Query(total("tidegate_devices_known", how="max"), "known"),
-            Query(total("tidegate_devices_heard", how="max"), "this day"),
+            Query(total("tidegate_devices_heard", how="max"), "may be silent"),
             Query(total("tidegate_devices_active", how="max"), "active"),
             Query(total("tidegate_devices_silent", how="max"), "silent"),
             Query(total("tidegate_devices_skewed", how="max"), "clock off"),

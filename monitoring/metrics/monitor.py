@@ -80,10 +80,12 @@ DEVICES: Final = (
     Family("tidegate_devices_known", "Devices that were ever heard."),
     Family(
         "tidegate_devices_heard",
-        "Devices that may be silent: heard this day, for long enough to have a learned interval.",
+        "Devices that may be silent: heard within 3 days or 20 of their intervals, and for long enough to have one learned.",
     ),
     Family("tidegate_devices_active", "Devices heard within the last hour."),
-    Family("tidegate_devices_silent", "Devices silent for much longer than their learned interval, heard this day."),
+    Family(
+        "tidegate_devices_silent", "Devices silent for much longer than their learned interval, of those that may be."
+    ),
     Family("tidegate_devices_skewed", "Devices whose clock is more than a minute off, heard this day."),
     Family("tidegate_ledger_messages", "Messages of the last settled hour, by outcome.", ("outcome",)),
     Family("tidegate_ledger_gap_messages", "Messages missing between sequence numbers in the last hour."),
@@ -148,7 +150,7 @@ class MonitorMetrics:
         )
         self.probe_complete = Gauge(
             "tidegate_monitor_probe_complete_timestamp_seconds",
-            "When the probe last saw all that it looks at; the monitor's start until it has. Only of probes that run.",
+            "When the probe last saw all that it looks at; the monitor's start until it has; 0 of one that does not run.",
             ["probe"],
             registry=registry,
         )
@@ -162,6 +164,7 @@ class MonitorMetrics:
         for probe in PROBES:
             self.probe_duration.labels(probe)
             self.probe_failures.labels(probe)
+            self.probe_complete.labels(probe)
         for state in ("pending", "firing"):
             self.alerts.labels(state)
         for code in ("2xx", "3xx", "4xx", "5xx"):

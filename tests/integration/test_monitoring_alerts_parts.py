@@ -213,6 +213,7 @@ CASES: list[Case] = [
                 {600: 0, 900: 0, 945: 1, 1485: 1, 1500: 0},
             ),
             ("never saw anything", always(1), {300: 0, 345: 1, 1800: 1}),
+            ("does not run", always(0), {900: 0, 1800: 0}),
         )
     ),
     Case("TidegateMonitorBlind", "the audit has an alert of its own", {complete_look("audit"): always(1)}, {1800: 0}),

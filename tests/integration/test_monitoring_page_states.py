@@ -88,7 +88,7 @@ def test_readings_that_come_back_in_slow_batches_are_not_missing(open_tab: Any) 
     [
         (False, True, "heard as usual"),
         (True, False, "silent"),
-        (None, True, "silence not judged: heard too briefly, or not within the day"),
+        (None, True, "silence not judged: heard too briefly, or too long ago"),
     ],
 )
 def test_a_device_is_silent_where_the_server_says_so(

@@ -108,7 +108,7 @@ def test_a_device_is_silent_on_its_page_where_the_list_says_so(small_lake: Any) 
         device("silent", seen=400),
         device("slow", seen=400, interval=100.0),
         device("never learned", seen=400, interval=None),
-        device("gone for days", seen=200_000, first_seen=ago(300_000)),
+        device("gone for days", seen=300_000, first_seen=ago(500_000)),
         device("came and went", seen=400, interval=1.0, first_seen=ago(402)),
     )
 

@@ -6,14 +6,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 from tidegate_tests_fixtures_fleet import ago, device, flowed, minute
 
+from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
 from deploy.monitor.flowing import FlowTime
 from ingest.contract.errors import UnavailableError
 from lakehouse.query import run_sql
 from monitoring.silence import SILENT_DEVICES
+
+HOUR, DAY = 3600.0, 86_400.0
 
 
 def fleet_of(lake: Any, flow: FlowTime | None = None) -> tuple[FleetProbe, Mapping[str, Any]]:
@@ -29,7 +33,7 @@ def test_the_fleet_without_the_canary(small_lake: Any) -> None:
         device("slow", seen=400, interval=100.0),
         device("silent", seen=400, interval=10.0),
         device("never learned", seen=4000, interval=None),
-        device("gone for days", seen=200_000),
+        device("gone for days", seen=300_000, first_seen=ago(500_000)),
         device("skewed", seen=5, skew=-61_000),
     )
     probe, samples = fleet_of(small_lake)
@@ -89,10 +93,50 @@ def test_time_in_which_the_way_was_well_is_remembered_in_spans() -> None:
     flow.note(110.0, True)
     assert flow.spans == ((0.0, 8.0), (14.0, 42.0), (110.0, 110.0)), "the clock was set back"
     flow.note(100_000.0, False)
-    assert (flow.spans, flow.flowing) == ((), False)
-    for now in range(100_000, 100_400):
-        flow.note(float(now), flowing=now % 2 == 0)
+    assert (flow.spans[0], flow.flowing) == ((0.0, 8.0), False), "for slow devices it is longer than a day"
+
+
+def test_many_outages_of_the_way_take_no_more_room_and_lose_no_time_in_which_it_was_well() -> None:
+    flow = FlowTime()
+    for number in range(1000):
+        flow.note(60.0 * number, flowing=True)
+        flow.note(60.0 * number + 40, flowing=True)
+        flow.note(60.0 * number + 50, flowing=False)
     assert len(flow.spans) == 50
+    assert sum(until - since for since, until in flow.spans) == 40_000
+    since = [number * 60.0 for number in (0, 500, 949, 990)]
+    true = [40_000 - 40 * number for number in (0, 500, 949, 990)]
+    found = duckdb.sql(f"SELECT {flow.seconds_since('seen')} FROM unnest({since}) AS t(seen)").fetchall()
+    for (seconds,), most in zip(found, true, strict=True):
+        assert seconds <= most, "nobody is silent too early"
+    assert (found[0][0], found[3][0]) == (40_000, 400)
+
+
+def test_a_site_that_has_been_dark_for_longer_than_a_day_is_still_silent(small_lake: Any) -> None:
+    """From Friday evening on: its devices count until after the weekend, and slow ones for as long as their silence needs."""
+    fast = [device(f"d{n}", seen=30 * HOUR, first_seen=ago(30 * DAY)) for n in range(12)]
+    slow = [
+        device("each six hours", seen=31 * HOUR, interval=6 * HOUR, first_seen=ago(30 * DAY)),
+        device("daily", seen=40 * HOUR, interval=DAY, first_seen=ago(30 * DAY)),
+    ]
+    small_lake.put("devices", *fast, *slow)
+    probe, samples = fleet_of(small_lake, flowed((9 * DAY, 0)))
+    assert samples["tidegate_devices_heard"] == [((), 14.0)]
+    assert samples["tidegate_devices_silent"] == [((), 13.0)], "all but the daily one, which is not due five times yet"
+    assert probe.devices["silent"][0]["device"] == "each six hours"
+
+
+@pytest.mark.parametrize(
+    ("days", "flowed_days", "told"),
+    [(1.25, 9, False), (4.9, 9, False), (5.1, 9, True), (19, 30, True), (21, 30, None), (6, 2, False)],
+    ids=["30 h", "not yet", "five intervals", "still", "switched off", "the way was well for two days of them only"],
+)
+def test_a_device_that_sends_once_a_day_is_silent_after_five(
+    small_lake: Any, days: float, flowed_days: float, told: bool | None
+) -> None:
+    daily = device("daily", seen=days * DAY, interval=DAY, first_seen=ago(90 * DAY))
+    small_lake.put("devices", device("talks", seen=1), daily)
+    assert show_device(small_lake.root, "daily", flowed((flowed_days * DAY, 0)))["is_silent"] is told
 
 
 def test_talkers_offenders_and_outcomes_of_the_last_hour(small_lake: Any) -> None:
@@ -154,9 +198,15 @@ def test_the_query_for_people_finds_those_that_the_alert_counts(small_lake: Any)
         device("longer", seen=900),
         device("talks", seen=2),
         device("never learned", seen=4000, interval=None),
-        device("gone for days", seen=200_000, first_seen=ago(300_000)),
+        device("gone for days", seen=300_000, first_seen=ago(500_000)),
+        device("sent daily", seen=6 * DAY, interval=DAY, first_seen=ago(30 * DAY)),
+        device("sends daily", seen=1.25 * DAY, interval=DAY, first_seen=ago(30 * DAY)),
         device("once", seen=400, interval=1.0, first_seen=ago(402)),
     )
-    assert [row["device"] for row in run_sql(small_lake.root, SILENT_DEVICES).to_pylist()] == ["longer", "silent"]
+    assert [row["device"] for row in run_sql(small_lake.root, SILENT_DEVICES).to_pylist()] == [
+        "sent daily",
+        "longer",
+        "silent",
+    ]
     runbook = Path("monitoring/runbooks/TidegateDevicesSilent.md")
     assert SILENT_DEVICES in (Path(__file__).parents[2] / runbook).read_text()

@@ -32,7 +32,7 @@ function factNodes(row, silent, quiet) {
   setState(
     badge,
     known ? (quiet ? "warn" : "ok") : "unknown",
-    known ? (quiet ? "silent" : "heard as usual") : "silence not judged: heard too briefly, or not within the day",
+    known ? (quiet ? "silent" : "heard as usual") : "silence not judged: heard too briefly, or too long ago",
   );
   const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
   return [
