@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import signal
 import sys
 import time
 import uuid
@@ -25,8 +26,10 @@ SHARED_FIXTURES = (
     "fixtures_gateway.py",
     "fixtures_sparkplug.py",
     "fixtures_faults.py",
+    "fixtures_page_stories.py",
     "fixtures_page_topics.py",
     "fixtures_page.py",
+    "fixtures_page_tab.py",
     "fixtures_monitor.py",
     "fixtures_promql.py",
     "fixtures_grafana_lint.py",
@@ -86,6 +89,16 @@ def _own_logging() -> Iterator[None]:
                 logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """A test that sets up a process's stop leaves none of it: Ctrl-C and SIGTERM end the tests as before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture
