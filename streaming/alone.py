@@ -1,19 +1,14 @@
 """The writer for one command where no stream runs: lock, tables and a Spark session, without a query."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 
 from ingest.settings import KafkaSettings
-from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
-from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
-from lakehouse.session import open_session
 from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
-from streaming.service import absolute, take_locks
 from streaming.settings import StreamSettings
+from streaming.sole import sole_writer
 from streaming.source import LandedTopics
 from streaming.writer import Writer
 
@@ -29,18 +24,5 @@ def writer_alone(
     Raises:
         FatalError: another process writes there, or a table's log is damaged.
     """
-    with ExitStack() as cleanup:
-        lake = lake.model_copy(update={"root": absolute(lake.root)})
-        stream = stream.model_copy(update={"checkpoint": absolute(stream.checkpoint)})
-        locks = take_locks(lake, stream, cleanup)
-        refuse_damaged(lake.root, ALL_TABLES)
-        ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
-        session = open_session(
-            replace(jvm, heap=stream.driver_memory),
-            master=stream.master,
-            app_name="tidegate-command",
-            extra=stream.extra,
-            keep_open=[lock.fd for lock in locks],
-        )
-        cleanup.callback(session.close)
-        yield Writer(session.spark, kafka, stream, lake, metrics, LandedTopics())
+    with sole_writer(lake, stream) as sole, sole.session(jvm, app_name="tidegate-command") as session:
+        yield Writer(session.spark, kafka, sole.stream, sole.lake, metrics, LandedTopics())

@@ -5,8 +5,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +14,9 @@ from ingest.admin import wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
 from ingest.offsets import end_offsets
 from ingest.settings import KafkaSettings
-from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
 from lakehouse.files import is_local
-from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
-from lakehouse.lock import WriterLock
-from lakehouse.session import LakeSession, open_session
+from lakehouse.session import LakeSession
 from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
 from streaming.chores import Chores, make_chores
@@ -30,11 +26,12 @@ from streaming.offsets import Offsets, newest_mark, record_count
 from streaming.progress import Progress, StreamState, unseen_reports
 from streaming.queries import LAND, LandQuery, start_landing
 from streaming.settings import StreamSettings
+from streaming.sole import sole_writer
 from streaming.source import LandedTopics
 from streaming.warmup import warm_up
 from streaming.writer import Writer
 
-__all__ = ["Stream", "absolute", "run", "take_locks"]
+__all__ = ["Stream", "run"]
 
 logger = logging.getLogger("tidegate.streaming.service")
 
@@ -74,23 +71,10 @@ def run(
         ConfigError: the installed versions do not fit.
     """
     told = state or StreamState()
-    with ExitStack() as cleanup:
-        lake = lake.model_copy(update={"root": absolute(lake.root)})
-        stream = stream.model_copy(update={"checkpoint": absolute(stream.checkpoint)})
-        locks = take_locks(lake, stream, cleanup)
-        refuse_damaged(lake.root, ALL_TABLES)
-        ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
+    with sole_writer(lake, stream) as sole:
         told.set(ready=False, detail="starting Spark")
-        options = replace(jvm, heap=stream.driver_memory)
-        session = open_session(
-            options,
-            master=stream.master,
-            app_name="tidegate-land",
-            extra=stream.extra,
-            keep_open=[lock.fd for lock in locks],
-        )
-        cleanup.callback(session.close)
-        Stream(session, kafka, stream, lake, metrics, told, mirror, topics or LandedTopics()).run(stop)
+        with sole.session(jvm, app_name="tidegate-land") as session:
+            Stream(session, kafka, sole.stream, sole.lake, metrics, told, mirror, topics or LandedTopics()).run(stop)
     told.set(ready=False, detail="stopped")
 
 
@@ -198,18 +182,3 @@ class Stream:
         except FatalError as ended:
             return ended
         return classify(error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log))
-
-
-def take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
-    """One for the tables, one for the checkpoint; an object store has none, its commits are conditional puts."""
-    locks = []
-    for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
-        if is_local(uri):
-            locks.append(WriterLock(Path(uri), what=what))
-            cleanup.callback(locks[-1].close)
-    return locks
-
-
-def absolute(uri: str) -> str:
-    """A path that Spark's JVM and this process mean the same by."""
-    return str(Path(uri.removeprefix("file://")).absolute()) if is_local(uri) else uri
