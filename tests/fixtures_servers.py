@@ -15,6 +15,8 @@ from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
 from deploy.settings import java_locale
+from ingest.producer import KafkaWriter
+from ingest.settings import KafkaSettings
 
 
 class Server:
@@ -156,3 +158,12 @@ def mqtt_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerServer]]:
     yield make
     for server in started:
         server.kill()
+
+
+def fill(settings: KafkaSettings, topic: str, count: int) -> None:
+    """Write so many records, numbered as key and value, and see them in Kafka."""
+    writer = KafkaWriter(settings, None)
+    for number in range(count):
+        writer.produce(topic, b"%d" % number, b"%d" % number, lambda _error: None)
+    assert writer.flush(60) == 0
+    writer.close()

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pydantic import SecretStr
+from tidegate_tests_fixtures_servers import fill
 
 from deploy.local.ports import choose_port
 from ingest.cluster import ClusterProbe
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
 from ingest.groups import OffsetMirror
-from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 from monitoring.poll import IncompleteError
@@ -72,14 +72,6 @@ def make_topic(settings: KafkaSettings, name: str, **config: str) -> None:
     # A node that hung for longer than its session makes no topic before its controller has it back.
     made = admin.create_topics([NewTopic(name, PARTITIONS, 1, config=config)], request_timeout=60)
     made[name].result(60)
-
-
-def fill(settings: KafkaSettings, topic: str, count: int) -> None:
-    writer = KafkaWriter(settings, None)
-    for number in range(count):
-        writer.produce(topic, b"%d" % number, b"%d" % number, lambda _error: None)
-    assert writer.flush(60) == 0
-    writer.close()
 
 
 def commit(settings: KafkaSettings, group: str, topic: str, offsets: dict[int, int]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from tidegate_tests_fixtures_servers import fill
 
 from ingest.admin import wait_for_kafka
 from ingest.consumer import read_range
@@ -54,14 +55,6 @@ def values_of(settings: KafkaSettings, topic: str) -> list[bytes | None]:
     begin, end = begin_offsets(settings, topic), end_offsets(settings, topic)
     records = [record for batch in read_range(settings, topic, begin, end) for record in batch]
     return [r.value for r in sorted(records, key=lambda record: (record.partition, record.offset))]
-
-
-def fill(settings: KafkaSettings, topic: str, count: int) -> None:
-    writer = KafkaWriter(settings, None)
-    for number in range(count):
-        writer.produce(topic, b"%d" % number, b"%d" % number, lambda _error: None)
-    assert writer.flush(60) == 0
-    writer.close()
 
 
 class TestTopics:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tidegate_tests_fixtures_servers import fill
 
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, READINGS, stream_topic
 from ingest.groups import OffsetMirror
-from ingest.producer import KafkaWriter
 from ingest.retention import retention_config
 from ingest.settings import KafkaSettings
 from ingest.topic_config import change_topic, settings_config
@@ -32,14 +32,6 @@ def topic(settings: KafkaSettings, unique_name: str, wait_until: Callable[..., A
     create_topic(settings, name, partitions=2)
     wait_until(lambda: describe_topics(settings, [name]), what="the topic being known")
     return name
-
-
-def fill(settings: KafkaSettings, topic: str, count: int) -> None:
-    writer = KafkaWriter(settings, None)
-    for number in range(count):
-        writer.produce(topic, b"%d" % number, b"%d" % number, lambda _error: None)
-    assert writer.flush(60) == 0
-    writer.close()
 
 
 def config_of(settings: KafkaSettings, topic: str) -> dict[str, str]:
