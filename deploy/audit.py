@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from deploy.balance import MINUTE_US, Books, Figures, Rows
+from deploy.erased import erased_devices
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
 from ingest.groups import group_lag
@@ -124,6 +125,7 @@ def _strike(
     starts = {topic: _starts(kafka, topic, cutoff_us) for topic in ends}
     with Books(cutoff_us) as books:
         books.load_tables(*_tables(lake_root))
+        books.add_erased(erased_devices(lake_root))
         adders = {OUTCOMES: books.add_outcomes, READINGS: books.add_readings, DEAD_LETTERS: books.add_dead_letters}
         for topic, add in adders.items():
             for batch in read_range(kafka, topic, starts[topic], ends[topic]):

@@ -103,6 +103,10 @@ class Books:
         self._db.execute(_QUERIES["views"])
         self._db.execute(_QUERIES["rows_at"])
 
+    def add_erased(self, devices: Iterable[tuple[str, int]]) -> None:
+        """Take which devices were erased by request: SHA-256 of the id, and until when (µs); they count as they did before."""
+        self._insert("erased", _ERASED, list(devices))
+
     def add_outcomes(self, batch: Iterable[LogRecord]) -> None:
         """Take what the gateways counted."""
         for record in batch:
@@ -158,7 +162,7 @@ class Books:
         self._insert("upto", _UPTO, [(*name, number) for name, number in self._upto.items()])
         ends = [(topic, p, offset) for topic, parts in landed.items() for p, offset in parts.items()]
         self._insert("landed", _LANDED, ends)
-        for name in ("states", "messages", "doubled", "swapped"):
+        for name in ("states", "pardon", "messages", "doubled", "swapped"):
             self._db.execute(_QUERIES[name])
         figures = self._figures()
         # What the outcomes count and no topic holds, or the other way round, is unaccounted too.
@@ -238,3 +242,4 @@ _WANTED: Final = pa.schema(
 )  # fmt: skip
 _UPTO: Final = pa.schema([("gateway", pa.string()), ("epoch", pa.int64()), ("upto", pa.int64())])
 _LANDED: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end", pa.int64())])
+_ERASED: Final = pa.schema([("device_sha256", pa.string()), ("at_us", pa.int64())])

@@ -9,6 +9,7 @@ create table records(topic varchar, partition int, "offset" bigint, gateway varc
 create table wanted(partition int, "offset" bigint, epoch bigint, number bigint, device varchar, metric varchar,
     "index" int, message_id varchar);
 create table upto(gateway varchar, epoch bigint, upto bigint);
+create table erased(device_sha256 varchar, at_us bigint);
 create table landed(topic varchar, partition int, "end" bigint);
 
 -- name: views
@@ -66,6 +67,11 @@ create or replace temp table states as
         and m.partition = r.partition and m."offset" = r."offset"
     left join refused f on f.topic = r.topic and f.partition = r.partition and f."offset" = r."offset"
         and (f.epoch is null or (f.epoch = r.epoch and f.number = r.number));
+
+-- name: pardon
+-- What was erased by request had been stored, and is missing on purpose.
+update states set state = 'stored' where state = 'lost'
+    and exists(select 1 from erased e where e.device_sha256 = sha256(device) and received_us < e.at_us);
 
 -- name: messages
 -- One class per message. Partial dead letters alone are no message: its record was not delivered, so it was not acked.

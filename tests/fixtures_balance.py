@@ -3,7 +3,7 @@
 `from tidegate_tests_fixtures_balance import World`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -121,11 +121,12 @@ class World:
         )
         books.load_tables(rows, letters)
 
-    def balance(self, cutoff_us: int = START_US) -> Figures:
+    def balance(self, cutoff_us: int = START_US, *, erased: Iterable[tuple[str, int]] = ()) -> Figures:
         """What the audit finds, once all is landed."""
         landed = {READINGS: {0: len(self.records)}, DEAD_LETTERS: {0: len(self.letters)}}
         with Books(cutoff_us) as books:
             self.load_tables(books)
+            books.add_erased(erased)
             books.add_outcomes(self.outcomes)
             for start in range(0, len(self.records), 2):
                 books.add_readings(self.records[start : start + 2])

@@ -74,7 +74,11 @@ def _accept(config: Path | None, data: Path | None, author: str) -> None:
     from ingest.contract.errors import UnavailableError
 
     folder = config.absolute().parent if config is not None else data_dir(data)
-    accepted = accept_finding(folder, author)
+    try:
+        accepted = accept_finding(folder, author)
+    except OSError as error:
+        msg = f"{folder} cannot be written ({error.strerror}): run this as the user of the monitor, whose finding lies there."
+        raise UnavailableError(msg) from error
     if accepted is None:
         msg = (
             f"Nothing to accept: no running audit has left a finding in {folder}. Run this where the monitor runs, and name its "

@@ -1,11 +1,16 @@
 """The audit's arithmetic on a small world: whole, and with something lost."""
 
+import hashlib
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from tidegate_tests_fixtures_balance import START_US, World, assert_faults
 
 from deploy.balance import MINUTE_US, Books, Figures
+from deploy.erased import erased_devices
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 
@@ -45,6 +50,33 @@ def test_a_lost_reading_without_identity_is_unaccounted(world: World) -> None:
     world.store("b", None, metrics=2)
     world.rows.pop()
     assert_faults(world.balance(), unaccounted=1)
+
+
+@pytest.mark.parametrize(
+    ("device", "until_us", "missing"),
+    [("a", START_US + MINUTE_US, 0), ("b", START_US + MINUTE_US, 2), ("a", START_US - 1, 2)],
+    ids=["it was", "another one was", "it spoke since"],
+)
+def test_what_was_erased_by_request_is_no_loss(
+    world: World, tmp_path: Path, device: str, until_us: int, missing: int
+) -> None:
+    folder = tmp_path / "_erasures"
+    folder.mkdir()
+    at = datetime.fromtimestamp(until_us / 1e6, UTC).isoformat()
+    receipt = {"device_sha256": hashlib.sha256(device.encode()).hexdigest(), "state": "done", "at": at}
+    (folder / "1.json").write_text(json.dumps(receipt))
+    (folder / "2.json").write_text(json.dumps({"state": "begun"}))
+    (folder / "3.json").write_text("{")
+    world.rows = [row for row in world.rows if row["device"] != "a"]
+    whole = world.balance()
+    assert_faults(whole, unaccounted=2)
+    figures = world.balance(erased=erased_devices(str(tmp_path)))
+    assert_faults(figures, unaccounted=missing)
+    assert figures.received == whole.received
+
+
+def test_without_receipts_nothing_was_erased(tmp_path: Path) -> None:
+    assert list(erased_devices(str(tmp_path))) == list(erased_devices("s3://a/b")) == []
 
 
 @pytest.mark.parametrize("partial", [True, False])
