@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry
 TESTS = Path(__file__).parent
 FOLDERS = ("guards", "unit", "contract", "integration", "spark", "e2e")
 """In the order they run: what is cheap fails first, and what starts a whole pipeline does not burden the rest."""
+E2E_SECONDS = 1800
+"""The first of them starts the whole pipeline within its time, and each waits for parts that start anew."""
 SHARED_FIXTURES = (
     "fixtures_servers.py",
     "fixtures_scripted_broker.py",
@@ -74,6 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(folder(item)))
     for item in items:
         item.add_marker(getattr(pytest.mark, folder(item)))
+        if folder(item) == "e2e":
+            item.add_marker(pytest.mark.timeout(E2E_SECONDS))  # a mark of its own comes first
 
 
 @pytest.fixture(autouse=True)
