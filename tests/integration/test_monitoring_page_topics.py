@@ -67,7 +67,7 @@ def test_the_overview_leads_to_topics_and_from_there_to_records(open_tab: Any, s
     assert "the newest of each key" in tab.page.text_content("#topics tbody tr >> nth=1")
     tab.page.click("#topics tbody a >> nth=3")
     tab.page.wait_for_selector("[data-record]")
-    assert tab.page.inner_text("#topic h2") == "Topic telemetry.readings"
+    assert tab.page.text_content("#topic h2") == "Topic telemetry.readings"
     tab.wait("document.querySelectorAll('#topic details tbody tr').length === 5")  # three partitions, two groups
     assert "Keeps 7 d or 10 GiB a partition. Times are by Kafka's clock." in tab.page.inner_text("#topic")
     tab.page.click("text=← All topics")
