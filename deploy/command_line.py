@@ -45,8 +45,7 @@ class CommandLine:
         return _COMMAND.sub(lambda found: f"`{self._whole(found[1], found[2])}`", text)
 
     def _whole(self, words: str, first: str) -> str:
-        takes = TAKES_CONFIG if self.where.startswith("--config") else TAKES_DATA
-        if not self.where or first not in takes:
+        if not self.where or first not in self._takes:
             return f"{self.name} {words}"
         bare = _PLACEHOLDER.sub("", words)
         return f"{self.name} {bare}" if _NAMED.search(bare) else f"{self.name} {bare} {self.where}"
@@ -62,9 +61,18 @@ class CommandLine:
             for alert in alerts
         ]
 
+    @classmethod
+    def of_dict(cls, told: Mapping[str, str]) -> "CommandLine":
+        """From what `as_dict` gave, of this version or another one."""
+        return cls(**{name: told[name] for name in ("name", "where") if name in told})
+
     def as_dict(self) -> dict[str, str]:
-        """As the page has it."""
-        return {"name": self.name, "where": self.where}
+        """As the page has it; `takes` are the first words of commands to which `where` belongs."""
+        return {"name": self.name, "where": self.where, "takes": " ".join(sorted(self._takes))}
+
+    @property
+    def _takes(self) -> frozenset[str]:
+        return TAKES_CONFIG if self.where.startswith("--config") else TAKES_DATA
 
 
 def of_data(data: Path, *, is_default: bool = False) -> CommandLine:

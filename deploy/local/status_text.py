@@ -43,7 +43,7 @@ def render_status(status: Status, *, colour: bool = False, height: int | None = 
         height: lines that there is room for; then what needs a person stands first, and what is cut is counted.
     """
     paint: Paint = _painted if colour else lambda text, kind: text
-    line = CommandLine(**(status.get("command") or {}))
+    line = CommandLine.of_dict(status.get("command") or {})
     status = {**status, "alerts": line.fill_alerts(status["alerts"])}
     head, parts = [_headline(status, paint)], list(_parts(status["parts"], paint))
     figures, alerts = list(_figures(status)), list(_alerts(status, paint))

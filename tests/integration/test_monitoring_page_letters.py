@@ -1,8 +1,12 @@
 # ruff: noqa: E501 - scripts are read by line
 """Dead letters on the page: counted by cause and by device, older ones page by page, and each one whole."""
 
+import base64
+import time
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 Stories = dict[str, Callable[..., dict[str, Any]]]
 ROWS = "#letters details tbody tr"
@@ -63,16 +67,16 @@ def test_older_letters_are_one_page_further_and_the_newest_one_back(
         assert tab.page.locator(f"#letters [role=status]:text-is('{words}')").is_visible()
 
     wait_for(0, 99, "1 to 100, newest first")
-    assert tab.page.locator("text=← Newer").is_disabled()
+    assert tab.page.locator("#letters >> text=← Newer").is_disabled()
     tab.page.check("[aria-label='Choose letter 3-1000']")
-    tab.page.click("text=Older →")
+    tab.page.click("#letters >> text=Older →")
     wait_for(100, 199, "101 to 200, newest first")
     assert tab.page.locator("#letters input:checked").count() == 0
     assert tab.page.locator("text=Redrive chosen …").is_disabled()
-    tab.page.click("text=Older →")
+    tab.page.click("#letters >> text=Older →")
     wait_for(200, 229, "201 to 230, newest first")
-    assert tab.page.locator("text=Older →").is_disabled()
-    tab.page.click("text=← Newer")
+    assert tab.page.locator("#letters >> text=Older →").is_disabled()
+    tab.page.click("#letters >> text=← Newer")
     wait_for(100, 199, "101 to 200, newest first")
     tab.page.click("#letters form button[type=submit]")
     wait_for(0, 99, "1 to 100, newest first")
@@ -82,4 +86,83 @@ def test_older_letters_are_one_page_further_and_the_newest_one_back(
 def test_a_list_that_is_whole_has_nothing_to_turn(open_tab: Any) -> None:
     tab = open_tab()
     tab.page.wait_for_selector("[data-letter]")
-    assert tab.page.locator("text=Older →").is_hidden()
+    assert tab.page.locator("#letters >> text=Older →").is_hidden()
+
+
+@pytest.fixture
+def open_letter(open_tab: Any) -> Callable[..., Any]:
+    """Opens the panel of a letter with these bytes."""
+
+    def open_one(payload: bytes, *, length: int | None = None, **more: Any) -> Any:
+        tab = open_tab(live=False, permissions=["clipboard-read", "clipboard-write"])
+        facts = {
+            "id": "3-1000", "reason": "bad_json", "device": "a", "mqtt_topic": "t", "received_at": time.time(), "partial": False,
+            "source_topic": "telemetry.dead-letters", "partition": 3, "offset": 1000, "message_id": "m-7", "next": "Mend it.",
+            "payload_lines": ["x"], "payload_base64": base64.b64encode(payload).decode(),
+            "payload_bytes": len(payload) if length is None else length, **more,
+        }  # fmt: skip
+        tab.page.route("**/api/dead-letter?*", lambda route: route.fulfill(json=facts))
+        tab.page.reload()
+        tab.page.click("[data-letter]")
+        tab.page.wait_for_selector("#panel .facts")
+        return tab
+
+    return open_one
+
+
+def whole(tab: Any) -> str:
+    tab.page.click("#panel summary")
+    tab.page.wait_for_selector("[aria-label='Whole message']")
+    found: str = tab.page.text_content("[aria-label='Whole message']")
+    return found
+
+
+def test_the_whole_message_is_shown_indented_and_copied_to_the_letter(open_letter: Callable[..., Any]) -> None:
+    text = '{"values": {"n": 9007199254740993, "n": 1.0}, "far": [' + ", ".join(["[]"] * 100) + "]}"
+    tab = open_letter(text.encode())
+    facts = tab.page.inner_text("#panel .facts")
+    assert "telemetry.dead-letters partition 3, offset 1000" in facts
+    assert "m-7" in facts
+    shown = whole(tab)
+    assert shown.startswith('{\n  "values": {\n    "n": 9007199254740993,\n    "n": 1.0\n  },\n  "far": [\n    [],')
+    tab.page.click("#panel button:text-is('Copy text')")
+    tab.page.wait_for_selector("#panel button:text-is('Copied')")
+    assert tab.page.evaluate("navigator.clipboard.readText()") == text
+    tab.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown", "is_copied"),
+    [
+        (b"temperature=12\nnext", "temperature=12\nnext", True),
+        (b"\xff\x00abc" + b"z" * 14, "00000000  ff 00 61 62 63 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a 7a  ..abczzzzzzzzzzz\n00000010  7a 7a 7a", False),
+        (b"<b>\x1b[31m</b>\xe2\x80\xae", "<b>\\u{1b}[31m</b>\\u{202e}", False),
+        (b"[" * 4000 + b"]" * 4000, "[" * 4000 + "]" * 4000, True),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_shown_as_it_came(
+    open_letter: Callable[..., Any], payload: bytes, shown: str, is_copied: bool
+) -> None:
+    """What cannot be seen is not handed to a terminal, and deep nesting does not make the page stand."""
+    tab = open_letter(payload)
+    assert whole(tab).startswith(shown)
+    assert tab.page.locator("#panel button:text-is('Copy text')").count() == int(is_copied)
+    assert tab.page.locator("#panel button:text-is('Copy as base64')").count() == 1
+    tab.assert_clean()
+
+
+def test_a_message_of_which_only_the_beginning_was_kept_says_so(open_letter: Callable[..., Any]) -> None:
+    tab = open_letter(b"abc", length=5000)
+    whole(tab)
+    assert tab.page.inner_text("#panel details .note") == "Only the first 3 of its 5,000 bytes are here."
+
+
+def test_got_has_the_room_beside_it_on_a_wide_page(open_tab: Any, scripted_page: Any, page_stories: Stories) -> None:
+    got = "text 'this is what stood there, and it is as long as an error of a decoder is, which is longer than three hundred px'"
+    scripted_page.letters = [page_stories["letter"](0, got=got)]
+    tab = open_tab(width=1600)
+    tab.page.wait_for_selector("#letters td.rest .name")
+    place = tab.page.locator("#letters td.rest .name").bounding_box()
+    assert place["width"] > 400
+    fits = "(() => { const n = document.querySelector('#letters .scroll[tabindex], #letters form ~ div .scroll'); return n.scrollWidth <= n.clientWidth; })()"
+    assert tab.page.evaluate(fits)

@@ -1,11 +1,11 @@
 // Alerts: what is wrong, whom it hurts, why it may be, and what to type. Changes are read out politely.
 
-import { withCommands } from "./copy.js";
 import { attr, el, fill, keyed, write } from "./dom.js";
 import { clock, duration, number, utc } from "./format.js";
 import { nameNode } from "./name.js";
 import { openRunbook, runbookName, safeAddress } from "./runbook.js";
 import { setState, stateBadge } from "./state.js";
+import { stepNodes } from "./steps.js";
 
 const WATCHDOG = "TidegateWatchdog";
 const RANK = { critical: 0, warning: 1, info: 2 };
@@ -44,17 +44,26 @@ function runbookLink(alert) {
   );
 }
 
+/** Alertmanager's form for a silence of this alert; null where nobody knows where it is. */
+function silenceLink(alert, alertmanager) {
+  const base = alertmanager ? safeAddress(alertmanager) : null;
+  if (!base || alert.state === "resolved") return null;
+  const filter = encodeURIComponent(`{alertname=${JSON.stringify(alert.name)}}`);
+  const href = `${base.replace(/[?#].*$/s, "").replace(/\/$/, "")}/#/silences/new?filter=${filter}`;
+  return el("a", { class: "button", href, target: "_blank", rel: "noopener noreferrer" }, "Silence");
+}
+
 /** What does not change while an alert lasts; made once. */
-function body(alert) {
+function body(alert, alertmanager) {
   const list = (tag, items) =>
     el(
       tag,
       {},
-      (items ?? []).map((item) => el("li", {}, withCommands(item))),
+      (items ?? []).map((item) => el("li", {}, stepNodes(item))),
     );
   const labels = Object.entries(alert.labels ?? {});
   return [
-    alert.impact ? [el("h4", {}, "Impact"), el("p", {}, withCommands(alert.impact))] : null,
+    alert.impact ? [el("h4", {}, "Impact"), el("div", {}, stepNodes(alert.impact))] : null,
     alert.causes?.length ? [el("h4", {}, "Likely causes"), list("ul", alert.causes)] : null,
     alert.actions?.length ? [el("h4", {}, "What to do"), list("ol", alert.actions)] : null,
     labels.length
@@ -68,6 +77,7 @@ function body(alert) {
       "p",
       { class: "row" },
       runbookLink(alert),
+      silenceLink(alert, alertmanager),
       el(
         "span",
         { class: "muted small" },
@@ -98,7 +108,7 @@ function makeAlert() {
   let fired = false;
   return {
     node,
-    update: ({ alert, at, open }) => {
+    update: ({ alert, at, open, alertmanager }) => {
       const over = alert.state === "resolved";
       if (open && !fired) more.open = true; // once, when it begins: whoever folds it again has read it
       fired = alert.state === "firing";
@@ -130,8 +140,10 @@ function makeAlert() {
         alert.labels,
         alert.runbook,
         alert.source,
+        over,
+        alertmanager,
       ]);
-      if (content !== shown) fill(inner, body(alert));
+      if (content !== shown) fill(inner, body(alert, alertmanager));
       shown = content;
     },
   };
@@ -166,11 +178,12 @@ export function mountAlerts(root) {
   return (snapshot) => {
     const all = snapshot.alerts ?? [];
     const shown = sorted(all.filter((alert) => alert.name !== WATCHDOG));
+    const alertmanager = snapshot.alertmanager?.url ?? null;
     const opened = countedAlerts(shown)[0] ?? null;
     none.hidden = shown.some((alert) => alert.state !== "resolved");
     keyed(
       list,
-      shown.slice(0, CAP).map((alert) => ({ alert, at: snapshot.at, open: alert === opened })),
+      shown.slice(0, CAP).map((alert) => ({ alert, at: snapshot.at, open: alert === opened, alertmanager })),
       ({ alert }) => keyOf(alert),
       makeAlert,
     );

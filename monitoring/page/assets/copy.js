@@ -1,8 +1,9 @@
-// Buttons that copy a command, and texts in which `commands` stand in backticks.
+// Buttons that copy a text, and commands that have one.
 
 import { el, write } from "./dom.js";
 
-const LONGEST = 4000;
+const PROGRAMS =
+  /^(?:\S*\/)?(?:tidegate|make|curl|kafka-[\w-]+(?:\.sh)?|mosquitto_\w+|systemctl|journalctl|docker|kubectl|df|du|kill|openssl|amtool|promtool)\s+\S/;
 
 async function toClipboard(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
@@ -29,16 +30,12 @@ export function copyButton(text, what = "Copy") {
   return button;
 }
 
-/** Nodes of a sentence: what stands in backticks becomes code, a command of ours gets a copy button. */
-export function withCommands(text) {
-  return String(text)
-    .slice(0, LONGEST)
-    .split("`")
-    .flatMap((piece, index) => {
-      if (index % 2 === 0) return [piece];
-      const code = el("code", {}, piece);
-      return /^(\S*\/)?(tidegate|make|curl|kafka|mosquitto|systemctl|docker|kubectl|df|amtool|promtool)\b/.test(piece)
-        ? [el("span", { class: "command" }, code, copyButton(piece))]
-        : [code];
-    });
+/** Whether it can be typed in a shell as it stands: a program with its arguments, so that no bare word is taken for one. */
+export function isCommand(text) {
+  return PROGRAMS.test(text);
+}
+
+/** A command on its own, with a button that copies it. */
+export function commandNode(text, tag = "span") {
+  return el(tag, { class: "command" }, el("code", {}, text), copyButton(text));
 }

@@ -1,12 +1,14 @@
 // One dead letter: its message with the failing place marked, why it was refused, and what to do next.
 
 import { ask } from "./api.js";
-import { copyButton, withCommands } from "./copy.js";
+import { copyButton } from "./copy.js";
 import { el } from "./dom.js";
 import { clock, utc } from "./format.js";
-import { deviceLink, nameNode, visible } from "./name.js";
+import { deviceLink, nameNode, topicAddress, visible } from "./name.js";
 import { failure, openPanel } from "./panel.js";
+import { wholeMessage } from "./payload.js";
 import { commandLine } from "./program.js";
+import { stepNodes } from "./steps.js";
 
 /** The lines, with the span over the carets marked; carets count code points. */
 function payloadNodes(lines) {
@@ -22,6 +24,12 @@ function payloadNodes(lines) {
 
 function fact(name, ...value) {
   return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+}
+
+/** The record that holds it, as tools of Kafka name it. */
+function recordNodes({ source_topic: topic, partition, offset }) {
+  const address = topicAddress(topic);
+  return [address ? el("a", { href: address }, visible(topic)) : visible(topic), ` partition ${partition}, offset ${offset}`];
 }
 
 function letterNodes(letter, redrive) {
@@ -46,6 +54,8 @@ function letterNodes(letter, redrive) {
       optional("Got", letter.got),
       optional("Wanted", letter.wanted),
       optional("Redriven", letter.redriven_as),
+      optional("Message id", letter.message_id),
+      letter.source_topic ? fact("Kafka", ...recordNodes(letter)) : null,
     ]),
     el("h3", {}, "Message"),
     el(
@@ -53,14 +63,14 @@ function letterNodes(letter, redrive) {
       { class: "payload", tabindex: "0", "aria-label": "Message as received" },
       payloadNodes(letter.payload_lines ?? []),
     ),
+    wholeMessage(letter),
     el("h3", {}, "Next step"),
-    el("p", {}, withCommands(letter.next ?? "")),
+    el("div", {}, stepNodes(letter.next ?? "")),
     el(
       "p",
       { class: "row" },
       el("button", { type: "button", class: "button", on: { click: () => redrive(letter.next) } }, "Redrive this letter …"),
       copyButton(commandLine(`dlq show ${letter.id}`), "Copy command"),
-      letter.payload_base64 ? copyButton(letter.payload_base64, "Copy as base64") : null,
     ),
   );
 }

@@ -5,6 +5,8 @@ import { visible } from "./name.js";
 
 const PREVIEW = 240;
 const SHOWN = 12;
+/** What lies deeper is not indented: its margins would be longer than its text. */
+const DEEPEST = 40;
 const LARGEST_PARSED = 64 * 1024;
 
 /** The value as data where it is a JSON object; null where it is not, or not whole. */
@@ -38,6 +40,7 @@ function indented(text) {
   let found = "";
   const line = (change) => `\n${"  ".repeat((depth += change))}`;
   for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/gs)) {
+    if (depth > DEEPEST) return text;
     if (token === "{" || token === "[") found += token + line(1);
     else if (token === "}" || token === "]") found = `${found.trimEnd()}${/[[{]$/.test(found.trimEnd()) ? ((depth -= 1), "") : line(-1)}${token}`;
     else if (token === ",") found += token + line(0);

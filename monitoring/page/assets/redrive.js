@@ -1,11 +1,11 @@
 // Redriving dead letters: first a dry run and its report, then, after a second click, in earnest.
 
 import { ask } from "./api.js";
-import { withCommands } from "./copy.js";
 import { el, fill } from "./dom.js";
 import { number } from "./format.js";
 import { nameNode } from "./name.js";
 import { failure, openPanel } from "./panel.js";
+import { stepNodes } from "./steps.js";
 import { keepToken, token } from "./token.js";
 
 const COUNTS = [
@@ -80,7 +80,7 @@ function insteadNodes(ids, next, open) {
     .map((id) => el("button", { type: "button", class: "button", on: { click: () => open(id) } }, `Back to letter ${id}`));
   return [
     el("h3", {}, "Nothing would be accepted"),
-    el("p", {}, next ? withCommands(next) : "Each letter says its next step: mend the profile, route, registry or device first."),
+    el("div", {}, next ? stepNodes(next) : "Each letter says its next step: mend the profile, route, registry or device first."),
     el("p", { class: "row" }, back),
   ];
 }

@@ -1,15 +1,18 @@
 // A runbook in the side panel, built anew from the server's HTML: only harmless tags come through, never an attribute but href.
 
 import { ask } from "./api.js";
-import { copyButton } from "./copy.js";
+import { commandNode, copyButton, isCommand } from "./copy.js";
 import { el } from "./dom.js";
 import { failure, openPanel } from "./panel.js";
+import { wholeCommand } from "./program.js";
 
 const TAGS = new Set(
   "h1 h2 h3 h4 p ul ol li pre code strong em b i a table thead tbody tr th td blockquote br hr del sup sub".split(" "),
 );
 const DROPPED = new Set("script style template iframe object embed svg math noscript textarea title head".split(" "));
 const DEPTH = 30;
+/** Names of alerts in a text; each has a runbook of its name (tested). */
+const ALERT = /\b(Tidegate(?:[A-Z]+[a-z]+)+|Kafka(?:[A-Z]+[a-z]+){2,}|AlertmanagerDown)\b/;
 /** Below the panel's own heading. */
 const LOWERED = { h1: "h2", h2: "h3", h3: "h4" };
 
@@ -23,16 +26,34 @@ export function safeAddress(address) {
   }
 }
 
+/** Commands line by line, each to be copied; other code as it is. */
+function codeNode(text) {
+  const lines = text.split("\n");
+  if (lines.every(isCommand)) return el("div", {}, lines.map((line) => commandNode(wholeCommand(line), "div")));
+  return el("div", { class: "code" }, el("pre", { tabindex: "0" }, text), copyButton(text));
+}
+
+/** Nodes of a text in which names of alerts lead to their runbooks. */
+export function withRunbooks(text) {
+  return text.split(ALERT).map((piece, index) => {
+    if (index % 2 === 0) return piece;
+    const click = (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      openRunbook(piece);
+    };
+    return el("a", { href: `/runbooks/${piece}`, target: "_blank", rel: "noopener noreferrer", on: { click } }, piece);
+  });
+}
+
 function build(source, depth = 0) {
-  if (source.nodeType === Node.TEXT_NODE) return [source.data];
+  if (source.nodeType === Node.TEXT_NODE) return withRunbooks(source.data);
   const tag = source.nodeType === Node.ELEMENT_NODE ? source.localName : null;
   if (tag === null || DROPPED.has(tag) || depth > DEPTH) return [];
   const children = [...source.childNodes].flatMap((child) => build(child, depth + 1));
   if (!TAGS.has(tag)) return children;
-  if (tag === "pre")
-    return [
-      el("div", { class: "code" }, el("pre", { tabindex: "0" }, children), copyButton(source.textContent.trimEnd())),
-    ];
+  if (tag === "pre") return [codeNode(source.textContent.trimEnd())];
+  if (tag === "code") return [el("code", {}, wholeCommand(source.textContent))];
   if (tag !== "a") return [el(LOWERED[tag] ?? tag, {}, children)];
   const href = safeAddress(source.getAttribute("href") ?? "");
   return [el("a", { href, rel: "noopener noreferrer", target: "_blank" }, children)];

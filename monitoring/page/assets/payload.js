@@ -1,0 +1,68 @@
+// The whole message of a dead letter, from its bytes: text to the letter, indented where it is JSON, else a table of bytes.
+
+import { copyButton } from "./copy.js";
+import { el, fill } from "./dom.js";
+import { bytes as size, number } from "./format.js";
+import { visible } from "./name.js";
+import { lines } from "./record_text.js";
+
+const ROW = 16;
+const MOST_HEX = 64 * 1024;
+
+function decoded(base64) {
+  return Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
+}
+
+/** The text; null where the bytes are no UTF-8. */
+function textOf(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+/** Offset, sixteen bytes and what of them is ASCII, line by line. */
+function hexLines(bytes) {
+  const found = [];
+  for (let at = 0; at < Math.min(bytes.length, MOST_HEX); at += ROW) {
+    const row = [...bytes.subarray(at, at + ROW)];
+    const hex = row.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const ascii = row.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    found.push(`${at.toString(16).padStart(8, "0")}  ${hex.padEnd(3 * ROW - 1)}  ${ascii}`);
+  }
+  if (bytes.length > MOST_HEX) found.push(`… ${number(bytes.length - MOST_HEX)} more bytes`);
+  return found.join("\n");
+}
+
+/** Whether each sign of a text can be seen: what cannot is not handed to a terminal. */
+function isPlain(text) {
+  const seen = text.replace(/[\n\r\t]/g, " ");
+  return visible(seen) === seen;
+}
+
+function contentNodes(bytes, text, kept) {
+  return [
+    kept ? el("p", { class: "note" }, kept) : null,
+    el(
+      "pre",
+      { class: "payload", tabindex: "0", "aria-label": "Whole message" },
+      text === null ? hexLines(bytes) : lines({ text }),
+    ),
+  ];
+}
+
+/** A fold with the whole message, and buttons to copy it; null where nothing of it was kept. */
+export function wholeMessage({ payload_base64: base64, payload_bytes: length }) {
+  if (!base64) return null;
+  const bytes = decoded(base64);
+  const text = textOf(bytes);
+  const kept = length > bytes.length ? `Only the first ${number(bytes.length)} of its ${number(length)} bytes are here.` : "";
+  const words = `Whole message (${size(length ?? bytes.length)}${text === null ? ", no UTF-8: its bytes" : ""})`;
+  const content = el("div", { class: "stack" });
+  const fold = el("details", {}, el("summary", {}, words), content);
+  fold.addEventListener("toggle", () => fold.open && !content.firstChild && fill(content, contentNodes(bytes, text, kept)));
+  const plain = text !== null && isPlain(text);
+  const buttons = [plain ? copyButton(text, "Copy text") : null, copyButton(base64, "Copy as base64")];
+  return el("div", { class: "stack" }, fold, el("p", { class: "row" }, buttons.filter(Boolean)));
+}

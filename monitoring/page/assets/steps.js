@@ -1,0 +1,49 @@
+// Sentences with `commands` in backticks: the sentence first, then each command on a line of its own, to be copied.
+
+import { commandNode, isCommand } from "./copy.js";
+import { el } from "./dom.js";
+import { shortCommand, wholeCommand } from "./program.js";
+import { withRunbooks } from "./runbook.js";
+
+const LONGEST = 4000;
+
+/** The text's pieces: words, code and commands. */
+function piecesOf(text) {
+  return String(text)
+    .slice(0, LONGEST)
+    .split("`")
+    .map((piece, index) => {
+      if (index % 2 === 0) return { kind: "words", text: piece };
+      return { kind: isCommand(piece) ? "command" : "code", text: wholeCommand(piece) };
+    });
+}
+
+/** "`cmd`: what it tells." is "What it tells." with the command below. */
+function withoutFirst(pieces) {
+  const [before, command, after] = pieces;
+  if (before?.text.trim() || command?.kind !== "command" || !/^:\s/.test(after?.text ?? "")) return pieces;
+  const words = after.text.replace(/^:\s+/, "");
+  return [{ kind: "words", text: words.charAt(0).toUpperCase() + words.slice(1) }, ...pieces.slice(3)];
+}
+
+/** "Then look: `cmd`." is "Then look:" with the command below. */
+function withoutLast(pieces) {
+  const [words, command, end] = pieces.slice(-3);
+  if (pieces.length < 3 || command.kind !== "command" || !/^[.\s]*$/.test(end.text)) return pieces;
+  const text = words.text.trimEnd();
+  return [...pieces.slice(0, -3), { kind: "words", text: !text || /[:;,?!]$/.test(text) ? text : `${text}:` }];
+}
+
+function nodesOf({ kind, text }) {
+  return kind === "words" ? withRunbooks(text) : [el("code", {}, shortCommand(text))];
+}
+
+/** Nodes of one sentence or step. */
+export function stepNodes(text) {
+  const pieces = piecesOf(text);
+  const commands = pieces.filter(({ kind }) => kind === "command");
+  return [
+    ...withoutLast(withoutFirst(pieces)).flatMap(nodesOf),
+    ...commands.map((command) => commandNode(command.text, "div")),
+  ];
+}
