@@ -46,6 +46,7 @@ def test_the_clock_of_a_table_runs_from_its_first_pass_on(made: Gauges, registry
 
 
 def test_a_table_that_was_dropped_waits_for_nothing(made: Gauges, registry: CollectorRegistry) -> None:
+    made.keep(["readings"])
     made.keep(["readings", "hot"])
     made.table(TableState("hot", "id", 7, (), pa.table({"size_bytes": [1, 2, 3]}), 0.1))
     assert told(registry, "tidegate_table_files")["hot"] == 3
