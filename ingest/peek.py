@@ -15,7 +15,7 @@ from ingest.settings import KafkaSettings
 
 __all__ = ["Begin", "Look", "Wanted", "peek"]
 
-MOST_RECORDS: Final = 20_000
+MOST_RECORDS: Final = 100_000
 MOST_BYTES: Final = 32 * 1024 * 1024
 MOST_SECONDS: Final = 5.0
 
