@@ -86,6 +86,7 @@ def normal_snapshot() -> dict[str, Any]:
         "rates": {
             "received": rate,
             "accepted": 818.31,
+            "readings": 2474.9,
             "dead_lettered": 3.6,
             "ignored": 1.5,
             "acknowledged": 822.9,
@@ -185,6 +186,7 @@ def normal_snapshot() -> dict[str, Any]:
         "audit": {"at": at - 240, "messages": 4_120_331, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0},
         "point": {
             "received": rate,
+            "readings": 2474.9,
             "rows": 2470.4,
             "dead_lettered": 3.6,
             "lag": 412,

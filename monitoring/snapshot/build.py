@@ -71,6 +71,7 @@ def build_snapshot(
         "audit": side.audit,
         "point": {
             "received": rates["received"],
+            "readings": rates["readings"],
             "rows": rates["rows"],
             "dead_lettered": rates["dead_lettered"],
             "lag": sum(behind.values()) if behind else None,

@@ -23,10 +23,13 @@ __all__ = [
 RATE_SECONDS: Final = 10.0
 LATENCY_SECONDS: Final = 120.0
 MEMORY_SECONDS: Final = 1200.0
+BURNING_SECONDS: Final = (300.0, 60.0)
+"""An objective is missed now where it is in both: not for one bad minute, and no longer once it is well again."""
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 _RECEIVED: Final = "tidegate_gateway_messages_received_total"
 _ACCEPTED: Final = "tidegate_gateway_messages_accepted_total"
+_READINGS: Final = "tidegate_gateway_readings_total"
 _REJECTED: Final = "tidegate_gateway_messages_rejected_total"
 _PARTS_REJECTED: Final = "tidegate_gateway_parts_rejected_total"
 _IGNORED: Final = "tidegate_gateway_messages_ignored_total"
@@ -50,8 +53,8 @@ HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_t
 
 METRICS: Final = frozenset(
     {
-        ARRIVED, _RECEIVED, _ACCEPTED, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS, _PUBLISHED, _SEEN,
-        _LAST_SEEN, _OLDEST_WAIT, _SKEW,
+        ARRIVED, _RECEIVED, _ACCEPTED, _READINGS, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS,
+        _PUBLISHED, _SEEN, _LAST_SEEN, _OLDEST_WAIT, _SKEW,
         *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
     }
 )  # fmt: skip
@@ -69,6 +72,7 @@ def fleet_rates(memory: History) -> dict[str, float | None]:
     return {
         "received": less(rate(_RECEIVED), [arrived]),
         "accepted": less(rate(_ACCEPTED), [arrived]),
+        "readings": less(rate(_READINGS), [arrived]),
         "dead_lettered": rate(_REJECTED),
         "ignored": rate(_IGNORED),
         "acknowledged": less(rate(_ACKNOWLEDGED), [arrived]),
@@ -121,15 +125,21 @@ def errors(memory: History) -> list[dict[str, Any]]:
 def objectives(memory: History, settings: MonitoringSettings, *, watched_seconds: float) -> dict[str, Any]:
     """How much of each objective was kept over the monitor's memory, and what is left of the budget at this pace.
 
-    1 of the budget is left where all was good, 0 where just as much was bad as the objective allows, less below it.
+    1 of the budget is left where all was good, 0 where just as much was bad as the objective allows, less below it. `burns`
+    says whether it is missed at this moment.
     """
     window = min(MEMORY_SECONDS, watched_seconds)
 
-    def increase(count: Count) -> float | None:
-        return total(memory.increase(count.metric, MEMORY_SECONDS, **({"le": count.le} if count.le else {})))
+    def ratio(indicator: Indicator, seconds: float) -> float | None:
+        def increase(count: Count) -> float | None:
+            return total(memory.increase(count.metric, seconds, **({"le": count.le} if count.le else {})))
 
-    def kept(objective: float, indicator: Indicator) -> dict[str, float | None]:
-        return _kept(objective, indicator.ratio(increase))
+        return indicator.ratio(increase)
+
+    def kept(objective: float, indicator: Indicator) -> dict[str, float | bool | None]:
+        recent = [ratio(indicator, seconds) for seconds in BURNING_SECONDS]
+        burns = None if None in recent else all(each is not None and each < objective for each in recent)
+        return {**_kept(objective, ratio(indicator, MEMORY_SECONDS)), "burns": burns}
 
     return {
         "freshness": {

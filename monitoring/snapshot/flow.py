@@ -204,8 +204,8 @@ def _stream_state(look: _Look, latency_seconds: float | None, wanted_seconds: fl
         return "warn", f"the oldest record has waited for {behind:.0f} s"
     if latency_seconds is not None and latency_seconds > wanted_seconds:
         most = LATENCY_BUCKETS[-1]
-        took = f"{latency_seconds:.1f} s" if latency_seconds < most else f"more than {most:g} s"
-        return "warn", f"readings take {took}, wanted {wanted_seconds:g} s"
+        took = f"{latency_seconds:.1f} s or more" if latency_seconds < most else f"more than {most:g} s"
+        return "warn", f"half of the readings take {took}, wanted {wanted_seconds:g} s"
     return state, detail
 
 

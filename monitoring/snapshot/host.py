@@ -8,6 +8,7 @@ from monitoring.snapshot.numbers import by_label, finite, total
 __all__ = ["METRICS", "disk", "host"]
 
 RATE_SECONDS: Final = 30.0
+MINUTE_SECONDS: Final = 60.0
 _CPU: Final = "node_cpu_seconds_total"
 _AVAILABLE: Final = "node_memory_MemAvailable_bytes"
 _TOTAL: Final = "node_memory_MemTotal_bytes"
@@ -18,16 +19,22 @@ METRICS: Final = frozenset({_CPU, _AVAILABLE, _TOTAL, _FREE, _DAYS})
 
 
 def host(memory: History) -> dict[str, float | None]:
-    """Shares of all processors' time of the last half minute, and memory."""
-    modes = by_label(memory.rate(_CPU, RATE_SECONDS), "mode")
-    spent = sum(modes.values())
-    waited, idle = modes.get("iowait", 0.0), modes.get("idle", 0.0)
+    """Shares of all processors' time of the last half minute, what of the last minute was busy, and memory."""
+    busy, waited = _shares(memory, RATE_SECONDS)
     return {
-        "cpu_ratio": finite(1 - (idle + waited) / spent) if spent > 0 else None,
-        "iowait_ratio": finite(waited / spent, 4) if spent > 0 else None,
+        "cpu_ratio": finite(busy),
+        "cpu_minute_ratio": finite(_shares(memory, MINUTE_SECONDS)[0]),
+        "iowait_ratio": finite(waited, 4),
         "memory_available_bytes": total(memory.latest(_AVAILABLE)),
         "memory_total_bytes": total(memory.latest(_TOTAL)),
     }
+
+
+def _shares(memory: History, seconds: float) -> tuple[float | None, float | None]:
+    """What of the processors' time was busy, and what waited for a disk."""
+    modes = by_label(memory.rate(_CPU, seconds), "mode")
+    spent, waited = sum(modes.values()), modes.get("iowait", 0.0)
+    return (1 - (modes.get("idle", 0.0) + waited) / spent, waited / spent) if spent > 0 else (None, None)
 
 
 def disk(memory: History, free_bytes: float | None, now: float) -> dict[str, Any]:

@@ -26,6 +26,9 @@ function card(root, rows) {
   return { show, badge };
 }
 
+/** A machine that has had no more to give for a minute makes everything on it late. */
+const MOST_BUSY = 0.9;
+
 const ago = (value) => (typeof value === "number" ? `${duration(value)} ago` : "–");
 
 export function mountCanary(root, watch) {
@@ -85,10 +88,8 @@ export function mountHost(root) {
     show({ ...host, ...disk, memory, full: forecast(disk) });
     const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
     const known = typeof disk?.free_bytes === "number";
-    setState(
-      badge,
-      soon ? "bad" : known ? "ok" : "unknown",
-      soon ? "disk fills up" : known ? "enough room" : "unknown",
-    );
+    if (soon) setState(badge, "bad", "disk fills up");
+    else if (host?.cpu_minute_ratio > MOST_BUSY) setState(badge, "warn", "CPU is busy");
+    else setState(badge, known ? "ok" : "unknown", known ? "enough room" : "unknown");
   };
 }

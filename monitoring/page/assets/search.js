@@ -64,6 +64,7 @@ export function mountSearch() {
     const to = exact?.hash ?? first?.getAttribute("href") ?? address;
     if (to) location.hash = to;
     close();
+    if (to) input.value = "";
   });
   form.addEventListener("keydown", (event) => {
     const stops = [input, ...list.querySelectorAll("a")];
@@ -78,7 +79,11 @@ export function mountSearch() {
       stops[Math.max(0, Math.min(stops.length - 1, at + (event.key === "ArrowDown" ? 1 : -1)))].focus();
     }
   });
-  list.addEventListener("click", (event) => event.target.closest("a") && close());
+  list.addEventListener("click", (event) => {
+    if (!event.target.closest("a") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    close();
+    input.value = "";
+  });
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;

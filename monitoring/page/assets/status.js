@@ -12,6 +12,7 @@ const lost = document.getElementById("lost");
 const parts = document.getElementById("parts");
 const icon = document.querySelector('link[rel="icon"]');
 let title = "Tidegate";
+const BUDGET_ALERTS = { freshness: "TidegateFreshnessBudgetBurns", validity: "TidegateValidityBudgetBurns" };
 
 /** What is not well, each with where to look: parts that are not ready, stations that are bad, alerts. */
 function verdicts(snapshot) {
@@ -32,7 +33,16 @@ function verdicts(snapshot) {
     const words = `${firing.length} ${firing.length === 1 ? "alert" : "alerts"}`;
     found.push({ kind: bad ? "bad" : "warn", words, href: "#alerts" });
   }
-  return found.length ? found : [{ kind: "ok", words: "Ready", href: null }];
+  const missed = missedObjectives(snapshot, firing);
+  if (!missed.length) return found.length ? found : [{ kind: "ok", words: "Ready", href: null }];
+  const words = `${missed.join(" and ")} below ${missed.length > 1 ? "their objectives" : "its objective"}`;
+  return [...found, { kind: "warn", words: found.length ? words : `Ready, ${words}`, href: "#slo" }];
+}
+
+/** Objectives that are not kept at this moment, but for those that an alert tells of already. */
+function missedObjectives(snapshot, firing) {
+  const told = new Set(firing.map(({ name }) => name));
+  return Object.keys(BUDGET_ALERTS).filter((id) => snapshot.slo?.[id]?.burns === true && !told.has(BUDGET_ALERTS[id]));
 }
 
 function listed(names) {

@@ -6,8 +6,9 @@ import { number } from "./format.js";
 import { showFigure } from "./table.js";
 
 const RATES = {
-  received: "received",
+  received: "messages received",
   accepted: "accepted",
+  readings: "readings produced",
   acknowledged: "acknowledged",
   dead_lettered: "dead letters",
   ignored: "ignored by rule",
@@ -23,10 +24,10 @@ export function mountTrends(root, history) {
     Object.entries(RATES).map(([name, label]) => el("div", {}, el("dt", {}, label), values[name])),
   );
   const flow = new TimeChart({
-    label: "Messages in, rows out",
+    label: "Readings in, rows out",
     format: perSecond,
     series: [
-      { label: "messages received", color: "--series-1" },
+      { label: "readings produced", color: "--series-1" },
       { label: "rows written", color: "--series-4", dash: [8, 4] },
     ],
   });
@@ -50,7 +51,7 @@ export function mountTrends(root, history) {
   );
   return (snapshot) => {
     for (const [name, node] of Object.entries(values)) showFigure(node, snapshot.rates?.[name], perSecond);
-    flow.show(history.at, history.columns("received", "rows"));
+    flow.show(history.at, history.columns("readings", "rows"));
     refused.show(history.at, history.columns("dead_lettered"));
     lag.show(history.at, history.columns("lag"));
   };
