@@ -234,8 +234,8 @@ def fill(alive: Gateway, dead: Gateway) -> None:
     alive.ignore("d5", NOW + 7)
     alive.store("d6", NOW + 8, Reading("t", value=7.0, time_us=NOW + 500 * MINUTE))
     # Received and stored, but the gateway died before it counted them: the records are all there is.
-    dead.store("d1", OLD, Reading("old", value=1.0))
-    dead.store("d1", OLD + 1, Reading("old", value=2.0), counted=False)
+    dead.store("d1", OLD + 1_000, Reading("old", value=1.0))
+    dead.store("d1", OLD + 1_001, Reading("old", value=2.0), counted=False)
     dead.refuse("d4", OLD + 2, counted=False)
 
 
@@ -318,7 +318,7 @@ def check_latest(derived: Derived) -> None:
 def check_devices(derived: Derived) -> None:
     devices = derived.rows("devices", "device")
     assert set(devices) == {"d1", "d2", "d3", "d4", "d5", "d6", "tidegate-canary"}
-    assert (devices["d1"]["first_seen"], devices["d1"]["last_seen"]) == (utc(OLD), utc(NOW))
+    assert (devices["d1"]["first_seen"], devices["d1"]["last_seen"]) == (utc(OLD + 1_000), utc(NOW))
     d4 = devices["d4"]
     assert (d4["last_rejected_because"], d4["last_rejected_at"], d4["profile"]) == ("bad_json", utc(NOW + 5), "p@1")
     assert d4["first_seen"] == utc(OLD + 2)
