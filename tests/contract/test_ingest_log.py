@@ -56,14 +56,14 @@ class KafkaSeam:
         self.settings = KafkaSettings(bootstrap_servers=server.bootstrap_servers)
         config = {"max.message.bytes": str(LIMIT_BYTES)}
         admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-        admin.create_topics([NewTopic(topic, 2, 1, config=config)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 2, 1, config=config)])[topic].result(60)
 
     def writer(self, *, small_queue: bool = False) -> LogWriter:
         extra = {"queue.buffering.max.messages": str(SMALL_QUEUE)} if small_queue else {}
         writer = KafkaWriter(self.settings.model_copy(update={"extra": extra}), {self.topic: LIMIT_BYTES})
         # So that a hold that follows stops a connected client, as in the field.
         writer.produce(self.topic, b"first", b"first", lambda error: None)
-        assert writer.flush(30) == 0
+        assert writer.flush(120) == 0
         return writer
 
     def hold(self) -> None:

@@ -182,7 +182,7 @@ def test_what_retention_has_deleted_moves_the_beginning_and_is_said(pipeline: Pi
     admin = AdminClient({"bootstrap.servers": pipeline.kafka.bootstrap_servers})
     gone = [TopicPartition(READINGS, p, end - 1) for p, end in end_offsets(pipeline.kafka, READINGS).items()]
     for future in admin.delete_records(gone).values():
-        future.result(20)
+        future.result(60)
     assert sum(begin_offsets(pipeline.kafka, READINGS).values()) == 48
     for since in (None, timedelta(minutes=10)):
         report = run(pipeline, since=since)
@@ -202,7 +202,7 @@ def test_what_retention_deleted_before_the_window_does_not_shorten_it(pipeline: 
     pipeline.land()
     admin = AdminClient({"bootstrap.servers": pipeline.kafka.bootstrap_servers})
     for future in admin.delete_records([TopicPartition(DEAD_LETTERS, 0, 4)]).values():
-        future.result(20)
+        future.result(60)
     report = run(pipeline, since=timedelta(minutes=10))
     assert report.balanced, report.to_dict()
     assert (report.figures.received, report.figures.dead_lettered, report.notes) == (12, 2, [])

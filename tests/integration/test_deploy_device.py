@@ -233,7 +233,7 @@ def test_what_spark_has_passed_is_told_where_devices_are_to_hear_of_it(
             message_id=f"bs:1:{seq}",
         )
         writer.produce(READINGS, b"attic", encode_record(record), lambda _: None)
-    assert writer.flush(20) == 0
+    assert writer.flush(120) == 0
     writer.close()
     stopped = threading.Event()
 

@@ -75,7 +75,7 @@ def set_largest_record(kafka: Any, topic: str, limit_bytes: int) -> None:
     [future] = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])]
     ).values()
-    future.result(20)
+    future.result(60)
 
 
 def test_a_topic_that_takes_less_than_before_costs_only_what_is_too_large(rig: Any, wait_until: Any) -> None:
@@ -106,7 +106,7 @@ def test_a_topic_that_is_deleted_is_made_anew_aloud(rig: Any, wait_until: Any) -
     rig.load.send(20)
     wait_until(lambda: all(rig.has_all(one) for one in rig.gateways), what="all stored")
     admin = AdminClient({"bootstrap.servers": rig.kafka_settings.bootstrap_servers})
-    admin.delete_topics([READINGS])[READINGS].result(20)
+    admin.delete_topics([READINGS])[READINGS].result(60)
     rig.load.start(50)
     told = "topic telemetry.readings was deleted while this gateway wrote to it"
     wait_until(lambda: any(told in one.log() for one in rig.gateways), what=told)

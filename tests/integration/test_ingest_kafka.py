@@ -39,7 +39,7 @@ def topic(settings: KafkaSettings, unique_name: str) -> str:
 
 def make_topic(settings: KafkaSettings, name: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 2, 1, config=config)])[name].result(20)
+    admin.create_topics([NewTopic(name, 2, 1, config=config)])[name].result(60)
 
 
 def set_topic_limit(settings: KafkaSettings, name: str, limit_bytes: int) -> None:
@@ -48,7 +48,7 @@ def set_topic_limit(settings: KafkaSettings, name: str, limit_bytes: int) -> Non
     (future,) = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])]
     ).values()
-    future.result(20)
+    future.result(60)
 
 
 def values_of(settings: KafkaSettings, topic: str) -> list[bytes | None]:
@@ -322,7 +322,7 @@ class TestFaults:
         seen: list[DeliveryError | None] = []
         writer = KafkaWriter(impatient, None)
         writer.produce(unique_name, b"k", b"v", seen.append)
-        assert writer.flush(30) == 0
+        assert writer.flush(120) == 0
         writer.close()
         assert [error.kind for error in seen if error] == ["retriable"]
         assert describe_topics(settings, [unique_name]) == {}

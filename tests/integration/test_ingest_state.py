@@ -23,7 +23,7 @@ def topic(settings: KafkaSettings, unique_name: str) -> str:
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     # Small segments and no patience: the log is compacted while the test looks.
     config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
-    admin.create_topics([NewTopic(unique_name, 1, 1, config=config)])[unique_name].result(20)
+    admin.create_topics([NewTopic(unique_name, 1, 1, config=config)])[unique_name].result(60)
     return unique_name
 
 
@@ -48,7 +48,7 @@ def test_a_gateway_ends_a_key_by_an_empty_value(settings: KafkaSettings, topic: 
     writer, seen = open_writer(settings), []
     for key, value in ((b"a", b"1"), (b"b", b"1"), (b"a", b"")):
         writer.produce(topic, key, value, seen.append)
-    assert writer.flush(30) == 0
+    assert writer.flush(120) == 0
     writer.close()
     assert seen == [None] * 3
     assert read_state(settings, topic=topic) == [("b", b"1")]

@@ -42,7 +42,7 @@ def test_a_topic_is_told_as_it_is(settings: KafkaSettings, topic: str) -> None:
     fill(settings, topic, 300)
     client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     (gone,) = client.delete_records([TopicPartition(topic, 0, 5)]).values()
-    gone.result(20)
+    gone.result(60)
     (found,) = topic_details(settings, lambda name: name == topic)
     assert found.records == 295
     assert [(one.partition, one.leader, one.replicas, one.in_sync) for one in found.partitions] == [
@@ -75,7 +75,7 @@ def test_retention_is_changed_and_nothing_else(settings: KafkaSettings, topic: s
 
 def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str, unique_name: str) -> None:
     client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    client.create_topics([NewTopic(unique_name, 1, 1)])[unique_name].result(20)
+    client.create_topics([NewTopic(unique_name, 1, 1)])[unique_name].result(60)
     wanted = retention_config(24, None)
     with pytest.raises(FatalError, match=r"is none of Tidegate's.*the tools of your Kafka"):
         change_topic(settings, unique_name, wanted)

@@ -110,7 +110,7 @@ class Lander:
                 self.producer.produce(self.topics.dead_letters, value=encode_dead_letter(record))
             else:
                 self.producer.produce(topic or self.topics.readings, key=b"d1", value=record, partition=0)
-        assert self.producer.flush(20) == 0
+        assert self.producer.flush(120) == 0
 
     def repair(self, *flags: str) -> list[str]:
         """What `tidegate repair --apply` with these flags found; the JVM of the tests forgets what it knew of the tables."""
@@ -168,7 +168,7 @@ def lander(lake: LakeSession, kafka_server: Any, unique_name: str, tmp_path: Pat
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = [NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1), NewTopic(topics.outcomes, 1, 1)]
     for made in admin.create_topics(wanted).values():
-        made.result(20)
+        made.result(60)
     return Lander(lake, kafka, topics, str(tmp_path / "the tables"), tmp_path / "checkpoint")
 
 

@@ -84,7 +84,7 @@ def test_torn_logs_lost_files_and_broken_checkpoints_are_mended_and_nothing_is_d
 def delete_records(lander: Any, upto: int) -> None:
     admin = AdminClient({"bootstrap.servers": lander.kafka.bootstrap_servers})
     for done in admin.delete_records([TopicPartition(lander.topics.readings, 0, upto)]).values():
-        done.result(20)
+        done.result(60)
 
 
 def test_what_kafka_lost_is_passed_over_only_by_command_and_said_in_the_table(
@@ -107,7 +107,7 @@ def test_what_kafka_lost_is_passed_over_only_by_command_and_said_in_the_table(
 
     # The topic made anew, and filled past what was stored of the old one: its offsets alone would not tell.
     admin = AdminClient({"bootstrap.servers": lander.kafka.bootstrap_servers})
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(60)
     wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, what="the topic being gone")
 
     def made() -> bool:
@@ -117,7 +117,7 @@ def test_what_kafka_lost_is_passed_over_only_by_command_and_said_in_the_table(
     producer = Producer({"bootstrap.servers": lander.kafka.bootstrap_servers})
     for number in range(10, 20):
         producer.produce(topic, key=b"d1", value=encode_record(record(number)), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     assert f"{topic} partition 0 was made anew or cut: stored up to offset 4" in refused(lander)
     lander.repair("--accept-loss")
     lander.land()
@@ -129,11 +129,11 @@ def test_what_kafka_lost_is_passed_over_only_by_command_and_said_in_the_table(
     # More partitions while it runs: they are read from their beginning, and a new checkpoint knows them.
     started = lander.start()
     try:
-        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
         wait_until(lambda: len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == 4, what="4 partitions")
         producer = Producer({"bootstrap.servers": lander.kafka.bootstrap_servers})
         producer.produce(topic, key=b"d9", value=encode_record(record(30, device="d9")), partition=3)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         wait_until(lambda: 30 in numbers(lander), seconds=60, what="the row of the new partition")
     finally:
         started.landing.stop()

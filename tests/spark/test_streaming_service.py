@@ -82,13 +82,13 @@ class Feed(threading.Thread):
                 seq = {"seq": number} if number % 2 else {}
                 made = self._record(number, device=device, **seq)
                 self._producer.produce(READINGS, key=device, value=encode_record(made))
-            assert self._producer.flush(20) == 0
+            assert self._producer.flush(120) == 0
             self.sent += 20
 
     def finish(self) -> int:
         """How many messages are in Kafka."""
         self._stop_asked.set()
-        self.join(30)
+        self.join(150)
         assert not self.is_alive()
         return self.sent
 

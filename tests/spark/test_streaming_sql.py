@@ -368,7 +368,7 @@ def test_what_kafka_no_longer_has_comes_from_delta(scene: Scene) -> None:
     scene.lander.land()
     admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
     for done in admin.delete_records([TopicPartition(scene.lander.topics.readings, 0, 2)]).values():
-        done.result(20)
+        done.result(60)
     past = "-- sink: table\n-- backfill: delta\nSELECT device, value, event_time FROM readings"
     scene.apply("past", past)
     scene.until(lambda: len(scene.rows("past")) == 3, "history and what Kafka has")

@@ -29,7 +29,7 @@ def test_a_checkpoint_and_tables_of_the_version_before_go_on(
     names = lander.topics.names
     if names[0] in admin.list_topics(timeout=20).topics:
         for done in admin.delete_topics(list(names)).values():
-            done.result(20)
+            done.result(60)
 
     def made() -> bool:
         made = admin.create_topics([NewTopic(names[0], 2, 1), NewTopic(names[1], 1, 1)])
