@@ -77,7 +77,7 @@ class ClusterProbe:
         except RetryableError:
             return unreachable()
         if self._untold:
-            more = f" (and {len(self._untold) - 1} more)" if len(self._untold) > 1 else ""
+            more = f" And {len(self._untold) - 1} more of that kind." if len(self._untold) > 1 else ""
             raise IncompleteError(self._untold[0] + more, samples)
         return samples
 

@@ -136,7 +136,7 @@ def test_topics_that_are_not_made_yet_are_missed(new_kafka: Callable[[], Any], w
     settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1)
     probe = ClusterProbe(settings, lambda: [LAND_GROUP])
     try:
-        wait_until(lambda: "(and 1 more)" in seen(probe)[0], what="both topics to be missed")
+        wait_until(lambda: "And 1 more of that kind." in seen(probe)[0], what="both topics to be missed")
         assert "it was not made" in seen(probe)[0]
         ensure_topics(settings)
         wait_until(lambda: not seen(probe)[0], what="a look at all of it")
