@@ -45,7 +45,7 @@ def show_device(root: str, device: str, flow: FlowTime) -> dict[str, Any]:
     if "devices" in names:
         rows = run_sql(root, _ROW.format(where=f"device = {quoted}", limit=1)).to_pylist()
     row = _row(rows[0]) if rows else None
-    readings = last_readings(root, quoted, row["last_seen"] if row else now) if "readings" in names else LastReadings()
+    readings = last_readings(root, quoted, row["last_seen"] if row else None) if "readings" in names else LastReadings()
     letters = letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else []
     silent = _is_silent(root, quoted, flow) if row else None
     if row:

@@ -1,5 +1,6 @@
 """The last readings of one device for its page: numbers to plot, and texts as the runs in which they stayed the same."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -46,10 +47,11 @@ class LastReadings:
     received_at: float | None = None
 
 
-def last_readings(root: str, quoted: str, heard_at: float) -> LastReadings:
-    """Of the device whose name is this SQL; it was heard at this time or later."""
+def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReadings:
+    """Of the device whose name is this SQL; it was heard at this time or later, or nobody knows it yet: then of the last hour."""
     rows: list[Mapping[str, Any]] = []
-    for span in SPANS:
+    spans, heard_at = (SPANS[:1], time.time()) if heard_at is None else (SPANS, heard_at)
+    for span in spans:
         query = _READINGS.format(
             device=quoted,
             first=int((heard_at - span) * 1_000_000),
