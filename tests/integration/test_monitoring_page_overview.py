@@ -174,7 +174,7 @@ def test_what_a_server_might_send_as_a_runbook_loses_all_that_runs(
         "**/api/runbook*", lambda route: route.fulfill(status=200, content_type="application/json", body=answer)
     )
     tab.page.click("text=Runbook >> nth=0")
-    tab.page.wait_for_selector("#panel pre")
+    tab.page.wait_for_selector("#panel .command")
     shown = tab.page.locator("#panel .prose").evaluate("node => node.innerHTML")
     assert not re.search(r"<(script|img|svg|iframe|style)|onclick|onerror|javascript:", shown)
     assert tab.page.locator("#panel a").evaluate_all("all => all.map((a) => a.getAttribute('href'))") == [

@@ -236,8 +236,8 @@ def test_words_stay_whole_and_nothing_leaves_its_place(
     answer = json.dumps({"name": "TidegateKafkaUnreachable", "html": html})
     tab.page.route("**/api/runbook*", lambda route: route.fulfill(body=answer))
     tab.page.click(".alert .button:text-is('Runbook')")
-    code, button = (tab.page.locator(f"#panel .code {part}").bounding_box() for part in ("pre", "button"))
+    code, button = (tab.page.locator(f"#panel .command {part}").bounding_box() for part in ("code", "button"))
     apart = code["x"] + code["width"] <= button["x"] or button["x"] + button["width"] <= code["x"]
     assert apart or button["y"] + button["height"] <= code["y"]
-    assert tab.page.locator("#panel .code pre").evaluate("n => n.scrollWidth <= n.clientWidth")
+    assert tab.page.locator("#panel .command code").evaluate("n => n.scrollWidth <= n.clientWidth")
     tab.assert_clean()

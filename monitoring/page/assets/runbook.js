@@ -53,7 +53,8 @@ function build(source, depth = 0) {
   const children = [...source.childNodes].flatMap((child) => build(child, depth + 1));
   if (!TAGS.has(tag)) return children;
   if (tag === "pre") return [codeNode(source.textContent.trimEnd())];
-  if (tag === "code") return [el("code", {}, wholeCommand(source.textContent))];
+  // In a step it is to be typed; elsewhere it is only named.
+  if (tag === "code") return [el("code", {}, source.closest("li") ? wholeCommand(source.textContent) : source.textContent)];
   if (tag !== "a") return [el(LOWERED[tag] ?? tag, {}, children)];
   const href = safeAddress(source.getAttribute("href") ?? "");
   return [el("a", { href, rel: "noopener noreferrer", target: "_blank" }, children)];
