@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from tidegate_tests_fixtures_page_stories import a_device, a_letter, normal_snapshot
 from tidegate_tests_fixtures_page_topics import ScriptedTopics
 
+from deploy.local.ports import choose_port
 from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.page.answers import Answers, PageError
 from monitoring.page.app import make_page
@@ -58,7 +59,7 @@ class ScriptedPage:
         if token:
             file.write_text(f"{TOKEN}\n")
         self._settings = MonitoringSettings(page_port=0, page_token_file=str(file) if token else None)
-        self._board, self._port = Board(), 0
+        self._board, self._port = Board(), choose_port(0)[0]
         self._ending = threading.Event()
         self.beating = threading.Event()
         self.beating.set()

@@ -39,10 +39,15 @@ class Tab:
             lambda request: request.url.startswith((origin, "data:", "blob:")) or self.foreign.append(request.url),
         )
 
-    def wait(self, condition: str, seconds: float = 8.0) -> None:
-        """Until this JavaScript is true; Playwright's own way needs eval, which the page's policy forbids."""
+    def wait(self, condition: str, seconds: float = 30.0) -> None:
+        """Until this JavaScript is true; an element that is not there yet is false.
+
+        Playwright's own way needs eval, which the page's policy forbids.
+        """
         deadline = time.monotonic() + seconds
-        while not self.page.evaluate(condition):
+        caught = "catch (e) { if (e instanceof TypeError) return false; throw e }"
+        asked = f"(() => {{ try {{ return {condition} }} {caught} }})()"
+        while not self.page.evaluate(asked):
             assert time.monotonic() < deadline, f"{condition} did not come true within {seconds:g} s"
             self.page.wait_for_timeout(30)
 
@@ -64,7 +69,7 @@ def open_tab(chromium: Any, scripted_page: ScriptedPage) -> Iterator[Callable[..
 
     def open_one(path: str = "/", *, width: int = 1440, height: int = 900, live: bool = True, **options: Any) -> Tab:
         context = chromium.new_context(viewport={"width": width, "height": height}, **options)
-        context.set_default_timeout(8000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         tab = Tab(context.new_page(), scripted_page.url)
         tab.page.goto(scripted_page.url + path)

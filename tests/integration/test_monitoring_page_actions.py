@@ -59,7 +59,7 @@ def test_slash_finds_a_device_and_escape_goes_back(open_tab: Any) -> None:
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("pump-2")
     tab.page.keyboard.press("Enter")
-    tab.wait("document.querySelector('#device h2').textContent === 'Device pump-2'")
+    tab.wait("document.querySelector('#device h2')?.textContent === 'Device pump-2'")
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("/x")
     tab.page.wait_for_selector("text=No device has this in its name.")
@@ -141,7 +141,7 @@ def test_a_redrive_is_tried_first_and_then_done_with_the_token_of_the_address(
     tab.page.click("text=Redrive 2 letters now")
     tab.page.wait_for_selector("text=Done.")
     assert scripted_page.redrives[1:] == [(["3-1000", "3-1001"], False)]
-    tab.wait("document.querySelector('#letters form ~ div tbody tr')?.lastChild.textContent === 'accepted'")
+    tab.wait("document.querySelector('#letters form ~ div tbody tr')?.lastChild?.textContent === 'accepted'")
     assert tab.page.locator("#letters input:checked").count() == 0
     tab.page.keyboard.press("Escape")
     tab.page.wait_for_selector("#panel", state="hidden")

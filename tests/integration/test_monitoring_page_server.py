@@ -122,7 +122,7 @@ def test_the_end_waits_for_nobody_who_follows(served: Served) -> None:
     deaf.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
     began = time.monotonic()
     served.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert not served.server._thread.is_alive()
     for viewer in viewers:
         with pytest.raises((EOFError, ConnectionError)):
@@ -147,7 +147,7 @@ def test_the_end_waits_for_no_question_that_hangs(make_page_stage: Callable[...,
     assert served.get("/healthz")[0] == 200, "nobody else waits for it"
     began = time.monotonic()
     served.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     never.set()
     thread.join(20)
 

@@ -55,7 +55,7 @@ def test_while_the_canary_is_missing_old_percentiles_are_no_live_ones(
     snapshot["parts"]["canary"] |= {"state": "ready"}
     snapshot["canary"] = {"last_seen_seconds_ago": 60.0}
     scripted_page.show(snapshot)
-    tab.wait("document.querySelector('#canary .badge').textContent === 'missing for 1 min'")
+    tab.wait("document.querySelector('#canary .badge')?.textContent === 'missing for 1 min'")
     assert "oldest reading waits 1 min or longer." in tab.page.inner_text("#latency .note.bad")
     tab.assert_clean()
 
