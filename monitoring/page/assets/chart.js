@@ -98,7 +98,7 @@ export class TimeChart {
       width,
       height: this.height,
       legend: { show: false },
-      padding: [8, 28, 0, 0], // half of the last tick's word
+      padding: [8, 32, 0, 0], // half of the last tick's word
       cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
       scales: { x: { range: () => timeRange(this.#data[0][0], this.#data[0].at(-1)) }, y: { range: (_, low, high) => this.#range(low, high) } },
       axes: [

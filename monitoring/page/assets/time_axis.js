@@ -26,9 +26,10 @@ function dateWord(at, step) {
   return step >= 28 * DAY ? `${date.getFullYear()}-${month}` : `${month}-${twoDigits(date.getDate())}`;
 }
 
-/** Times of day, with seconds where the step has them; dates where the step is a day or more. */
+/** Times of day, with seconds where the step has them and the date where they would come again; dates where it is a day or more. */
 export function timeWords(marks, step) {
   if (step >= DAY) return marks.map((at) => dateWord(at, step));
+  if (step >= HOUR && marks.at(-1) - marks[0] >= DAY) return marks.map((at) => `${dateWord(at, DAY)} ${clock(at).slice(-8, -6)}h`);
   const words = marks.map((at) => clock(at).slice(-8));
   return words.every((word) => word.endsWith(":00")) ? words.map((word) => word.slice(0, 5)) : words;
 }
