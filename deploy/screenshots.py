@@ -50,6 +50,7 @@ PICTURES: Final = (
     Picture("overview-dark", scheme="dark"),
     Picture("alert", ('.alert[data-state="firing"] .button',), "#panel .prose h3"),
     Picture("device", ("[data-list=talkers] tbody a",), "#device canvas"),
+    Picture("topic", ("#kafka .content > div tbody a", "[data-record]"), "#panel .payload"),
     Picture("dead-letter", ("#letters [data-letter]",), "#panel .payload"),
     Picture("phone", width=360, height=740, scheme="dark"),
 )

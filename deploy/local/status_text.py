@@ -46,7 +46,7 @@ def render_status(status: Status, *, colour: bool = False, height: int | None = 
     line = CommandLine.of_dict(status.get("command") or {})
     status = {**status, "alerts": line.fill_alerts(status["alerts"])}
     head, parts = [_headline(status, paint)], list(_parts(status["parts"], paint))
-    figures, alerts = list(_figures(status)), list(_alerts(status, paint))
+    figures, alerts = list(_figures(status, line)), list(_alerts(status, paint))
     step = list(_next(line.fill(_step(status))))
     text = _joined(head, parts, figures, alerts, step)
     if height is None or text.count("\n") < height:
@@ -66,7 +66,11 @@ def _painted(text: str, kind: str) -> str:
 
 
 def _headline(status: Status, paint: Paint) -> str:
-    state = paint("Ready.", "ready") if status["ready"] else paint("Not ready.", "failed")
+    missed = " and ".join(name for name, slo in status["slo"].items() if slo.get("burns"))
+    if not status["ready"]:
+        state = paint("Not ready.", "failed")
+    else:
+        state = paint(f"Ready, below its objective: {missed}.", "pending") if missed else paint("Ready.", "ready")
     return f"{state}  Page {status['page']}" if status.get("page") else state
 
 
@@ -87,7 +91,7 @@ def _short_parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterat
     yield from _labelled("Well", _wrapped(list(well), ", "))
 
 
-def _figures(status: Status) -> Iterator[str]:
+def _figures(status: Status, line: CommandLine) -> Iterator[str]:
     yield from _labelled("Rates", _wrapped(_rates(status["rates"]) or ["not known yet"], "  "))
     latency = status["latency_ms"]
     if latency.get("p50") is not None:
@@ -105,7 +109,8 @@ def _figures(status: Status) -> Iterator[str]:
         more = [f"{len(errors) - SHOWN_REASONS} more reasons"] if len(errors) > SHOWN_REASONS else []
         yield from _labelled("Refused", _wrapped([*(_refused(entry) for entry in errors[:SHOWN_REASONS]), *more], ", "))
     if audit := status["audit"]:
-        yield from _labelled("Audit", textwrap.wrap(_audit(audit), WIDTH - INDENT))
+        said = [_audit(audit), *(line.fill(clean(note)) for note in audit.get("notes") or ())]
+        yield from _labelled("Audit", [each for text in said for each in textwrap.wrap(text, WIDTH - INDENT)])
     if (disk := status.get("disk") or {}).get("free_bytes") is not None:
         yield _row("Disk", _disk(disk))
 

@@ -44,6 +44,20 @@ def test_what_an_alert_tells_already_is_not_said_twice(
     assert tab.page.locator("#state > *").all_text_contents() == ["1 alert", "validity below its objective"]
 
 
+def test_what_an_audit_notes_stands_below_its_figures(open_tab: Any, scripted_page: Any, page_stories: Stories) -> None:
+    snapshot = page_stories["normal"]()
+    snapshot["audit"] |= {"unaccounted": 2, "notes": ["<b>It</b> stands until `tidegate audit --accept`."]}
+    scripted_page.show(snapshot)
+    tab = open_tab()
+    tab.wait("document.querySelectorAll('[data-notes=audit] p').length === 1")
+    assert "<b>It</b> stands until:" in tab.page.inner_text("[data-notes=audit]")
+    assert "audit --accept" in tab.page.inner_text("[data-notes=audit] .command code")
+    snapshot["audit"] |= {"notes": []}
+    scripted_page.show(snapshot)
+    tab.wait("document.querySelectorAll('[data-notes=audit] p').length === 0")
+    tab.assert_clean()
+
+
 @pytest.mark.parametrize(
     ("busy", "full_days", "words"),
     [

@@ -240,6 +240,21 @@ def test_in_a_low_terminal_what_needs_a_person_stands_first_and_nothing_scrolls_
     assert "more lines" not in tall[-1]
 
 
+def test_an_objective_that_is_missed_now_stands_beside_ready() -> None:
+    slo = {"objective": 0.99, "good_ratio": 0.5, "budget_left": 0.2, "window_seconds": 3600}
+    assert render_status(status(slo={"freshness": {**slo, "burns": True}})).startswith(
+        "Ready, below its objective: freshness."
+    )
+    assert render_status(status(slo={"freshness": {**slo, "burns": None}})).startswith("Ready.  Page")
+
+
+def test_what_an_audit_notes_is_said_with_commands_that_can_be_run() -> None:
+    audit = {"at": NOW - 400, "messages": 9, "unaccounted": 2, "duplicate_rows": 0, "order_violations": 0}
+    noted = status(audit={**audit, "notes": ["It stands until `tidegate audit --accept`."]})
+    text = render_status({**noted, "command": {"name": "./tidegate", "where": "--data /d"}})
+    assert "NOT balanced, 2 unaccounted\n           It stands until `./tidegate audit --accept --data /d`." in text
+
+
 def test_reasons_that_are_not_shown_are_counted() -> None:
     errors = [{"reason": f"r{n}", "total": 1, "per_second": 0} for n in range(6)]
     assert "r3 1, 2 more reasons" in render_status(status(errors=errors))

@@ -1,8 +1,9 @@
 // Small cards: the canary, the last audit, the machine and its disk.
 
-import { el } from "./dom.js";
+import { el, keyed } from "./dom.js";
 import { bytes, clock, day, duration, number, percent } from "./format.js";
 import { setState, stateBadge } from "./state.js";
+import { stepNodes } from "./steps.js";
 import { showFigure } from "./table.js";
 
 /** Figures in the card's content, its state beside the card's heading. */
@@ -53,8 +54,11 @@ export function mountAudit(root) {
     order_violations: ["out of order", number],
     at: ["last audit", clock],
   });
+  const notes = el("div", { "data-notes": "audit" });
+  root.append(notes);
   return ({ audit }) => {
     show(audit);
+    keyed(notes, audit?.notes ?? [], String, (note) => ({ node: el("p", { class: "note" }, stepNodes(note)), update() {} }));
     const wrong = audit && (audit.unaccounted || audit.duplicate_rows || audit.order_violations);
     if (!audit) setState(badge, "unknown", "none yet");
     else if (wrong) setState(badge, "bad", "does not balance");
