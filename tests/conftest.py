@@ -64,6 +64,8 @@ def _load(path: Path) -> ModuleType:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # As Ctrl-C: whoever ends the tests, the services that they started end with them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in SHARED_FIXTURES:
         if (TESTS / name).exists():
             config.pluginmanager.register(_load(TESTS / name), name)
