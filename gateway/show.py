@@ -1,11 +1,13 @@
 """Values and JSON paths as short, safe text: what a dead letter says about a device's bytes."""
 
 import re
+from itertools import islice
 from typing import Final
 
 __all__ = ["json_path", "show", "show_value"]
 
 MAX_CHARACTERS: Final = 120
+SHOWN_KEYS: Final = 5
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,80}")
 
@@ -18,9 +20,9 @@ def show(text: str) -> str:
 
 
 def show_value(value: object) -> str:
-    """A JSON value in a few words; containers by kind and size, since their content may be large."""
+    """A JSON value in a few words; containers by kind, size and first keys, since their content may be large."""
     if isinstance(value, dict):
-        return f"an object of {len(value)} keys"
+        return _object(value)
     if isinstance(value, list):
         return f"an array of {len(value)} items"
     if value is None or isinstance(value, bool):
@@ -30,6 +32,15 @@ def show_value(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 1100:
         return "an integer of more than 330 digits"
     return show(repr(value))
+
+
+def _object(value: dict[str, object]) -> str:
+    """Its keys are what a person compares with what was wanted: `val` is not `value`."""
+    if not value:
+        return "an empty object"
+    names = ", ".join(show(str(key)) for key in islice(value, SHOWN_KEYS))
+    more = f" and {len(value) - SHOWN_KEYS} more" if len(value) > SHOWN_KEYS else ""
+    return show(f"an object with {'the key' if len(value) == 1 else 'keys'} {names}{more}")
 
 
 def json_path(parent: str, key: str | int) -> str:

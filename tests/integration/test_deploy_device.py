@@ -144,7 +144,7 @@ def test_a_watcher_sees_each_refusal_with_what_to_do(rig: Rig) -> None:
     for each in _watched(rig, "attic", stopped, lambda: _publish(rig, broken)):
         assert (each["kind"], each["reason"], each["path"]) == ("refused", "missing_field", "$.values.temp.value")
         line = show_line(each, as_json=False)
-        assert "missing_field at $.values.temp.value: got an object of 1 keys; wanted a number" in line
+        assert "missing_field at $.values.temp.value: got an object with the key unit; wanted a number" in line
         assert "next     Add the field" in line
         assert json.loads(show_line(each, as_json=True))["partial"] is True
         stopped.set()
