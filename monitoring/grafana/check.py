@@ -27,6 +27,7 @@ EXPECTED_EMPTY: Final[Mapping[str, str]] = {
     "Refused messages": "nothing was refused just now",
     "Error rate": "no request failed",
     "Certificates end in": "no server speaks TLS",
+    "Days until the disk is full": "a disk's forecast begins after three hours",
     "SQL streams behind": _NO_SQL,
     "SQL streams' rows": _NO_SQL,
     "SQL streams' faults": _NO_SQL,
