@@ -29,7 +29,7 @@ def test_an_alert_is_explained_by_its_runbook_and_its_conditions(name: str, caps
     out = capsys.readouterr().out
     assert out.startswith("# TidegateDiskFull\n")
     assert "## Mitigation" in out
-    assert "- critical for 30 s: `node_filesystem_avail_bytes{job=\"tidegate-monitor\"} < 1073741824`" in out
+    assert '- critical for 30 s: `node_filesystem_avail_bytes{job="tidegate-monitor"} < 1073741824`' in out
     assert out.count("\n- warning for ") == 2
 
 
