@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.dlq.journal import read_journal
-from deploy.monitor.texts import sql_text
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import DEAD_LETTERS
 from lakehouse.query import run_sql
+from lakehouse.sql_text import sql_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,8 +100,9 @@ def show_letter(root: str, letter_id: str) -> dict[str, Any]:
     Raises:
         UnavailableError: there is none of this id.
     """
-    wanted = letter_id.replace("'", "''")
-    found = ask_letters(root, f"FROM letters WHERE id = '{wanted}' ORDER BY landed_at DESC LIMIT 1").to_pylist()
+    found = ask_letters(
+        root, f"FROM letters WHERE id = {sql_text(letter_id)} ORDER BY landed_at DESC LIMIT 1"
+    ).to_pylist()
     if not found:
         message = f"There is no dead letter {letter_id}. `tidegate dlq ls --where true` lists them with their ids."
         raise UnavailableError(message)
@@ -138,8 +139,7 @@ def find_letters(root: str, where: str | None, limit: int | None, *, again: bool
 
 
 def _behind(last: "Letter") -> str:
-    topic = last.source_topic.replace("'", "''")
-    place = f"{last.epoch or 0}, {last.number or 0}, {last.offset}, {last.partition}, '{topic}'"
+    place = f"{last.epoch or 0}, {last.number or 0}, {last.offset}, {last.partition}, {sql_text(last.source_topic)}"
     at = f"make_timestamptz({last.received_us})"
     return f"received_at >= {at} AND row({_ORDER}) > row({at}, {place})"
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 from deploy.dlq.explain import mark_payload
 from deploy.dlq.letters import ask_letters, show_letter
 from deploy.dlq.next_steps import next_step
-from deploy.monitor.texts import epoch, since, sql_text
+from deploy.monitor.times import epoch, since
 from ingest.contract.reasons import Reason
 from lakehouse.catalog import table_names
 from lakehouse.render import plain
+from lakehouse.sql_text import sql_text
 
 __all__ = ["ID", "count_unread", "letters_of", "list_dead_letters", "show_dead_letter", "unknown_letters"]
 

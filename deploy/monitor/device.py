@@ -8,9 +8,10 @@ from deploy.monitor.dead_letters import count_unread, letters_of
 from deploy.monitor.device_readings import LastReadings, last_readings
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.silence import judged_devices
-from deploy.monitor.texts import epoch, since, sql_text
+from deploy.monitor.times import epoch, since
 from lakehouse.catalog import table_names
 from lakehouse.query import run_sql
+from lakehouse.sql_text import sql_text
 
 __all__ = ["find_devices", "show_device"]
 

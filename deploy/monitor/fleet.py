@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.silence import judged_devices
-from deploy.monitor.texts import since, sql_text
+from deploy.monitor.times import since
 from ingest.contract.errors import TidegateError, UnavailableError
+from lakehouse.sql_text import sql_text
 from monitoring.metrics.families import Samples
 
 __all__ = ["FleetProbe"]

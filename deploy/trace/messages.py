@@ -10,6 +10,7 @@ from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import READINGS
 from lakehouse.catalog import columns_of, table_names
 from lakehouse.query import run_sql
+from lakehouse.sql_text import sql_text
 
 __all__ = [
     "Message",
@@ -96,7 +97,7 @@ def find_messages(root: str, device: str, last: int, *, heard_at: datetime | Non
     """
     found: list[Message] = []
     for span in _SPANS:
-        where = f"device = {_text(device)}"
+        where = f"device = {sql_text(device)}"
         if span is not None:
             since_us = int(((heard_at or datetime.now(UTC)) - span).timestamp() * 1_000_000)
             where += f" AND received_at >= make_timestamptz({since_us})"
@@ -165,7 +166,7 @@ def known_device(root: str, device: str) -> dict[str, Any] | None:
     """What `devices` says of it; None where it is not there."""
     if "devices" not in table_names(root):
         return None
-    query = f"FROM devices WHERE device = {_text(device)} LIMIT 1"
+    query = f"FROM devices WHERE device = {sql_text(device)} LIMIT 1"
     found = run_sql(root, query).to_pylist()
     return dict(found[0]) if found else None
 
@@ -174,7 +175,7 @@ def near_names(root: str, device: str) -> list[str]:
     """Devices whose ids resemble this one, nearest first, three at most."""
     if "devices" not in table_names(root):
         return []
-    likeness = f"jaro_winkler_similarity(lower(device), lower({_text(device)}))"
+    likeness = f"jaro_winkler_similarity(lower(device), lower({sql_text(device)}))"
     query = f"SELECT device FROM devices WHERE {likeness} >= {_NEAR} ORDER BY {likeness} DESC, device LIMIT 3"  # noqa: S608
     return [str(row["device"]) for row in run_sql(root, query).to_pylist()]
 
@@ -185,7 +186,7 @@ def ledger_minutes(root: str, device: str, moments: Iterable[datetime]) -> dict[
     if not minutes or "ledger" not in table_names(root):
         return {}
     listed = ", ".join(f"make_timestamptz({int(minute.timestamp()) * 1_000_000})" for minute in sorted(minutes))
-    query = f"SELECT {_LEDGER} FROM ledger WHERE device = {_text(device)} AND minute IN ({listed})"  # noqa: S608
+    query = f"SELECT {_LEDGER} FROM ledger WHERE device = {sql_text(device)} AND minute IN ({listed})"  # noqa: S608
     return {row["minute"].astimezone(UTC): row for row in run_sql(root, query).to_pylist()}
 
 
@@ -208,8 +209,3 @@ def never_heard(device: str, near: Iterable[str]) -> UnavailableError:
         f"that were heard, and `tidegate device watch {cell_text(device)}` shows live what arrives of this one."
     )
     return UnavailableError(message)
-
-
-def _text(value: str) -> str:
-    """A text of DuckDB's SQL; nothing in it is special but the quote."""
-    return "'" + value.replace("'", "''") + "'"

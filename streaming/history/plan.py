@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError
 from lakehouse.query import run_sql
+from lakehouse.sql_text import sql_text
 from streaming.history.change import BEYOND_DOUBLE, COLUMNS, FLAG, Change
 from streaming.history.selection import Match, Selection, matches
 
@@ -174,10 +175,9 @@ def _check_range(selection: Selection) -> None:
 
 def _nothing(root: str, selection: Selection) -> str:
     require_device(root, selection.device)
-    device = selection.device.replace("'", "''")
     sql = (
         "select metric, count(*) as rows, min(event_time) as since, max(event_time) as until "  # noqa: S608
-        f"from readings where device = '{device}' group by metric order by rows desc"
+        f"from readings where device = {sql_text(selection.device)} group by metric order by rows desc"
     )
     found = run_sql(root, sql).to_pylist()
     if not found:

@@ -4,6 +4,7 @@ from typing import Any
 
 from lakehouse.catalog import columns_of, table_names
 from lakehouse.query import run_sql
+from lakehouse.sql_text import sql_text
 from lakehouse.tables import TABLES
 from streaming.history.plan import require_device
 from streaming.history.selection import Selection, matches
@@ -36,9 +37,9 @@ def erasable(root: str) -> tuple[list[str], list[str], list[str]]:
 
 def unnamed_letters(root: str, device: str) -> int:
     """Dead letters of no known device whose topic or text holds the device's id: whose they are is for a person to say."""
-    text = device.replace("'", "''")
+    text = sql_text(device)
     sql = (
         "select count(*) as n from dead_letters where device is null and "  # noqa: S608
-        f"(contains(mqtt_topic, '{text}') or contains(payload_text, '{text}'))"
+        f"(contains(mqtt_topic, {text}) or contains(payload_text, {text}))"
     )
     return int(run_sql(root, sql)["n"][0].as_py())

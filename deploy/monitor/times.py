@@ -1,15 +1,10 @@
-"""Text of other people in our SQL: as bytes, so that nothing in it can be anything but a value."""
+"""Times of the tables, from SQL and to it."""
 
 import time
 from datetime import datetime
 from typing import Any
 
-__all__ = ["epoch", "since", "sql_text"]
-
-
-def sql_text(text: str) -> str:
-    """An expression of DuckDB that is this text; it holds digits of a hexadecimal number and nothing of the text itself."""
-    return f"decode(unhex('{text.encode('utf-8', 'replace').hex()}'))"
+__all__ = ["epoch", "since"]
 
 
 def epoch(value: Any) -> float | None:
