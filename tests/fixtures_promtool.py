@@ -16,7 +16,7 @@ from monitoring.alerts.catalog import ALERTS
 from monitoring.alerts.evaluate import Evaluator, used_metrics
 from monitoring.alerts.model import Alert
 from monitoring.alerts.rules import rule_file
-from monitoring.alerts.signals import Either, Happened, Signal
+from monitoring.alerts.signals import Either, Signal
 from monitoring.history import History
 from monitoring.scrape import Scrape
 from monitoring.settings import MonitoringSettings
@@ -34,19 +34,6 @@ Series = Mapping[Key, Sequence[float | None]]
 """(metric, labels with job and instance) -> a sample per step; None where the part did not tell it."""
 Firing = list[tuple[str, tuple[tuple[str, str], ...]]]
 """(alert, labels without those that a rule adds)."""
-
-
-GROUPS = {
-    "monitor": "parts",
-    "broker": "parts",
-    "gateway": "parts",
-    "kafka": "kafka",
-    "stream": "stream",
-    "canary": "stream",
-    "tables": "tables",
-    "devices": "tables",
-}
-"""Part that an alert is about -> the module of its cases, unless it counts events or a budget."""
 
 
 def key(metric: str, job: str, **labels: str) -> Key:
@@ -203,19 +190,6 @@ def fired(case: Case, built_in: Any) -> dict[int, int]:
 
 def within(signal: Signal) -> tuple[Signal, ...]:
     return (*within(signal.one), *within(signal.other)) if isinstance(signal, Either) else (signal,)
-
-
-def _group(alert: Alert) -> str:
-    if alert.name.endswith("BudgetBurns"):
-        return "budgets"
-    if any(isinstance(signal, Happened) for signal in within(alert.signal)):
-        return "counters"
-    return GROUPS[alert.part]
-
-
-def alerts_of(group: str) -> set[str]:
-    """Names of the alerts whose cases test_monitoring_alerts_<group>.py has; every alert is of one group."""
-    return {alert.name for alert in ALERTS if _group(alert) == group}
 
 
 def firing_and_quiet(cases: Sequence[Case]) -> tuple[set[str], set[str]]:

@@ -1,20 +1,14 @@
-"""Alerts that count fire on the first event, also after restarts, by promtool and built-in alike."""
+"""What alerts that count are tried with: the first event fires, also after restarts."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from tidegate_tests_fixtures_promtool import (
     OLD,
     Case,
     Key,
     Wave,
-    alerts_of,
     always,
-    each_built_in,
-    fired,
-    firing_and_quiet,
     key,
-    pairs,
     steps,
     within,
 )
@@ -82,18 +76,3 @@ def _kind(metric: str) -> str:
 CASES: list[Case] = [
     *(case for alert, signal in _happened() for case in counted(alert, signal)),
 ]
-
-
-def test_each_alert_fires_and_does_not_in_promtool(promtool_test: Any, as_input_series: Any) -> None:
-    promtool_test(*pairs(CASES, as_input_series))
-
-
-@each_built_in(CASES)
-def test_each_alert_fires_and_does_not_by_the_monitors_own_check(case: Case, built_in: Any) -> None:
-    assert fired(case, built_in) == case.firing
-
-
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    fires, quiet = firing_and_quiet(CASES)
-    assert fires == alerts_of("counters")
-    assert quiet == alerts_of("counters")

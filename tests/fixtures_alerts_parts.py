@@ -1,6 +1,4 @@
-"""Alerts on parts, the broker and the gateway fire on a bad series and not on a good one, by promtool and built-in."""
-
-from typing import Any
+"""What alerts on parts, the broker and the gateway are tried with."""
 
 from tidegate_tests_fixtures_promtool import (
     DAY,
@@ -8,17 +6,12 @@ from tidegate_tests_fixtures_promtool import (
     Case,
     Key,
     Wave,
-    alerts_of,
     always,
     counter,
-    each_built_in,
-    fired,
-    firing_and_quiet,
     gauge,
     key,
     monitor_first,
     of,
-    pairs,
     restarts,
     shares,
     steps,
@@ -236,18 +229,3 @@ CASES: list[Case] = [
         ("no TLS", always(0), {300: 0}),
     ),
 ]
-
-
-def test_each_alert_fires_and_does_not_in_promtool(promtool_test: Any, as_input_series: Any) -> None:
-    promtool_test(*pairs(CASES, as_input_series))
-
-
-@each_built_in(CASES)
-def test_each_alert_fires_and_does_not_by_the_monitors_own_check(case: Case, built_in: Any) -> None:
-    assert fired(case, built_in) == case.firing
-
-
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    fires, quiet = firing_and_quiet(CASES)
-    assert fires == alerts_of("parts")
-    assert quiet == alerts_of("parts") - {"TidegateWatchdog"}

@@ -1,33 +1,21 @@
-"""Alerts on Kafka fire on a bad series and not on a good one, by promtool and built-in alike."""
+"""What alerts on Kafka are tried with."""
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
 
 from tidegate_tests_fixtures_promtool import (
     HOUR,
-    STEP,
     Case,
     Key,
     Wave,
-    alerts_of,
     always,
-    as_test,
     counter,
-    each_built_in,
-    fired,
-    firing_and_quiet,
     gauge,
     key,
     monitor_first,
     of,
-    pairs,
-    rules_of,
     steps,
 )
-
-from ingest.contract.topics import LAND_GROUP
-from monitoring.alerts.catalog_stream import LANDING
 
 
 def lag(of: Callable[[int], Wave], partitions: int = 2) -> dict[Key, Wave]:
@@ -131,45 +119,3 @@ CASES: list[Case] = [
         ("two restarts", steps((0, 4.0), (60, None), (90, 0.0), (120, None), (150, 0.0)), {105: 0, 600: 0}),
     ),
 ]
-
-
-def test_each_alert_fires_and_does_not_in_promtool(promtool_test: Any, as_input_series: Any) -> None:
-    promtool_test(*pairs(CASES, as_input_series))
-
-
-@each_built_in(CASES)
-def test_each_alert_fires_and_does_not_by_the_monitors_own_check(case: Case, built_in: Any) -> None:
-    assert fired(case, built_in) == case.firing
-
-
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    fires, quiet = firing_and_quiet(CASES)
-    assert fires == alerts_of("kafka")
-    assert quiet == alerts_of("kafka")
-
-
-def test_prometheus_fills_the_sentences_in(promtool_test: Any, as_input_series: Any) -> None:
-    rules = rules_of("KafkaLagIsTooHigh")
-    (rule,) = (rule for group in rules["groups"] for rule in group["rules"])
-    filled = {
-        "{{ $labels.consumergroup }}": "tidegate-land",
-        "{{ $value | humanize }}": "120k",
-        "{{ $labels.topic }}": "telemetry.readings",
-    }
-    description = rule["annotations"]["description"]
-    for template, text in filled.items():
-        description = description.replace(template, text)
-    assert description.startswith("tidegate-land is 120k records behind in telemetry.readings.\n\nImpact: ")
-    labels = {"job": "tidegate-monitor", "consumergroup": "tidegate-land", "topic": "telemetry.readings"}
-    expected = {
-        "exp_labels": {**rule["labels"], **labels},
-        "exp_annotations": {**rule["annotations"], "description": description},
-    }
-    case = Case("KafkaLagIsTooHigh", "far behind", {**old_lag(120_000, 400), **lag(lambda _: always(60_000))}, {330: 1})
-    test = as_test(case, as_input_series)
-    test["alert_rule_test"] = [{"eval_time": "330s", "alertname": case.alert, "exp_alerts": [expected]}]
-    promtool_test((rules, {"evaluation_interval": f"{STEP}s", "tests": [test]}))
-
-
-def test_the_group_of_the_landing_is_the_one_that_it_mirrors_to() -> None:
-    assert LANDING == LAND_GROUP

@@ -1,22 +1,16 @@
-"""Alerts on tables, audits and devices fire on a bad series and not on a good one, by promtool and built-in alike."""
+"""What alerts on tables, audits and devices are tried with."""
 
 from math import inf
-from typing import Any
 
 from tidegate_tests_fixtures_promtool import (
     HOUR,
     Case,
     Key,
     Wave,
-    alerts_of,
     always,
-    each_built_in,
-    fired,
-    firing_and_quiet,
     gauge,
     key,
     of,
-    pairs,
     shares,
     steps,
 )
@@ -122,18 +116,3 @@ CASES: list[Case] = [
         ("it does not grow", always(inf), {2700: 0}),
     ),
 ]
-
-
-def test_each_alert_fires_and_does_not_in_promtool(promtool_test: Any, as_input_series: Any) -> None:
-    promtool_test(*pairs(CASES, as_input_series))
-
-
-@each_built_in(CASES)
-def test_each_alert_fires_and_does_not_by_the_monitors_own_check(case: Case, built_in: Any) -> None:
-    assert fired(case, built_in) == case.firing
-
-
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    fires, quiet = firing_and_quiet(CASES)
-    assert fires == alerts_of("tables")
-    assert quiet == alerts_of("tables")
