@@ -4,9 +4,9 @@ Each is data that reads in two ways: `promql()` for Prometheus, `values()` from 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from monitoring.history import History, Labels, Values
 from monitoring.indicators import INSTALLATION, without
@@ -125,63 +125,43 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Gain:
+class _OverTime:
+    """One figure of each series over the last seconds: Prometheus' function, and what the memory answers alike."""
+
+    select: Select
+    seconds: int
+    function: ClassVar[str]
+    answer: ClassVar[Callable[[History, str, int, float], Values]]
+
+    def promql(self) -> str:
+        """For Prometheus."""
+        return f"{self.function}({self.select.promql(f'[{self.seconds}s]')})"
+
+    def values(self, history: History, now: float) -> Values:
+        """From memory."""
+        return self.select.chosen(type(self).answer(history, self.select.metric, self.seconds, now))
+
+    def metrics(self) -> frozenset[str]:
+        """What it reads."""
+        return self.select.metrics()
+
+
+class Gain(_OverTime):
     """What a counter gained in the last seconds; restarts of its process lose nothing."""
 
-    select: Select
-    seconds: int
-
-    def promql(self) -> str:
-        """For Prometheus."""
-        return f"increase({self.select.promql(f'[{self.seconds}s]')})"
-
-    def values(self, history: History, now: float) -> Values:
-        """From memory."""
-        return self.select.chosen(history.increase(self.select.metric, self.seconds, now))
-
-    def metrics(self) -> frozenset[str]:
-        """What it reads."""
-        return self.select.metrics()
+    function, answer = "increase", History.increase
 
 
-@dataclass(frozen=True)
-class Changes:
+class Changes(_OverTime):
     """How often a gauge changed within the last seconds."""
 
-    select: Select
-    seconds: int
-
-    def promql(self) -> str:
-        """For Prometheus."""
-        return f"changes({self.select.promql(f'[{self.seconds}s]')})"
-
-    def values(self, history: History, now: float) -> Values:
-        """From memory."""
-        return self.select.chosen(history.changes(self.select.metric, self.seconds, now))
-
-    def metrics(self) -> frozenset[str]:
-        """What it reads."""
-        return self.select.metrics()
+    function, answer = "changes", History.changes
 
 
-@dataclass(frozen=True)
-class Least:
+class Least(_OverTime):
     """The least value of a gauge within the last seconds."""
 
-    select: Select
-    seconds: int
-
-    def promql(self) -> str:
-        """For Prometheus."""
-        return f"min_over_time({self.select.promql(f'[{self.seconds}s]')})"
-
-    def values(self, history: History, now: float) -> Values:
-        """From memory."""
-        return self.select.chosen(history.least(self.select.metric, self.seconds, now))
-
-    def metrics(self) -> frozenset[str]:
-        """What it reads."""
-        return self.select.metrics()
+    function, answer = "min_over_time", History.least
 
 
 @dataclass(frozen=True)
