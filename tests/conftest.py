@@ -45,6 +45,7 @@ SHARED_FIXTURES = (
     "fixtures_fleet.py",
     "fixtures_naughty.py",
     "fixtures_balance.py",
+    "fixtures_ledger.py",
     "fixtures_outcome.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
