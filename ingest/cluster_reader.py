@@ -59,7 +59,7 @@ class ClusterReader:
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self.reason = ""
+        self.reason, self._servers = "", settings.bootstrap_servers
         self._consumer = make_client(Consumer, monitor_conf(settings, CLIENT_ID, self._note), settings)
         quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0, "socket.timeout.ms": 5000}
         self._admin = make_client(AdminClient, client_conf(settings, client_id=CLIENT_ID) | quiet, settings)
@@ -75,11 +75,11 @@ class ClusterReader:
             found = self._consumer.list_topics(timeout=timeout_seconds)
         except KafkaException as error:
             self._consumer.poll(0)
-            message = f"Kafka does not answer the monitor: {self.reason or error.args[0].str()}"
+            message = f"Kafka at {self._servers} does not answer: {self.reason or error.args[0].str()}"
             raise RetryableError(message) from error
         self.reason = ""
         partitions = [
-            Partition(name, number, None, None, one.leader, len(one.replicas), len(one.isrs))
+            Partition(name, number, None, None, one.leader, tuple(sorted(one.replicas)), tuple(sorted(one.isrs)))
             for name, topic in sorted(found.topics.items())
             if wanted(name)
             for number, one in sorted(topic.partitions.items())
@@ -106,7 +106,7 @@ class ClusterReader:
                 else:
                     ends |= self._ends_by_topic(asked, until)
         if silent and not ends:
-            message = f"Kafka does not tell its offsets to the monitor: {silent}"
+            message = f"Kafka at {self._servers} does not tell its offsets: {silent}"
             raise RetryableError(message)
         return [_with_ends(one, ends.get((one.topic, one.partition))) for one in partitions]
 

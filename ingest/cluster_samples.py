@@ -35,7 +35,7 @@ def _partitions(partitions: Iterable[Partition]) -> Samples:
     names = "current_offset", "oldest_offset", "in_sync_replica", "leader", "under_replicated_partition"
     samples: Samples = {f"kafka_topic_partition_{name}": [] for name in names}
     for one in partitions:
-        values = one.end, one.oldest, one.in_sync, one.leader, one.in_sync < one.replicas
+        values = one.end, one.oldest, len(one.in_sync), one.leader, bool(one.missing)
         for name, value in zip(names, values, strict=True):
             if value is not None:
                 samples[f"kafka_topic_partition_{name}"].append(((one.topic, str(one.partition)), float(value)))
@@ -48,8 +48,7 @@ def _under_min_isr(state: ClusterState) -> list[tuple[tuple[str, ...], float]]:
     for one in state.partitions:
         least = state.min_in_sync.get(one.topic)
         if least is not None:
-            # Where fewer replicas exist than are wanted in sync, Kafka is content with those that exist.
-            found[one.topic,] = found.get((one.topic,), 0.0) + (one.in_sync < min(least, one.replicas))
+            found[one.topic,] = found.get((one.topic,), 0.0) + one.is_refused(least)
     return list(found.items())
 
 

@@ -17,8 +17,8 @@ class Partition:
         oldest: first offset that is still there; None while its leader does not answer.
         end: next offset to be written; None as above.
         leader: id of the leading broker, -1 where there is none.
-        replicas: how many there should be.
-        in_sync: how many of them are in sync.
+        replicas: the brokers that should have it.
+        in_sync: those of them that have all of it.
     """
 
     topic: str
@@ -26,8 +26,17 @@ class Partition:
     oldest: int | None
     end: int | None
     leader: int
-    replicas: int
-    in_sync: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Brokers that should have all of it and have not."""
+        return tuple(broker for broker in self.replicas if broker not in self.in_sync)
+
+    def is_refused(self, least_in_sync: int) -> bool:
+        """Whether Kafka takes no record for it: where fewer replicas exist than are wanted, it is content with those."""
+        return len(self.in_sync) < min(least_in_sync, len(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ topics = typer.Typer(
 
 UNLIMITED: Final = "unlimited"
 LEAST_BYTES: Final = 8 * 1024**2
+LOOK_SECONDS: Final = 20.0
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 _UNITS: Final = ("", "k", "m", "g", "t")
 
@@ -43,13 +44,15 @@ def ls(
     """
     from deploy.commands.topics_text import topic_dict, topic_lines
     from ingest.cluster import is_own_topic
-    from ingest.topic_details import topic_details
+    from ingest.topic_sight import topic_sights
 
     settings = _settings(config, data)
     sizes = _sizes(config, data)
     found = [
         topic_dict(topic, sizes.get(topic.name), is_own=is_own_topic(topic.name))
-        for topic in topic_details(settings.kafka, lambda name: everything or is_own_topic(name))
+        for topic in topic_sights(
+            settings.kafka, lambda name: everything or is_own_topic(name), most_seconds=LOOK_SECONDS, with_times=False
+        )
     ]
     if as_json:
         show_json(found)

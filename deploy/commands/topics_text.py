@@ -1,35 +1,38 @@
 """What `tidegate topics` says: topics as JSON and as lines, and a change of one."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, Final
 
 from deploy.local.words import count
 from ingest.retention import AGE, SIZE, UNLIMITED, ConfigChange
-from ingest.topic_details import TopicDetails
+from ingest.topic_sight import TopicSight
 from monitoring.alerts.model import shown
 
 __all__ = ["change_lines", "topic_dict", "topic_lines"]
 
+HOUR_SECONDS: Final = 3600
 HOUR_MS: Final = 3_600_000
 _COLUMNS: Final = ("topic", "partitions", "records", "on disk", "keeps", "per partition", "cleanup")
 
 
-def topic_dict(topic: TopicDetails, size_bytes: int | None, *, is_own: bool) -> dict[str, Any]:
+def topic_dict(topic: TopicSight, size_bytes: int | None, *, is_own: bool) -> dict[str, Any]:
     """A topic for programs. What is not known is None; -1 is Kafka's word for no limit."""
+    kept = topic.settings.retention if topic.settings else None
     return {
         "topic": topic.name,
         "own": is_own,
         "partitions": len(topic.partitions),
         "records": topic.records,
         "bytes": size_bytes,
-        "retention_hours": _limit(topic.config.get(AGE), HOUR_MS),
-        "retention_bytes": _limit(topic.config.get(SIZE), 1),
-        "cleanup": topic.config.get("cleanup.policy"),
+        "retention_hours": _limit(kept.seconds, HOUR_SECONDS) if kept else None,
+        "retention_bytes": _limit(kept.size_bytes, 1) if kept else None,
+        "cleanup": kept.policy if kept else None,
         "problems": topic.problems(),
         "by_partition": [
             {
                 "partition": one.partition,
-                "leader": one.leader,
+                "leader": one.leader if one.leader >= 0 else None,
                 "replicas": list(one.replicas),
                 "in_sync": list(one.in_sync),
                 "oldest": one.oldest,
@@ -73,28 +76,27 @@ def _row(topic: Mapping[str, Any]) -> list[str]:
         str(topic["partitions"]),
         "?" if topic["records"] is None else count(topic["records"]),
         "?" if size is None else _size(size),
-        _keeps(topic, topic["retention_hours"], f"{topic['retention_hours']} h"),
-        _keeps(topic, kept, "" if kept is None else _size(kept)),
+        _keeps(topic["retention_hours"], f"{topic['retention_hours']} h"),
+        _keeps(kept, "" if kept is None else _size(kept)),
         topic["cleanup"] or "?",
     ]
 
 
-def _keeps(topic: Mapping[str, Any], limit: float | None, words: str) -> str:
-    """Retention deletes nothing of a topic that is only compacted."""
+def _keeps(limit: float | None, words: str) -> str:
     if limit is None:
         return "?"
-    return "no limit" if limit == UNLIMITED or "delete" not in (topic["cleanup"] or "delete") else words
+    return "no limit" if limit == UNLIMITED else words
 
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.0f} KiB" if size_bytes < 1024**2 else shown(size_bytes, "bytes")
 
 
-def _limit(value: str | None, unit: int) -> float | None:
-    if value is None:
-        return None
-    number = int(value)
-    return UNLIMITED if number < 0 else number // unit if number % unit == 0 else round(number / unit, 3)
+def _limit(value: float, unit: float) -> float:
+    """Whole where it is."""
+    if not isfinite(value):
+        return UNLIMITED
+    return int(value // unit) if value % unit == 0 else round(value / unit, 3)
 
 
 def _told(setting: str, value: str) -> str:
@@ -104,5 +106,5 @@ def _told(setting: str, value: str) -> str:
     if setting in (AGE, SIZE) and int(value) < 0:
         return f"{value} (no limit)"
     if setting == AGE:
-        return f"{value} ({_limit(value, HOUR_MS)} h)"
+        return f"{value} ({_limit(int(value), HOUR_MS)} h)"
     return f"{value} ({_size(int(value))})" if setting in (SIZE, "segment.bytes") else value

@@ -9,8 +9,8 @@ from ingest.cluster_state import Partition
 from ingest.contract.errors import UnavailableError
 from ingest.peek import Begin, Look, Wanted, peek
 from ingest.peek_record import Piece, Record
-from ingest.peek_topics import TopicSight, topic_sights
 from ingest.settings import KafkaSettings
+from ingest.topic_sight import TopicSight, topic_sights
 from monitoring.page.answers import TopicRequest
 
 __all__ = ["is_shown", "list_topics", "show_topic"]
@@ -81,8 +81,8 @@ def _partition(one: Partition, sight: TopicSight) -> dict[str, Any]:
         "next": one.end,
         "records": (one.end or 0) - (one.oldest or 0) if known else None,
         "leader": one.leader if one.leader >= 0 else None,
-        "replicas": one.replicas,
-        "in_sync": one.in_sync,
+        "replicas": len(one.replicas),
+        "in_sync": len(one.in_sync),
         "oldest_ms": sight.oldest_ms.get(one.partition),
         "newest_ms": sight.newest_ms.get(one.partition),
     }

@@ -9,17 +9,13 @@ from deploy.cli import run
 from deploy.commands.topics import parse_bytes, parse_hours
 from deploy.commands.topics_text import change_lines, topic_dict, topic_lines
 from deploy.local.kafka_logs import topic_bytes
+from ingest.cluster_state import Partition, Retention, TopicSettings
 from ingest.retention import ConfigChange
-from ingest.topic_details import PartitionDetails, TopicDetails
+from ingest.topic_sight import TopicSight
 
 Captured = pytest.CaptureFixture[str]
-CONFIG = {
-    "retention.ms": "604800000",
-    "retention.bytes": "536870912",
-    "cleanup.policy": "delete",
-    "min.insync.replicas": "2",
-}
-HEALTHY = PartitionDetails(0, 1, (1, 2, 3), (1, 2, 3), 10, 1510)
+KEPT = TopicSettings(Retention(seconds=604_800, size_bytes=536_870_912), min_in_sync=2)
+HEALTHY = Partition("t", 0, 10, 1510, 1, (1, 2, 3), (1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -66,22 +62,22 @@ def test_a_fault_is_one_sentence(
 
 
 def test_a_healthy_topic_is_a_line_and_no_more() -> None:
-    topic = TopicDetails("telemetry.readings", (HEALTHY,), CONFIG)
+    topic = TopicSight("telemetry.readings", (HEALTHY,), KEPT)
     head, line = topic_lines([topic_dict(topic, 3 * 1024**2, is_own=True)])
     assert head.split()[:3] == ["topic", "partitions", "records"]
     assert line.split() == ["telemetry.readings", "1", "1,500", "3", "MiB", "168", "h", "512", "MiB", "delete"]
 
 
 def test_what_is_not_known_is_no_figure() -> None:
-    topic = TopicDetails("t", (PartitionDetails(0, 1, (1,), (1,), None, None), HEALTHY), {})
+    topic = TopicSight("t", (Partition("t", 0, None, None, 1, (1,), (1,)), HEALTHY), None)
     found = topic_dict(topic, None, is_own=False)
     assert [found[name] for name in ("records", "bytes", "retention_hours", "retention_bytes", "cleanup")] == [None] * 5
     assert topic_lines([found])[1].split() == ["t", "2", "?", "?", "?", "?", "?"]
 
 
 def test_no_limit_and_what_compaction_keeps_are_told() -> None:
-    unlimited = TopicDetails("a", (HEALTHY,), {**CONFIG, "retention.bytes": "-1"})
-    compacted = TopicDetails("b", (HEALTHY,), {**CONFIG, "cleanup.policy": "compact"})
+    unlimited = TopicSight("a", (HEALTHY,), TopicSettings(Retention(seconds=604_800)))
+    compacted = TopicSight("b", (HEALTHY,), TopicSettings(Retention(policy="compact")))
     found = [topic_dict(each, None, is_own=True) for each in (unlimited, compacted)]
     assert found[0]["retention_bytes"] == -1
     assert topic_lines(found)[1].split()[4:] == ["168", "h", "no", "limit", "delete"]
@@ -91,11 +87,11 @@ def test_no_limit_and_what_compaction_keeps_are_told() -> None:
 def test_partitions_that_need_somebody_are_named_with_the_brokers_that_are_missing() -> None:
     ill = (
         HEALTHY,
-        PartitionDetails(1, 1, (1, 2, 3), (1, 2), 0, 5),
-        PartitionDetails(2, 1, (1, 2, 3), (1,), 0, 5),
-        PartitionDetails(3, None, (1, 2, 3), (3,), None, None),
+        Partition("t", 1, 0, 5, 1, (1, 2, 3), (1, 2)),
+        Partition("t", 2, 0, 5, 1, (1, 2, 3), (1,)),
+        Partition("t", 3, None, None, -1, (1, 2, 3), (3,)),
     )
-    topic = TopicDetails("telemetry.readings", ill, CONFIG)
+    topic = TopicSight("telemetry.readings", ill, KEPT)
     assert topic.problems() == [
         "partition 1 has 2 of 3 replicas in sync (missing brokers: 3)",
         "partition 2 has 1 of 3 replicas in sync, 2 are wanted: Kafka refuses its records (missing brokers: 2, 3)",

@@ -12,10 +12,10 @@ from ingest.contract.errors import RetryableError
 from ingest.settings import KafkaSettings
 
 PARTITIONS = [
-    Partition("a", 0, None, None, 1, 1, 1),
-    Partition("b", 0, None, None, 1, 1, 1),
-    Partition("b", 1, None, None, 2, 1, 1),
-    Partition("b", 2, None, None, -1, 1, 0),
+    Partition("a", 0, None, None, 1, (1,), (1,)),
+    Partition("b", 0, None, None, 1, (1,), (1,)),
+    Partition("b", 1, None, None, 2, (2,), (2,)),
+    Partition("b", 2, None, None, -1, (1,), ()),
 ]
 
 Reader = Callable[..., ClusterReader]

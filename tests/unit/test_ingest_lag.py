@@ -132,7 +132,7 @@ class TestKafkaClock:
 class TestSamples:
     state = ClusterState(
         1,
-        (Partition("a", 0, 3, 9, 1, 2, 1), Partition("a", 1, None, None, -1, 2, 0)),
+        (Partition("a", 0, 3, 9, 1, (1, 2), (1,)), Partition("a", 1, None, None, -1, (1, 2), ())),
         (
             GroupPartition("g", "a", 0, 4, 5, 7.0, 100.0),
             GroupPartition("g", "a", 1, None, 2, 9.0, None),
@@ -174,7 +174,9 @@ class TestSamples:
         ],
     )
     def test_partitions_that_kafka_refuses_records_for(self, in_sync: tuple[int, ...], least: int, told: float) -> None:
-        partitions = tuple(Partition("a", number, 0, 9, 1, 3, count) for number, count in enumerate(in_sync))
-        other = Partition("b", 0, 0, 9, 1, 3, 0)
+        partitions = tuple(
+            Partition("a", number, 0, 9, 1, (1, 2, 3), (1, 2, 3)[:count]) for number, count in enumerate(in_sync)
+        )
+        other = Partition("b", 0, 0, 9, 1, (1, 2, 3), ())
         samples = cluster_samples(ClusterState(1, (*partitions, other), (), {"a": least}))
         assert samples["tidegate_kafka_under_min_isr_partitions"] == [(("a",), told)], "of `b` nobody knows the bound"

@@ -1,8 +1,8 @@
 """Topics as a person looks at them: their partitions, what each holds since when, and how long it is kept."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from ingest.cluster_reader import CLIENT_ID, ClusterReader
@@ -37,14 +37,29 @@ class TopicSight:
     name: str
     partitions: tuple[Partition, ...]
     settings: TopicSettings | None
-    oldest_ms: dict[int, int]
-    newest_ms: dict[int, int]
+    oldest_ms: Mapping[int, int] = field(default_factory=dict)
+    newest_ms: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int | None:
+        """Offsets that are taken; compaction and transactions leave fewer records. None where a partition is not known."""
+        known = [one.end - one.oldest for one in self.partitions if one.end is not None and one.oldest is not None]
+        return sum(known) if len(known) == len(self.partitions) else None
+
+    def problems(self) -> list[str]:
+        """What is wrong with its partitions, a sentence each."""
+        least = self.settings.min_in_sync if self.settings else 1
+        return [problem for one in self.partitions if (problem := _problem(one, least))]
 
 
 def topic_sights(
-    settings: KafkaSettings, wanted: Callable[[str], bool], *, most_seconds: float = MOST_SECONDS
+    settings: KafkaSettings,
+    wanted: Callable[[str], bool],
+    *,
+    most_seconds: float = MOST_SECONDS,
+    with_times: bool = True,
 ) -> list[TopicSight]:
-    """The wanted topics by name; what does not come in time of a topic is left out of it.
+    """The wanted topics by name; what does not come in time of a topic is left out of it, and without `with_times` all times.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -58,7 +73,7 @@ def topic_sights(
         told = _settings(reader, names, until)
     finally:
         reader.close()
-    oldest, newest = _times(settings, partitions, until)
+    oldest, newest = _times(settings, partitions, until) if with_times else ({}, {})
     return [
         TopicSight(
             name,
@@ -69,6 +84,17 @@ def topic_sights(
         )
         for name in names
     ]
+
+
+def _problem(one: Partition, least_in_sync: int) -> str:
+    missing = ", ".join(map(str, one.missing))
+    if one.leader < 0:
+        return f"partition {one.partition} has no leader, so nobody can read or write it (missing brokers: {missing})"
+    if not missing:
+        return ""
+    have = f"partition {one.partition} has {len(one.in_sync)} of {len(one.replicas)} replicas in sync"
+    refused = f", {least_in_sync} are wanted: Kafka refuses its records" if one.is_refused(least_in_sync) else ""
+    return f"{have}{refused} (missing brokers: {missing})"
 
 
 def _settings(reader: ClusterReader, names: Sequence[str], until: float) -> dict[str, TopicSettings]:
