@@ -13,8 +13,8 @@ __all__ = ["views_of"]
 
 def views_of(settings: "Settings") -> list[View]:
     """Every view; a profile file that is refused has none, and a pattern in a profile is no column."""
+    from gateway.glob import is_glob
     from gateway.profiles.folder import ProfileFolder
-    from gateway.profiles.glob import is_glob
 
     views = shipped_views()
     if settings.gateway.profiles is None or not Path(settings.gateway.profiles).is_dir():

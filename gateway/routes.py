@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from gateway.decoders.json_object import generic_mapping
 from gateway.decoders.mapping import BadPath, CompiledMapping
 from gateway.decoders.mapping_names import Patterns
-from gateway.decoders.mapping_paths import glob, glob_pattern
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
+from gateway.glob import glob, glob_pattern
 from gateway.presets.load import load_presets
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic

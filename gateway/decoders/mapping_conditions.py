@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from gateway.decoders.mapping_paths import glob, parse_path
+from gateway.decoders.mapping_paths import parse_path
+from gateway.glob import glob
 
 __all__ = ["Conditions"]
 

@@ -7,9 +7,10 @@ from weakref import WeakSet
 
 import msgspec
 
-from gateway.decoders.mapping_paths import Scope, Template, glob, glob_pattern
+from gateway.decoders.mapping_paths import Scope, Template
 from gateway.decoders.mapping_settings import CaseSettings
 from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
+from gateway.glob import glob, glob_pattern, is_glob
 
 __all__ = ["Names", "Patterns", "Rule", "Rules"]
 
@@ -44,10 +45,10 @@ class Patterns:
         placed = [(pattern, (place, value)) for place, (pattern, value) in enumerate(pairs)]
         self._exact: dict[str, tuple[int, Any]] = {}
         for pattern, hit in placed:
-            if not _is_glob(pattern):
+            if not is_glob(pattern):
                 self._exact.setdefault(pattern, hit)
-        self._whole = _Globs([pair for pair in placed if _is_glob(pair[0]) and "." in pair[0]])
-        self._last = _Globs([pair for pair in placed if _is_glob(pair[0]) and "." not in pair[0]])
+        self._whole = _Globs([pair for pair in placed if is_glob(pair[0]) and "." in pair[0]])
+        self._last = _Globs([pair for pair in placed if is_glob(pair[0]) and "." not in pair[0]])
 
     def find(self, name: str, last: str) -> Any:
         """What the first pattern that matches stands for, None where none does."""
@@ -81,9 +82,9 @@ class _AnyOf:
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._all = "*" in patterns
-        self._exact = frozenset(text for text in patterns if not _is_glob(text))
-        self._whole = glob(text for text in patterns if _is_glob(text) and "." in text)
-        self._last = glob(text for text in patterns if _is_glob(text) and "." not in text)
+        self._exact = frozenset(text for text in patterns if not is_glob(text))
+        self._whole = glob(text for text in patterns if is_glob(text) and "." in text)
+        self._last = glob(text for text in patterns if is_glob(text) and "." not in text)
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._whole or self._last)
@@ -93,10 +94,6 @@ class _AnyOf:
             return True
         whole = self._whole is not None and self._whole(name)
         return bool(whole or (self._last is not None and self._last(last)))
-
-
-def _is_glob(pattern: str) -> bool:
-    return "*" in pattern or "?" in pattern
 
 
 class Names:

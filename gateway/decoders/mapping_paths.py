@@ -16,8 +16,6 @@ __all__ = [
     "Scope",
     "Template",
     "first_of",
-    "glob",
-    "glob_pattern",
     "identity",
     "parse_path",
 ]
@@ -239,26 +237,3 @@ def identity(templates: Iterable[Template], scope: Scope) -> str | None:
     if found is None or len(found) <= _MAX_ID:
         return found
     return f"blake2b:{hashlib.blake2b(found.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
-
-
-def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
-    """One compiled test for all patterns; None where there are none."""
-    texts = list(patterns)
-    if not texts:
-        return None
-    return re.compile("|".join(map(glob_pattern, texts)), re.DOTALL).fullmatch
-
-
-def glob_pattern(text: str) -> str:
-    """The regular expression of a glob; brackets stand for themselves, since metric names hold them.
-
-    It takes time in proportion to the text: what stands between two stars is taken where it first occurs, and never
-    looked for again (an atomic group).
-    """
-    head, *pieces = text.split("*")
-    middle = "".join(f"(?>.*?{_literally(piece)})" for piece in pieces[:-1] if piece)
-    return _literally(head) + (f"{middle}.*{_literally(pieces[-1])}" if pieces else "")
-
-
-def _literally(text: str) -> str:
-    return "".join("." if char == "?" else re.escape(char) for char in text)

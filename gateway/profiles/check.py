@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.glob import compile_glob, is_glob, specificity
 from gateway.policy import NumberLimits
-from gateway.profiles.glob import compile_glob, is_glob, specificity
 from gateway.profiles.lookback import look_back
 from gateway.profiles.model import Profile
 from gateway.profiles.rule import Fault, MetricRule, show_reading

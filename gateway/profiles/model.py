@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.decoders.values import MAX_METRIC_BYTES
-from gateway.profiles.glob import is_glob
+from gateway.glob import is_glob
 from gateway.profiles.units import conversion, known_unit, same_dimension
 from gateway.topics import id_fault
 

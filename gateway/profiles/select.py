@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from gateway.glob import compile_glob, specificity
 from gateway.profiles.check import CompiledProfile
-from gateway.profiles.glob import compile_glob, specificity
 from gateway.profiles.model import Profile
 
 __all__ = ["Choice", "ProfileSet"]

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.decoders import mapping_names
 from gateway.decoders.mapping import CompiledMapping
-from gateway.decoders.mapping_paths import glob_pattern
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.glob import glob_pattern
 from gateway.outcome import Gate, Message
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
