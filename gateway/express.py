@@ -19,7 +19,7 @@ from gateway.session_events import Incoming, Received
 from gateway.settings import GatewaySettings
 from gateway.times import YEAR_2000_S
 from gateway.topics import id_fault
-from ingest.contract.reading import RECORD_VERSION
+from ingest.contract.reading import RECORD_VERSION, hash_payload
 
 __all__ = ["Express"]
 
@@ -92,11 +92,13 @@ class Express:
                     break
                 block.outcome_bytes += COUNT_BYTES + 2 * len(key)
                 accepted[device] = 0
+            said = hash_payload(payload)
             if boot is None:
-                value = f'{head}{number}{middle}{piece}{text}],"flags":["no_identity"]}}'.encode()
+                value = f'{head}{number}{middle}{piece}{text}],"flags":["no_identity"],"payload_hash":{said}}}'.encode()
             else:
                 value = (
-                    f'{head}{number}{middle}{piece}{text}],"message_id":"bs:{boot}:{seq}","boot":{boot},"seq":{seq}}}'
+                    f'{head}{number}{middle}{piece}{text}],"message_id":"bs:{boot}:{seq}","boot":{boot},"seq":{seq}'
+                    f',"payload_hash":{said}}}'
                 ).encode()
                 sequences.append((device, boot, seq))  # type: ignore[arg-type] # both or none
             # Together, after all that may fail: a message in one column only would be acknowledged without its record.

@@ -19,7 +19,7 @@ from gateway.settings import GatewaySettings
 from gateway.show import show
 from gateway.topics import id_fault
 from ingest.contract.dead_letter import Reject
-from ingest.contract.reading import RECORD_VERSION, ReadingRecord, encode_record
+from ingest.contract.reading import RECORD_VERSION, ReadingRecord, encode_record, hash_payload
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import GATEWAY_STATE, READINGS
 
@@ -219,6 +219,7 @@ class Gate:
             flags,
             decoded.tags,
             traceparent(message.trace),
+            hash_payload(message.payload),
         )
         return Outcome(
             [Record(READINGS, decoded.device.encode(), encode_record(record))],

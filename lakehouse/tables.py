@@ -90,6 +90,11 @@ READINGS: Final = Table(
         Column("gateway_epoch", "bigint", "Connection of that gateway."),
         Column("message_number", "bigint", "Number of the message within the gateway's process, in receive order."),
         Column("trace", "string", "W3C traceparent of the message; null where it came with none."),
+        Column(
+            "payload_hash",
+            "bigint",
+            "64-bit hash of the message's payload: equal under one identity means that the device sent the same again.",
+        ),
         _ORIGIN[2],
     ),
     statistics=("device", "metric", "event_time", "received_at", "landed_at"),

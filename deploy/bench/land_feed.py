@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ingest.contract.errors import RetryableError
-from ingest.contract.reading import RECORD_VERSION, Reading, ReadingRecord, encode_record
+from ingest.contract.reading import RECORD_VERSION, Reading, ReadingRecord, encode_record, hash_payload
 from ingest.contract.topics import READINGS
 from ingest.log import Failure, LogFull
 from ingest.producer import KafkaWriter, open_writer
@@ -59,6 +59,7 @@ def record_of(plan: FeedPlan, number: int) -> tuple[bytes, bytes]:
         v=RECORD_VERSION, gateway="bench", epoch=plan.boot, number=number, received_us=due_us,
         topic=f"tidegate/v1/{device}/readings", device=device, readings=readings,
         message_id=f"bs:{plan.boot}:{seq}", boot=plan.boot, seq=seq,
+        payload_hash=hash_payload(number.to_bytes(8, "big")),
     )  # fmt: skip
     return device.encode(), encode_record(record)
 

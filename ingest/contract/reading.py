@@ -4,11 +4,20 @@ The envelope stands in the value, not in headers: see DECISIONS.md. `encode_reco
 streaming/decode.py holds the same shape as a Spark schema, and tests/guards compares the two.
 """
 
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
-__all__ = ["RECORD_VERSION", "REDRIVE_GATEWAY", "Reading", "ReadingRecord", "decode_record", "encode_record"]
+__all__ = [
+    "RECORD_VERSION",
+    "REDRIVE_GATEWAY",
+    "Reading",
+    "ReadingRecord",
+    "decode_record",
+    "encode_record",
+    "hash_payload",
+]
 
 RECORD_VERSION: Final = 1
 REDRIVE_GATEWAY: Final = "redrive"
@@ -42,6 +51,8 @@ class ReadingRecord(msgspec.Struct, omit_defaults=True, gc=False):
 
     `number` counts the messages of one gateway process, ascending in receive order; with `gateway` and `epoch` (the
     connection generation: process start in epoch ms, raised by at least 1 on each connection) it names the message.
+    `payload_hash` is `hash_payload` of the MQTT payload: two deliveries with the same hash say the same, whatever profile,
+    unit or zone decoded them. Records of older gateways have none.
     `v` stays in every record: `v` has no default, so `omit_defaults` cannot drop it.
     """
 
@@ -62,10 +73,16 @@ class ReadingRecord(msgspec.Struct, omit_defaults=True, gc=False):
     flags: list[str] | None = None
     tags: dict[str, str] | None = None
     trace: str | None = None
+    payload_hash: int | None = None
 
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ReadingRecord)
+
+
+def hash_payload(payload: bytes) -> int:
+    """64 bits of a payload's BLAKE2b as a signed number, the same on every machine and in every version."""
+    return int.from_bytes(blake2b(payload, digest_size=8).digest(), "big", signed=True)
 
 
 def encode_record(record: ReadingRecord) -> bytes:

@@ -57,7 +57,15 @@ def test_a_reading_keeps_everything(decode_values: Any, record: Any) -> None:
         flags=["b", "a"],
     )
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    sent = record(7, seq=9, readings=[Reading("bare", value=2.0), item], flags=["a"], tags={"site": "x"}, trace=trace)
+    sent = record(
+        7,
+        seq=9,
+        readings=[Reading("bare", value=2.0), item],
+        flags=["a"],
+        tags={"site": "x"},
+        trace=trace,
+        payload_hash=-(2**63),
+    )
     first, second = reading_rows(decode_values(encode_record(sent)), landed_at(NOW)).collect()
     assert (first.metric, first.value, first.time_source, first.device_time) == ("bare", 2.0, "gateway", None)
     assert first.event_time == first.received_at
@@ -74,6 +82,7 @@ def test_a_reading_keeps_everything(decode_values: Any, record: Any) -> None:
     assert (second.gateway, second.gateway_epoch, second.message_number, second.mqtt_topic) == ("g", 5, 7, "t")
     assert (first.position, second.position) == (0, 1)
     assert (first.trace, second.trace) == (trace, trace)
+    assert (first.payload_hash, second.payload_hash) == (-(2**63), -(2**63))
 
 
 POISON = {

@@ -39,10 +39,11 @@ def test_a_checkpoint_and_tables_of_the_version_before_go_on(
     lander.send(record(1, seq=1), record(2), record(3, seq=3), dead_letter(4))
     lander.forget_commit() if lost == "commit" else lander.forget_checkpoint()
     # A copy of what the older version stored, one with other content, and a new message.
-    lander.land(record(1, seq=1), record(9, seq=3), record(5, seq=5, trace=TRACE), dead_letter(6))
+    lander.land(record(1, seq=1), record(9, seq=3), record(5, seq=5, trace=TRACE, payload_hash=-7), dead_letter(6))
     assert [row["trace"] for row in lander.rows()] == [None] * 6 + [TRACE] * 2, (
         "a column that the older one did not write"
     )
+    assert [row["payload_hash"] for row in lander.rows()] == [None] * 6 + [-7] * 2
     assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2, 3, 3, 5, 5]
     told = sorted((row["message_number"], row["reason"]) for row in lander.rows("dead_letters"))
     assert told == [(4, "bad_json"), (6, "bad_json"), (9, "conflicting_duplicate")]

@@ -15,6 +15,8 @@ from tidegate_tests_fixtures_outcome import (
     stored,
 )
 
+from ingest.contract.reading import hash_payload
+
 # The native format: messages refused as a whole.
 
 
@@ -143,6 +145,7 @@ def test_the_record_carries_envelope_identity_and_time() -> None:
     assert (record.received_us, record.topic, record.device, record.dup) == (NOW_US, NATIVE.decode(), "dev-1", True)
     assert (record.message_id, record.boot, record.seq, record.flags) == ("bs:17:4", 17, 4, None)
     assert record.trace == f"00-{'a' * 32}-{'b' * 16}-01"
+    assert record.payload_hash == hash_payload(payload)
     assert stored(outcome) == {"t": 21.5, "n": 7.0, "on": "false", "mode": "eco", "p": 3.0}
     assert [r.unit for r in record.readings] == [None, None, None, None, "hPa"]
     assert {r.time_us for r in record.readings} == {1764331199123000}

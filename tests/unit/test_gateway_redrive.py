@@ -10,7 +10,7 @@ from gateway.redrive import Letter, judge
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
-from ingest.contract.reading import REDRIVE_GATEWAY, decode_record
+from ingest.contract.reading import REDRIVE_GATEWAY, decode_record, hash_payload
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
 LIMITS = GatewaySettings()
@@ -75,6 +75,7 @@ def test_a_message_keeps_the_identity_that_it_would_have_had(
     letters, _ = refuse(given)
     (record,) = judge(letters, gate("site/#")).records
     assert record.message_id == direct.message_id
+    assert record.payload_hash == direct.payload_hash == hash_payload(payload), "both say the same of their payload"
     assert str(record.message_id).startswith(identity)
 
 
