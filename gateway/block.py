@@ -170,6 +170,6 @@ def full_message(received: Incoming, number: int, epoch: int, received_us: int) 
     if isinstance(received, Received):
         return Message(
             number, epoch, received_us, received.topic, received.payload, received.qos, received.dup, received.retain,
-            received.message_id, received.trace, received.response_topic, received.correlation,
+            received.message_id, received.trace, received.response_topic, received.correlation, received.mid,
         )  # fmt: skip
-    return Message(number, epoch, received_us, received[0], received[1])
+    return Message(number, epoch, received_us, received[0], received[1], mid=int.from_bytes(received[2], "big"))

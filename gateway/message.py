@@ -14,7 +14,10 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 
 
 class Message(NamedTuple):
-    """One MQTT message as received. `number` ascends in receive order within the gateway process."""
+    """One MQTT message as received. `number` ascends in receive order within the gateway process.
+
+    `mid` is its packet identifier, 0 where it has none.
+    """
 
     number: int
     epoch: int
@@ -28,6 +31,7 @@ class Message(NamedTuple):
     trace: str | None = None
     response_topic: str | None = None
     correlation: bytes | None = None
+    mid: int = 0
 
 
 class Record(NamedTuple):

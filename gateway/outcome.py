@@ -76,7 +76,7 @@ class Gate:
         self._policy.roll_back()
 
     def acknowledged(self, upto: int, changes: Iterable[tuple[str, bytes]]) -> None:
-        """Messages up to this number will not come again; `changes` are those that they made."""
+        """The PUBACKs of messages up to this number are written; `changes` are those that they made."""
         self._state.acknowledged(changes)
         self._policy.acknowledged(upto)
 
@@ -142,6 +142,7 @@ class Gate:
         return match.device if self._device_fault(match.device) is None else None
 
     def _decode(self, message: Message, topic: str, match: RouteMatch) -> Outcome:
+        self._policy.begin(message)
         document = None
         if match.candidates:
             chosen = choose(match, message.payload, self._limits)

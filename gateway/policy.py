@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Set
 
 from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.message import Message
 from ingest.contract.dead_letter import Reject
 
 __all__ = ["NumberLimits", "Policy"]
@@ -42,8 +43,12 @@ class Policy:
     """Owned by the gateway's one thread; called for each device of each message, in receive order.
 
     `number` names the message (`Message.number`). What a policy remembers of messages that are not acknowledged yet
-    it forgets at `roll_back`: the broker sends them again, and they must then be judged as the first time.
+    it forgets at `roll_back`: the broker sends them again, and they must then be judged as the first time. So must those
+    whose PUBACK was lost with their connection, though they were acknowledged.
     """
+
+    def begin(self, message: Message) -> None:
+        """A message comes; `admit` and `check` are asked about it until the next one."""
 
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
         """Why this message's part of that device is refused as a whole (unregistered, over its rate); else None.
@@ -74,7 +79,7 @@ class Policy:
         """Called about once a second, between messages: read anew what changed on disk. Never raises, never waits."""
 
     def acknowledged(self, upto: int) -> None:
-        """Messages up to this number will not come again."""
+        """The PUBACKs of messages up to this number are written; the broker may not have them yet."""
 
     def roll_back(self) -> None:
         """A new connection begins: forget what came from messages that will come again."""

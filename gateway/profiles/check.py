@@ -9,7 +9,7 @@ from gateway.policy import NumberLimits
 from gateway.profiles.lookback import look_back
 from gateway.profiles.model import Profile
 from gateway.profiles.rule import Fault, MetricRule, show_reading
-from gateway.profiles.track import Track, TrackMemory
+from gateway.profiles.track import Track, Tracks
 from gateway.show import json_path
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
@@ -57,7 +57,7 @@ class CompiledProfile:
         return found
 
     def check(
-        self, decoded: Decoded, match: RouteMatch, received_us: int, number: int, memory: TrackMemory
+        self, decoded: Decoded, match: RouteMatch, received_us: int, number: int, memory: Tracks
     ) -> Reject | None:
         """See `Policy.check`. Where a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
         if not decoded.readings and not decoded.rejects:
@@ -175,7 +175,7 @@ class _Sieve:
                 self._decoded.flags = [*flags, fault.reason.value]
         return None
 
-    def look_back(self, received_us: int, number: int, memory: TrackMemory) -> Reject | None:
+    def look_back(self, received_us: int, number: int, memory: Tracks) -> Reject | None:
         """Each reading beside those before it, in order of time, whatever the order in the message."""
         tracks: dict[tuple[str, str], Track] = {}
         dropped: set[int] = set()

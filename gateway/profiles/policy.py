@@ -6,9 +6,11 @@ from typing import Final, Literal
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
+from gateway.message import Message
 from gateway.policy import NumberLimits, Policy
 from gateway.profiles.check import CompiledProfile
 from gateway.profiles.folder import ProfileFolder
+from gateway.profiles.judged import Judged, Judgements, Replay
 from gateway.profiles.select import Choice, ProfileSet
 from gateway.profiles.track import TrackMemory
 from gateway.rate import FLOOD_KEEP_BYTES, DeviceRate
@@ -63,7 +65,10 @@ def make_policy(
         )
     if folder is None and registry is None and rate is None:
         return Policy()
-    return ProfilePolicy(folder, registry, rate, unregistered=settings.unregistered, metrics=metrics)
+    return ProfilePolicy(
+        folder, registry, rate,
+        unregistered=settings.unregistered, window_messages=settings.window_messages, metrics=metrics,
+    )  # fmt: skip
 
 
 class ProfilePolicy(Policy):
@@ -76,6 +81,7 @@ class ProfilePolicy(Policy):
         rate: DeviceRate | None = None,
         *,
         unregistered: Literal["accept", "quarantine", "refuse"] = "accept",
+        window_messages: int = 1000,
         metrics: GatewayMetrics | None = None,
     ) -> None:
         """Take what was read at start.
@@ -86,6 +92,7 @@ class ProfilePolicy(Policy):
         self._folder, self._registry, self._rate, self._metrics = folder, registry, rate, metrics
         self._unregistered = unregistered
         self._memory = TrackMemory()
+        self._judgements, self._current = Judgements(window_messages=window_messages), Judged(None, 0)
         # What holds for a device until the next reload.
         self._plain: dict[str, bool] = {}
         self._found: dict[tuple[str, str | None], tuple[dict[str, str], CompiledProfile | None]] = {}
@@ -103,10 +110,14 @@ class ProfilePolicy(Policy):
     def _devices(self) -> dict[str, RegisteredDevice]:
         return {} if self._registry is None else self._registry.devices
 
+    def begin(self, message: Message) -> None:
+        """See Policy."""
+        self._current = self._judgements.begin(message)
+
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
         """See Policy. Quarantine keeps the payload, to be redriven once the device is known; refuse keeps its hash."""
         rate = self._rate
-        if rate is not None and not rate.take(device, received_us, number):
+        if rate is not None and not self._is_within(rate, device, received_us, number):
             return Reject(
                 Reason.RATE_LIMITED,
                 None,
@@ -132,7 +143,15 @@ class ProfilePolicy(Policy):
         tags, compiled = found
         if tags:
             decoded.tags = {**tags, **(decoded.tags or {})}
-        return None if compiled is None else compiled.check(decoded, match, received_us, number, self._memory)
+        if compiled is None:
+            return None
+        current = self._current
+        if current.is_repeated:
+            return compiled.check(decoded, match, current.received_us, number, Replay(current, self._memory))
+        self._memory.noted = current.before
+        refused = compiled.check(decoded, match, received_us, number, self._memory)
+        self._judgements.keep(number, current)
+        return refused
 
     def plain(self, device: str) -> bool:
         """See Policy."""
@@ -169,15 +188,27 @@ class ProfilePolicy(Policy):
 
     def acknowledged(self, upto: int) -> None:
         """See Policy."""
+        self._judgements.acknowledged(upto)
         self._memory.acknowledged(upto)
         if self._rate is not None:
             self._rate.acknowledged(upto)
 
     def roll_back(self) -> None:
         """See Policy."""
+        self._judgements.roll_back()
         self._memory.roll_back()
         if self._rate is not None:
             self._rate.roll_back()
+
+    def _is_within(self, rate: DeviceRate, device: str, received_us: int, number: int) -> bool:
+        current = self._current
+        if current.is_repeated and device in current.within:
+            return current.within[device]
+        is_within = rate.take(device, received_us, number)
+        if not current.is_repeated:
+            current.within[device] = is_within
+            self._judgements.keep(number, current)
+        return is_within
 
     def _find(self, device: str, match: RouteMatch) -> tuple[dict[str, str], CompiledProfile | None]:
         known, choice = self._devices.get(device), self.choose(device, match)

@@ -2,12 +2,13 @@
 
 A message that is not acknowledged when its connection ends comes again; it must then be judged as the first time. So
 each change is kept with what stood there before, until the message is acknowledged; `roll_back` undoes those left.
+One whose PUBACK was written may come again too: see `judged`.
 """
 
 from collections import OrderedDict, deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-__all__ = ["Track", "TrackMemory"]
+__all__ = ["Track", "TrackKey", "TrackMemory", "Tracks"]
 
 MAX_TRACKS: Final = 100_000
 """Metrics of devices that are followed; the one that was silent for longest is forgotten first."""
@@ -32,24 +33,46 @@ class Track(NamedTuple):
     equal_since_us: int
 
 
+TrackKey = tuple[str, str]
+"""Device and metric."""
+
+
+class Tracks(Protocol):
+    """What the checks that look back read and write."""
+
+    def get(self, key: TrackKey) -> Track | None:
+        """The track of a metric; None where nothing is known of it."""
+
+    def put(self, number: int, key: TrackKey, track: Track) -> None:
+        """Remember, because of message `number`."""
+
+
 class TrackMemory:
-    """Tracks by (device, metric), least recently seen first."""
+    """Tracks by (device, metric), least recently seen first.
+
+    Attributes:
+        noted: takes each track that is replaced, as it was before this message; None where nobody asks.
+    """
 
     def __init__(self, *, max_tracks: int = MAX_TRACKS, max_undo: int = MAX_UNDO) -> None:
-        self._tracks: OrderedDict[tuple[str, str], Track] = OrderedDict()
-        self._undo: deque[tuple[int, tuple[str, str], Track | None]] = deque(maxlen=max_undo)
+        self._tracks: OrderedDict[TrackKey, Track] = OrderedDict()
+        self._undo: deque[tuple[int, TrackKey, Track | None]] = deque(maxlen=max_undo)
         self._max_tracks = max_tracks
+        self.noted: dict[TrackKey, Track | None] | None = None
 
     def __len__(self) -> int:
         return len(self._tracks)
 
-    def get(self, key: tuple[str, str]) -> Track | None:
-        """The track of a metric; None where nothing is known of it."""
+    def get(self, key: TrackKey) -> Track | None:
+        """See Tracks."""
         return self._tracks.get(key)
 
-    def put(self, number: int, key: tuple[str, str], track: Track) -> None:
-        """Remember, because of message `number`."""
-        self._undo.append((number, key, self._tracks.get(key)))
+    def put(self, number: int, key: TrackKey, track: Track) -> None:
+        """See Tracks."""
+        before = self._tracks.get(key)
+        if self.noted is not None:
+            self.noted.setdefault(key, before)
+        self._undo.append((number, key, before))
         self._tracks[key] = track
         self._tracks.move_to_end(key)
         while len(self._tracks) > self._max_tracks:

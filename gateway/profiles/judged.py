@@ -1,0 +1,131 @@
+"""What messages were judged by, kept until the broker can no longer send them again.
+
+A PUBACK that was written may be lost with its connection: the broker then sends messages again whose effect on the
+memory of steps, stuck values and rates stays. Such a copy is recognised and judged by what the first delivery was
+judged by, and changes nothing. A message that was not acknowledged at all is undone instead, by each memory itself.
+
+MQTT repeats a PUBLISH with its packet identifier and the DUP flag, and before all that is new. So a copy is what has
+both and the same content, and after a window of messages since the PUBACK none can come any more.
+"""
+
+from collections import OrderedDict, deque
+from typing import Final
+
+from gateway.message import Message
+from gateway.profiles.track import Track, TrackKey, Tracks
+
+__all__ = ["Judged", "Judgements", "Replay"]
+
+MAX_NOTES: Final = 200_000
+"""Answers and tracks of messages that may come again; a window of messages makes fewer."""
+
+_Name = tuple[int, int]
+"""Packet identifier, and hash of topic and payload."""
+
+
+class Judged:
+    """One message: whether its devices were within their rate, and the tracks that its readings were compared with.
+
+    Attributes:
+        received_us: when it came first.
+        is_repeated: whether it comes again now, after it was acknowledged.
+    """
+
+    __slots__ = ("acknowledged_at", "before", "counted", "is_repeated", "name", "received_us", "within")
+
+    def __init__(self, name: _Name | None, received_us: int) -> None:
+        self.name, self.received_us = name, received_us
+        self.within: dict[str, bool] = {}
+        self.before: dict[TrackKey, Track | None] = {}
+        self.is_repeated = False
+        self.counted = 0
+        self.acknowledged_at: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.within) + len(self.before)
+
+
+class Judgements:
+    """Owned by the gateway's one thread. `window_messages`: how many a broker may have sent without their PUBACK."""
+
+    def __init__(self, *, window_messages: int = 1000, max_notes: int = MAX_NOTES) -> None:
+        self._window, self._max_notes = window_messages, max_notes
+        self._kept: OrderedDict[_Name, Judged] = OrderedDict()
+        self._waiting: deque[tuple[int, Judged]] = deque()
+        self._notes = self._received = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def begin(self, message: Message) -> Judged:
+        """The notes of a message that comes now: those of its first delivery where it comes again."""
+        if message.qos == 0 or not message.mid:
+            return Judged(None, message.received_us)
+        self._received += 1
+        self._drop_settled()
+        name = message.mid, hash((message.topic, message.payload))
+        found = self._kept.get(name) if message.dup else None
+        if found is None or found.acknowledged_at is None:
+            return Judged(name, message.received_us)
+        found.is_repeated, found.acknowledged_at = True, None
+        self._kept.move_to_end(name)
+        self._waiting.append((message.number, found))
+        return found
+
+    def keep(self, number: int, judged: Judged) -> None:
+        """Remember what message `number` was judged by."""
+        if judged.name is None or judged.is_repeated or len(judged) == judged.counted:
+            return
+        if not judged.counted:
+            # The same identifier again, without being a copy: the broker has the PUBACK of the one before.
+            self._forget(self._kept.get(judged.name))
+            self._kept[judged.name] = judged
+            self._waiting.append((number, judged))
+        self._notes += len(judged) - judged.counted
+        judged.counted = len(judged)
+        while self._notes > self._max_notes:
+            self._forget(next(iter(self._kept.values())))
+
+    def acknowledged(self, upto: int) -> None:
+        """The PUBACKs of messages up to this number are written."""
+        while self._waiting and self._waiting[0][0] <= upto:
+            self._waiting.popleft()[1].acknowledged_at = self._received
+
+    def roll_back(self) -> None:
+        """A new connection: what was never acknowledged is undone elsewhere; any other may come again from now on."""
+        self._received = 0
+        for _number, judged in self._waiting:
+            if not judged.is_repeated:
+                self._forget(judged)
+        self._waiting.clear()
+        for judged in self._kept.values():
+            judged.acknowledged_at = 0
+
+    def _drop_settled(self) -> None:
+        while self._kept:
+            oldest = next(iter(self._kept.values()))
+            if oldest.acknowledged_at is None or self._received - oldest.acknowledged_at <= self._window:
+                return
+            self._forget(oldest)
+
+    def _forget(self, judged: Judged | None) -> None:
+        if judged is not None and judged.name is not None and self._kept.get(judged.name) is judged:
+            del self._kept[judged.name]
+            self._notes -= judged.counted
+            judged.counted = 0
+
+
+class Replay:
+    """The tracks as a copy's first delivery found them; what the copy would change is not kept."""
+
+    def __init__(self, judged: Judged, tracks: Tracks) -> None:
+        self._found: dict[TrackKey, Track | None] = dict(judged.before)
+        self._tracks = tracks
+
+    def get(self, key: TrackKey) -> Track | None:
+        """See Tracks."""
+        return self._found[key] if key in self._found else self._tracks.get(key)
+
+    def put(self, number: int, key: TrackKey, track: Track) -> None:
+        """See Tracks."""
+        self._found[key] = track
