@@ -22,6 +22,7 @@ _WINDOW: Final = ("device", "metric", "window_start")
 KEYS: Final = {
     "readings": ("partition", "offset", "metric", "index"),
     "dead_letters": ("source_topic", "partition", "offset", "path"),
+    "duplicates": ("partition", "offset"),
     "rollups_1m": _WINDOW,
     "rollups_5m": _WINDOW,
     "rollups_1h": _WINDOW,

@@ -34,6 +34,7 @@ _WINDOWS: Final = ("device", "metric", "window_start")
 ORDER: Final = {
     "readings": ("device", "partition", "offset"),
     "dead_letters": ("source_topic", "partition", "offset"),
+    "duplicates": ("device", "partition", "offset"),
     "ledger": ("device", "minute"),
     **dict.fromkeys(ROLLUPS, _WINDOWS),
 }

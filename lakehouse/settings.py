@@ -13,5 +13,7 @@ class LakeSettings(BaseModel):
     root: str = Field("tidegate-data/tables", description="Path or URI under which each table is a folder.")
     log_retention_hours: int = Field(24, ge=1, description="How far `sql --at` reaches back.")
     readings_days: int = Field(90, ge=0, description="Days of `readings` that are kept; 0 keeps all.")
-    dead_letters_days: int = Field(90, ge=0, description="Days of `dead_letters` that are kept; 0 keeps all.")
+    dead_letters_days: int = Field(
+        90, ge=0, description="Days of `dead_letters` and `duplicates` that are kept; 0 keeps all."
+    )
     rollups_days: int = Field(730, ge=0, description="Days of rollups and ledger that are kept; 0 keeps all.")

@@ -7,7 +7,7 @@ Column names are public: add columns, never rename one.
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEAD_LETTERS", "READINGS", "TABLES", "Column", "Table", "spark_ddl"]
+__all__ = ["DEAD_LETTERS", "DUPLICATES", "READINGS", "TABLES", "Column", "Table", "spark_ddl"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,33 @@ DEAD_LETTERS: Final = Table(
     statistics=("reason", "device", "received_at"),
 )
 
-TABLES: Final = {table.name: table for table in (READINGS, DEAD_LETTERS)}
+DUPLICATES: Final = Table(
+    name="duplicates",
+    comment="One row per Kafka record of which the landing left out readings, because their identities were stored already.",
+    columns=(
+        Column("device", "string", "Device id: whose readings were left out.", nullable=False),
+        Column("received_at", "timestamp", "When the gateway received the message (UTC).", nullable=False),
+        Column("kafka_time", "timestamp", "When Kafka appended the record (UTC).", nullable=False),
+        Column("landed_at", "timestamp", "When the write of this row began (UTC).", nullable=False),
+        Column("message_id", "string", "Identity of the message: that of its first reading that was left out."),
+        Column("mqtt_topic", "string", "Topic that the message was published to."),
+        Column("gateway", "string", "Gateway that received the message."),
+        Column("gateway_epoch", "bigint", "Connection of that gateway."),
+        Column("message_number", "bigint", "Number of the message within the gateway's process, in receive order."),
+        Column("readings_dropped", "bigint", "Readings of the record that were left out.", nullable=False),
+        Column(
+            "whole",
+            "boolean",
+            "True where nothing of the message was stored for this device: the ledger counts it as a duplicate, unless "
+            "`dead_letters` has it because its content differs.",
+            nullable=False,
+        ),
+        *_ORIGIN,
+    ),
+    statistics=("device", "received_at", "landed_at"),
+)
+
+TABLES: Final = {table.name: table for table in (READINGS, DEAD_LETTERS, DUPLICATES)}
 """The tables of the hot path: the landing appends to them."""
 
 

@@ -1,12 +1,13 @@
-"""Lands one micro-batch: `readings` first, then `dead_letters` where the batch has any. Exactly once.
+"""Lands one micro-batch: `readings`, then `dead_letters` where the batch has any. Exactly once.
 
 A batch is written, looked at, committed (lakehouse/append.py). What must not be there twice is kept out by two means:
 - by origin: each table's newest commit says at which Kafka offsets it ended; a batch that begins before that (replayed
   after a crash, or by a new checkpoint) has those records filtered out, table by table;
 - by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice.
 
-A copy that says something else than what is stored is a dead letter. Only the batch that drops it can tell, so that
-batch commits `dead_letters` before `readings`: killed in between, it is run again with its dead letters in place.
+Records that lose readings as copies are rows of `duplicates`, and a copy that says something else than what is stored is a
+dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and `duplicates` before
+`readings`: killed in between, it is run again with both in place.
 """
 
 import time
@@ -27,6 +28,7 @@ from lakehouse.local_rows import local_rows
 from streaming.batches import Batches
 from streaming.checkpoint import Checkpoint
 from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
+from streaming.copies import COPIED_COLUMNS, duplicate_rows, without_landed
 from streaming.decode import (
     CONFLICT_SCHEMA,
     IS_READING,
@@ -102,6 +104,7 @@ class Landing(Batches):
         self._checkpoint, self._seen, self._progress, self._mirror = checkpoint, seen, progress, mirror
         self._readings = Appender(spark, root, tables.READINGS)
         self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS)
+        self._duplicates = Appender(spark, root, tables.DUPLICATES)
         self._done = {name: _ends(mark) for name, mark in marks.items()}
         self._position: Offsets | None = None
         self._spark, self._topics = spark, topics
@@ -156,6 +159,7 @@ class Landing(Batches):
             self._progress.lap("check")
             if copies.num_rows:
                 refused = self._refuse_conflicts(batch, append, copies)
+                self._count_copies(batch, append, copies)
                 rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
                 append.write(rows.coalesce(files))
                 if not append.paths:
@@ -180,6 +184,16 @@ class Landing(Batches):
             self._land_dead_letters(batch, conflicts)
         return bool(conflicts)
 
+    def _count_copies(self, batch: _Batch, written: Append, copies: "pa.Table") -> None:
+        """Commit to `duplicates` which records the copies are of, before `readings` has the batch without them."""
+        began = time.perf_counter()
+        rows = duplicate_rows(written.read_back(COPIED_COLUMNS), copies, batch.began_at)
+        rows = without_landed(rows, self._topics.readings, self._behind(batch, "duplicates"))
+        if rows.num_rows:
+            with self._duplicates.begin() as append:
+                append.write(self._spark.createDataFrame(rows).coalesce(1))
+                self._commit(append, batch, "duplicates", rows.num_rows, began)
+
     def _land_dead_letters(self, batch: _Batch, conflicts: list[dict[str, Any]]) -> None:
         began = time.perf_counter()
         unlanded, landed = self._unlanded(batch, "dead_letters"), landed_at(batch.began_at)
@@ -201,14 +215,18 @@ class Landing(Batches):
 
     def _unlanded(self, batch: _Batch, table: str) -> DataFrame:
         """The batch without the records that the table's own commits already cover; as it is where none are (the rule)."""
-        old = behind(batch.starts, self._done[table])
-        self._done[table] = old
+        old = self._behind(batch, table)
         if not old:
             return batch.records
         covered = F.lit(False)
         for topic, part, end in old:
             covered = covered | ((F.col("topic") == topic) & (F.col("partition") == part) & (F.col("offset") < end))
         return batch.records.where(~covered)
+
+    def _behind(self, batch: _Batch, table: str) -> list[tuple[str, int, int]]:
+        """Where the table's own commits end, of the partitions in which they reach past the batch's start."""
+        self._done[table] = behind(batch.starts, self._done[table])
+        return self._done[table]
 
     def _without(self, rows: DataFrame, copies: "pa.Table") -> DataFrame:
         drop = self._spark.createDataFrame(copies.select(["partition", "offset", "position"]))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lakehouse.derived import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
-from lakehouse.tables import TABLES
+from lakehouse.tables import DUPLICATES, TABLES
 from streaming.offsets import Mark, Offsets, newest_of, parse_mark
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import Finding
@@ -54,17 +54,24 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
             f"{state.folder} from a backup, or set it aside as a whole"
         )
         return Finding(what, hand, by_hand=True, log=True)
-    replay = _marked(state, first) or _from_zero(list(states.values()))
+    # What a batch left out is known to nobody but the commit: to read its records again would only filter them.
+    replay = {} if name == DUPLICATES.name else _marked(state, first) or _from_zero(list(states.values()))
     derived = tuple(each.folder for table, each in states.items() if table in DERIVED and _has_seen(each, name, first))
     moves = (*checkpoint_moves(checkpoint), *derived)
     moves += (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
     moves += tuple(path for version in versions for path in state.files_of(version))
     count = state.newest - first + 1
-    then = (
-        f"sets {'this commit' if count == 1 else f'the {count} commits from this one on'} aside, and the checkpoint with it, "
-        f"and lands again from {_shown(replay)}, what comes after the commit before; what other tables have of it is known by "
-        "them and not landed again"
-    )
+    then = f"sets {'this commit' if count == 1 else f'the {count} commits from this one on'} aside, and the checkpoint with it, "
+    if name != DUPLICATES.name:
+        then += (
+            f"and lands again from {_shown(replay)}, what comes after the commit before; what other tables have of it is known "
+            "by them and not landed again"
+        )
+    else:
+        then += (
+            "and lands again what readings lacks of its batch. Copies that only this commit counted are `unaccounted` in the "
+            "ledger from then on; `tidegate audit` finds them in Kafka as duplicates"
+        )
     if derived:
         then += f". Made anew from it: {', '.join(folder.name for folder in derived)}"
     # Without a mark anywhere, the torn table itself would be asked how far it is.

@@ -125,7 +125,7 @@ def _derive(writer: Writer, receipt: Receipt) -> str:
 
 def _have_seen(root: str, receipt: Receipt) -> bool:
     """Whether every derived table is past the versions in which the device left the tables that it comes from."""
-    versions = {name: receipt.tables[name].get("version", -1) for name in TABLES}
+    versions = {name: receipt.tables.get(name, {}).get("version", -1) for name in TABLES}
     cursors = [read_cursor(root, name) or {} for name in DERIVED if name in table_names(root)]
     return all(
         cursor.get(name, -1) >= version for cursor in cursors for name, version in versions.items() if name in cursor

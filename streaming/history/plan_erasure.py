@@ -30,9 +30,10 @@ def plan_erasure(root: str, device: str) -> dict[str, Any]:
 
 def erasable(root: str) -> tuple[list[str], list[str], list[str]]:
     """The hot path's tables, the others with a column `device`, and those without one."""
-    names = [name for name in table_names(root) if name not in TABLES]
+    found = table_names(root)
+    names = [name for name in found if name not in TABLES]
     named = [name for name in names if any(column.name == "device" for column in columns_of(root, name))]
-    return list(TABLES), named, [name for name in names if name not in named]
+    return [name for name in TABLES if name in found], named, [name for name in names if name not in named]
 
 
 def unnamed_letters(root: str, device: str) -> int:

@@ -214,7 +214,8 @@ def _is_joined(state: TableState) -> bool:
 
 
 def _keep_days(lake: LakeSettings, name: str) -> int:
-    days = {"readings": lake.readings_days, "dead_letters": lake.dead_letters_days}
+    refused = lake.dead_letters_days
+    days = {"readings": lake.readings_days, "dead_letters": refused, "duplicates": refused}
     return days.get(name, lake.rollups_days if name in DERIVED else 0)
 
 

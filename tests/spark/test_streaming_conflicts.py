@@ -76,7 +76,7 @@ def test_a_crash_between_the_tables_refuses_a_conflict_once(
         patched.setattr(Landing, "_commit", crash)
         with pytest.raises(Exception, match="killed here"):
             lander.land(other(record, 2, 1), record(3, seq=3), b"poison")
-    assert lander.versions() == {"readings": 1, "dead_letters": 1}
+    assert lander.versions() == {"readings": 1, "dead_letters": 1, "duplicates": 1}
     if lost == "checkpoint":
         lander.forget_checkpoint()
     lander.land(other(record, 4, 3))

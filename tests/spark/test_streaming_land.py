@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ingest.contract.errors import FatalError
+from ingest.contract.reading import Reading
 from lakehouse.query import run_sql
 
 
@@ -28,7 +29,7 @@ def test_a_batch_that_is_run_again_changes_nothing(lander: Any, record: Any, dea
         lander.forget_commit()
         lander.land()
     assert (lander.rows(), lander.rows("dead_letters")) == before
-    assert lander.versions() == {"readings": 1, "dead_letters": 1}
+    assert lander.versions() == {"readings": 1, "dead_letters": 1, "duplicates": 0}
     lander.land(record(4))
     assert len(lander.rows()) == 6
 
@@ -46,10 +47,10 @@ def test_a_crash_between_the_two_tables_loses_no_dead_letter(
         patched.setattr(Landing, "_land_dead_letters", crash)
         with pytest.raises(Exception, match="killed here"):
             lander.land(record(1), dead_letter(2), b"poison")
-    assert lander.versions() == {"readings": 1, "dead_letters": 0}
+    assert lander.versions() == {"readings": 1, "dead_letters": 0, "duplicates": 0}
     lander.forget_checkpoint()
     lander.land()
-    assert lander.versions() == {"readings": 1, "dead_letters": 1}
+    assert lander.versions() == {"readings": 1, "dead_letters": 1, "duplicates": 0}
     assert len(lander.rows("dead_letters")) == 2
 
 
@@ -69,6 +70,61 @@ def test_duplicates_are_dropped_once_within_and_across_batches(lander: Any, reco
     assert lander.metric("tidegate_stream_duplicate_rows_total", query="land") == 4
     lander.land(record(7, seq=2))
     assert lander.versions()["readings"] == 2, "a batch of nothing but copies makes no commit"
+    assert noted(lander) == [(2, 3, 2, True), (3, 4, 2, True), (6, 7, 2, True)]
+    # Where its position is known from: no batch counts the copies again, with or without the checkpoint.
+    lander.forget_commit()
+    lander.land()
+    lander.forget_checkpoint()
+    lander.land(record(8), record(9, seq=3, readings=[Reading("temperature", value=23.0), Reading("new", value=1.0)]))
+    assert noted(lander)[3:] == [(8, 9, 1, False)], "a part of the message is stored"
+    (row,) = [row for row in lander.rows("duplicates") if row["offset"] == 3]
+    names = ("device", "message_id", "mqtt_topic", "gateway", "gateway_epoch", "partition")
+    assert [row[name] for name in names] == ["d1", "bs:1:2", "t", "g", 5, 0]
+    assert row["date"] == row["received_at"].date()
+    assert row["received_at"] < row["landed_at"] > row["kafka_time"]
+
+
+@pytest.mark.parametrize(
+    ("killed", "lost"),
+    [("dead_letters", "commit"), ("duplicates", "checkpoint"), ("readings", "commit"), ("readings", "checkpoint")],
+)
+def test_copies_are_counted_once_wherever_their_batch_is_killed(
+    lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch, killed: str, lost: str
+) -> None:
+    """`dead_letters`, `duplicates` and `readings` are committed in this order: the batch is killed before one of them."""
+    from streaming.land import Landing
+
+    whole = Landing._commit
+
+    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
+        if table == killed:
+            message = "killed here"
+            raise RuntimeError(message)
+        whole(self, append, batch, table, *rest)
+
+    def sent(number: int, seq: int, value: float) -> Any:
+        return record(number, seq=seq, readings=[Reading("temperature", value=value), Reading("state", text="on")])
+
+    lander.land(sent(1, 1, 21.0))
+    with monkeypatch.context() as patched, pytest.raises(Exception, match="killed here"):
+        patched.setattr(Landing, "_commit", crash)
+        lander.land(sent(2, 1, 99.0), sent(3, 3, 23.0), sent(4, 1, 21.0), sent(5, 3, 23.0), b"poison")
+    before = {"dead_letters": 0, "duplicates": 0, "readings": 1}
+    order = list(before)
+    committed = order[: order.index(killed)]
+    assert lander.versions() == {name: version + (name in committed) for name, version in before.items()}
+    if lost == "checkpoint":
+        lander.forget_checkpoint()
+    lander.land(sent(6, 3, 23.0))
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 3, 3]
+    assert noted(lander) == [(1, 2, 2, True), (3, 4, 2, True), (4, 5, 2, True), (6, 6, 2, True)]
+    found = [(row["reason"], row["offset"]) for row in lander.rows("dead_letters")]
+    assert found == [("conflicting_duplicate", 1), ("spark_corrupt_record", 5)]
+
+
+def noted(lander: Any) -> list[tuple[Any, ...]]:
+    names = ("offset", "message_number", "readings_dropped", "whole")
+    return [tuple(row[name] for name in names) for row in lander.rows("duplicates")]
 
 
 def test_rows_without_identity_are_all_kept(lander: Any, record: Any) -> None:

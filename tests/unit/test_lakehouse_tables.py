@@ -97,7 +97,7 @@ def test_a_wrong_column_is_answered_with_the_right_one(root: str) -> None:
 
 
 def test_a_wrong_table_is_answered_with_those_that_are_there(root: str) -> None:
-    with pytest.raises(TidegateError, match="The tables here are: dead_letters, readings"):
+    with pytest.raises(TidegateError, match="The tables here are: dead_letters, duplicates, readings"):
         run_sql(root, "SELECT 1 FROM reading")
 
 

@@ -1,0 +1,58 @@
+"""Which records of a batch lost readings because those were stored already: the rows of `duplicates`, one a record."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["COPIED_COLUMNS", "duplicate_rows", "without_landed"]
+
+_MESSAGE: Final = "device, gateway, gateway_epoch, message_number"
+COPIED_COLUMNS: Final = (
+    "device", "received_at", "kafka_time", "message_id", "mqtt_topic", "gateway", "gateway_epoch", "message_number",
+    "partition", "offset", "date",
+)  # fmt: skip
+"""What is read back of the batch's rows."""
+
+# A message may have two records of one device: it is a copy as a whole where none of them has a row that stays.
+_ROWS: Final = f"""
+    WITH numbered AS (SELECT *, row_number() OVER () AS row FROM rows),
+    dropped AS (SELECT n.*, n.row IN (SELECT row FROM copies) AS is_copy FROM numbered n),
+    judged AS (SELECT *, bool_and(is_copy) OVER (PARTITION BY {_MESSAGE}) AS whole FROM dropped)
+    SELECT any_value(device) AS device, any_value(received_at) AS received_at, any_value(kafka_time) AS kafka_time,
+        $landed_at::TIMESTAMPTZ AS landed_at, first(message_id ORDER BY row) AS message_id,
+        any_value(mqtt_topic) AS mqtt_topic, any_value(gateway) AS gateway, any_value(gateway_epoch) AS gateway_epoch,
+        any_value(message_number) AS message_number, count(*)::BIGINT AS readings_dropped, any_value(whole) AS whole,
+        partition, "offset", any_value(date) AS date
+    FROM judged WHERE is_copy GROUP BY partition, "offset" ORDER BY partition, "offset\""""  # noqa: S608
+
+
+def duplicate_rows(rows: "pa.Table", copies: "pa.Table", landed_at: datetime) -> "pa.Table":
+    """One row per record that loses readings.
+
+    Args:
+        rows: all rows of the batch, COPIED_COLUMNS, in the order written.
+        copies: those that are left out, as `Seen.duplicates` gives them.
+        landed_at: when the batch began.
+    """
+    import duckdb
+
+    with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # a log is no terminal
+        connection.register("rows", rows)
+        connection.register("copies", copies)
+        return connection.sql(_ROWS, params={"landed_at": landed_at}).to_arrow_table()
+
+
+def without_landed(rows: "pa.Table", topic: str, landed: Iterable[tuple[str, int, int]]) -> "pa.Table":
+    """Without the records of the topic that lie before what the table's own commits cover: (topic, partition, end)."""
+    import pyarrow.compute as pc
+
+    for name, partition, end in landed:
+        if name == topic:
+            covered = pc.and_(pc.equal(rows["partition"], partition), pc.less(rows["offset"], end))
+            rows = rows.filter(pc.invert(covered))
+    return rows
