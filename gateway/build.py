@@ -8,6 +8,7 @@ from gateway.policy import Policy
 from gateway.refusal import Receipts
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from ingest.record_limits import Learned
 from ingest.settings import KafkaSettings
 from ingest.state import read_state
 from monitoring.metrics.gateway import GatewayMetrics
@@ -57,7 +58,7 @@ def build(
     Raises:
         ConfigError: a route is wrong.
     """
-    open_log = partial(open_kafka, kafka, used_topics=set())
+    open_log = partial(open_kafka, kafka, used_topics=set(), learned=Learned())
     return GatewayService(
         mqtt,
         gateway,

@@ -8,6 +8,7 @@ from ingest.admin import wait_for_kafka
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.producer import open_writer
+from ingest.record_limits import Learned
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 
@@ -20,11 +21,12 @@ OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
 
 
 def open_kafka(
-    kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None], *, used_topics: set[str]
+    kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None], *, used_topics: set[str], learned: Learned
 ) -> LogWriter | None:
     """Wait for Kafka, make sure its topics exist, and open a writer.
 
-    `used_topics` is the caller's memory between calls: a topic in it that has to be made anew was deleted meanwhile.
+    `used_topics` and `learned` are the caller's memory between calls: a topic among the first that has to be made anew was
+    deleted meanwhile.
 
     Raises:
         RetryableError: Kafka went away again.
@@ -42,4 +44,4 @@ def open_kafka(
             name,
         )
     used_topics |= {READINGS, DEAD_LETTERS, OUTCOMES}
-    return open_writer(kafka)
+    return open_writer(kafka, learned=learned)

@@ -23,7 +23,7 @@ class Flight:
         keys: Sequence[bytes],
         values: Sequence[bytes],
         done: BatchDone,
-        classify: Callable[[KafkaError], DeliveryError],
+        classify: Callable[[KafkaError, str, int], DeliveryError],
     ) -> None:
         self.topic, self.keys, self.values, self.done = topic, keys, values, done
         self._classify = classify
@@ -44,11 +44,12 @@ class Flight:
         """The client reports a record; called from within its poll."""
         if error is None:
             return
-        fault: DeliveryError = self._classify(error)
+        key, value = message.key(), message.value()
+        fault: DeliveryError = self._classify(error, self.topic, len(key or b"") + len(value or b""))
         if self.due and fault.kind != "fatal":
             # The caller hears of the first, and has to start anew with all of it.
             return
-        self.failures.append((self._place(message.key(), message.value()), fault))
+        self.failures.append((self._place(key, value), fault))
         self.due = self.due or fault.kind != "record"
 
     def refuse(self, fault: DeliveryError) -> None:

@@ -4,7 +4,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from ingest.clients import make_client
 from ingest.contract.errors import FatalError
 from ingest.flight import Flight
 from ingest.log import BatchDone, DeliveryError, Done, LogFull
+from ingest.record_limits import Learned, RecordLimits
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_limits
@@ -27,39 +27,35 @@ _RECORD_CODES: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG, KafkaError._BAD_MSG, KafkaError._KEY_SERIALIZATION}
 )
 _SIZE_CODES: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-_MAX_BATCH_BYTES: Final = 256 * 1024
 _NEXT_STEPS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the Kafka user WRITE on the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the Kafka user IDEMPOTENT_WRITE on the cluster",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "find out who deleted the topic; it is made anew where it may be",
     KafkaError._UNKNOWN_TOPIC: "find out who deleted the topic; it is made anew where it may be",
-    KafkaError.MSG_SIZE_TOO_LARGE: "look who lowered the topic's max.message.bytes",
-    KafkaError.RECORD_LIST_TOO_LARGE: "look at the topic's segment.bytes",
 }
 
 
-def open_writer(settings: KafkaSettings, *, client_id: str = "tidegate-gateway") -> "KafkaWriter":
+def open_writer(
+    settings: KafkaSettings, *, client_id: str = "tidegate-gateway", learned: Learned | None = None
+) -> "KafkaWriter":
     """A writer that knows the limits the topics have now. Asks Kafka, at most 10 s.
+
+    `learned` is the caller's memory between calls, for a user who may not read the limits.
 
     Raises:
         RetryableError: Kafka does not answer; wait and call again.
     """
-    return KafkaWriter(settings, topic_limits(settings), client_id=client_id)
+    return KafkaWriter(settings, topic_limits(settings), client_id=client_id, learned=learned)
 
 
-def classify(error: KafkaError, *, limits_known: bool) -> DeliveryError:
-    """What a client's error means for the caller.
-
-    Kafka refuses a batch, not a record. Where the limits are known, no record and no batch past them is ever sent, so
-    a refusal by size means that the limit was lowered since: retriable, the next writer reads it anew. Where they
-    could not be read, the record is refused for good, since trying again would never end.
-    """
+def classify(error: KafkaError, topic: str, size_bytes: int, limits: RecordLimits) -> DeliveryError:
+    """What a client's error means for the caller; `size_bytes` are the record's key and value."""
     step = _NEXT_STEPS.get(error.code())
     text = f"{error.name()}: {error.str()}" + (f"; {step}" if step else "")
     if error.fatal() or error.code() == KafkaError._FATAL:
         return DeliveryError("fatal", text)
     if error.code() in _SIZE_CODES:
-        return DeliveryError("retriable" if limits_known else "record", text)
+        return limits.refused(topic, size_bytes, text)
     return DeliveryError("record" if error.code() in _RECORD_CODES else "retriable", text)
 
 
@@ -74,25 +70,28 @@ class KafkaWriter:
         settings: the cluster.
         limits: largest record per topic, as read from Kafka; None where Kafka does not tell.
         client_id: name under which brokers log this client.
+        learned: what refusals showed to the writers before this one.
     """
 
     def __init__(
-        self, settings: KafkaSettings, limits: Mapping[str, int] | None, *, client_id: str = "tidegate-gateway"
+        self,
+        settings: KafkaSettings,
+        limits: Mapping[str, int] | None,
+        *,
+        client_id: str = "tidegate-gateway",
+        learned: Learned | None = None,
     ) -> None:
-        self._limits = dict(limits or {})
-        self._default_limit = settings.max_record_bytes
+        self._limits = RecordLimits(limits, settings.max_record_bytes, learned or Learned())
         self._taken = self._taken_bytes = 0
         self._reported = self._reported_bytes = 0
         self._closed = False
         self._waiting: deque[Flight] = deque()
         self._flying: list[Flight] = []
-        self._classify = partial(classify, limits_known=limits is not None)
-        known = [*self._limits.values(), settings.max_record_bytes]
         conf = producer_conf(
             settings,
             client_id=client_id,
-            largest_record_bytes=max(*known, 2 * settings.max_record_bytes),
-            batch_bytes=min(*known, _MAX_BATCH_BYTES),
+            largest_record_bytes=self._limits.largest,
+            batch_bytes=self._limits.batch_bytes,
         )
         # A flight never passes what the client's own queue takes: it would refuse some of it in the middle.
         self._room = int(conf["queue.buffering.max.messages"])
@@ -139,7 +138,7 @@ class KafkaWriter:
 
     def max_record_bytes(self, topic: str) -> int:
         """See LogWriter."""
-        return self._limits.get(topic, self._default_limit)
+        return self._limits.of(topic)
 
     @property
     def in_flight(self) -> int:
@@ -166,6 +165,9 @@ class KafkaWriter:
     def close(self) -> None:
         """See LogWriter."""
         self.abort()
+
+    def _classify(self, error: KafkaError, topic: str, size_bytes: int = 0) -> DeliveryError:
+        return classify(error, topic, size_bytes, self._limits)
 
     def _send(self) -> None:
         """Start a flight of all that waits, unless one is under way."""
@@ -195,11 +197,11 @@ class KafkaWriter:
         try:
             taken = producer.produce_batch(batch.topic, records, on_delivery=batch.failed)
         except (KafkaException, BufferError) as error:
-            batch.refuse(self._classify(_kafka_error(error)))
+            batch.refuse(self._classify(_kafka_error(error), batch.topic))
             return
         if taken < len(records):
             faults = [record["_error"] for record in records if "_error" in record]
-            batch.refuse(self._classify(_kafka_error(faults[0] if faults else None)))
+            batch.refuse(self._classify(_kafka_error(faults[0] if faults else None), batch.topic))
 
     def _fitting(self, batch: Flight, limit: int) -> list[dict[str, Any]]:
         """The records that their topic takes; the others fail alone."""

@@ -57,6 +57,7 @@ def run_redrive(
         TidegateError: `where` is no SQL.
     """
     from ingest.producer import open_writer
+    from ingest.record_limits import Learned
 
     root, run = settings.lake.root, time.time_ns() // 1_000_000
     gate = make_gate(settings, _state(settings, needed=not dry_run))
@@ -65,7 +66,7 @@ def run_redrive(
         if not dry_run:
             journal = Journal(root, run)
             cleanup.callback(journal.close)
-            writer = open_writer(settings.kafka, client_id="tidegate-redrive")
+            writer = open_writer(settings.kafka, client_id="tidegate-redrive", learned=Learned(batch_bytes=1))
             cleanup.callback(writer.close)
         # Found under the lock: what another redrive has just done is done.
         redrive = Redrive(root, gate, run=run, writer=writer, journal=journal)

@@ -12,6 +12,7 @@ from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import FatalError
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.memory import MemoryLog
+from ingest.record_limits import Learned
 from ingest.settings import KafkaSettings
 
 CONNECT, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 4, 8, 12, 14
@@ -199,11 +200,11 @@ def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
 
     monkeypatch.setattr("gateway.kafka_log.wait_for_kafka", lambda *_: True)
     monkeypatch.setattr("gateway.kafka_log.ensure_topics", ensure)
-    monkeypatch.setattr("gateway.kafka_log.open_writer", lambda _: MemoryLog().writer())
+    monkeypatch.setattr("gateway.kafka_log.open_writer", lambda *_, **__: MemoryLog().writer())
     used: set[str] = set()
     for made in ([READINGS, OUTCOMES], [], [OUTCOMES]):
         assert caplog.text == ""
         to_make[:] = made
-        open_kafka(KafkaSettings(), threading.Event(), str, used_topics=used)
+        open_kafka(KafkaSettings(), threading.Event(), str, used_topics=used, learned=Learned())
     assert "topic telemetry.outcomes was deleted" in caplog.text
     assert "telemetry.readings" not in caplog.text

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from tidegate_tests_fixtures_servers import fill
 
@@ -19,6 +19,7 @@ from ingest.groups import OffsetMirror, group_lag
 from ingest.log import DeliveryError
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.producer import KafkaWriter, open_writer
+from ingest.record_limits import Learned
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import delete_topic, ensure_topics
 from ingest.topic_state import describe_topics, topic_limits
@@ -314,6 +315,39 @@ class TestFaults:
         limit = int(describe_topics(settings, [unique_name])[unique_name].config["max.message.bytes"])
         run({unique_name: limit})
         assert sorted(seen) == ["ok"] * 29 + ["record"]
+
+    def test_without_the_right_to_read_limits_a_large_record_costs_no_other(
+        self, new_kafka: MakeKafka, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1, linger_ms=50)
+        ensure_topics(settings)
+        set_topic_limit(settings, READINGS, 4000)
+
+        def denied(_future: object) -> object:
+            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+        monkeypatch.setattr("ingest.topic_state.result_of", denied)
+        # Not compressible: the broker weighs the compressed batch.
+        values = [b"%02d" % number + os.urandom(6000 if number == 9 else 500) for number in range(60)]
+        keys, learned, tries = [b"k%d" % (number % 3) for number in range(60)], Learned(), 0
+        kinds = ["retriable"]
+        while "retriable" in kinds:
+            tries += 1
+            assert tries < 10
+            begin = end_offsets(settings, READINGS)
+            failures: list[list[tuple[int, DeliveryError]]] = []
+            writer = open_writer(settings, learned=learned)
+            writer.produce_batch(READINGS, keys, values, failures.append)
+            assert writer.flush(60) == 0
+            writer.close()
+            kinds = [error.kind for _place, error in failures[0]]
+            assert all(place == 9 for place, error in failures[0] if error.kind == "record")
+        assert 1 < tries < 6
+        assert [(place, error.kind) for place, error in failures[0]] == [(9, "record")]
+        end = end_offsets(settings, READINGS)
+        stored = [record.value for batch in read_range(settings, READINGS, begin, end) for record in batch]
+        assert stored == [value for place, value in enumerate(values) if place != 9], "each once, in order"
+        assert writer.max_record_bytes(READINGS) < 6100, "known from now on, so an outcome is cut to it"
 
     def test_a_topic_that_is_missing_is_never_made_and_may_pass(
         self, settings: KafkaSettings, unique_name: str

@@ -40,8 +40,8 @@ class Counted(list[bytes]):
         return super().__getitem__(place)
 
 
-def as_kind(kind: FailureKind) -> Callable[[KafkaError], DeliveryError]:
-    return lambda error: DeliveryError(kind, error.str())
+def as_kind(kind: FailureKind) -> Callable[[KafkaError, str, int], DeliveryError]:
+    return lambda error, _topic, _size: DeliveryError(kind, error.str())
 
 
 def fail(flight: Flight, *places: int) -> list[int]:
@@ -88,6 +88,6 @@ def test_the_failure_of_a_whole_batch_costs_as_much_as_it_has_records(kind: Fail
 def test_of_a_writer_that_failed_the_first_failure_is_told_and_a_fatal_one() -> None:
     kinds: list[FailureKind] = ["record", "retriable", "retriable", "record", "fatal", "retriable"]
     reported = iter(kinds)
-    flight = Flight("t", [b"k"] * 6, [b"%d" % n for n in range(6)], print, lambda _: DeliveryError(next(reported), ""))
+    flight = Flight("t", [b"k"] * 6, [b"%d" % n for n in range(6)], print, lambda *_: DeliveryError(next(reported), ""))
     fail(flight, *range(6))
     assert [(place, error.kind) for place, error in flight.failures] == [(0, "record"), (1, "retriable"), (4, "fatal")]

@@ -2,9 +2,14 @@
 
 import pytest
 from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ingest.producer import KafkaWriter, classify
+from ingest.record_limits import MAX_BATCH_BYTES, Learned, RecordLimits
 from ingest.settings import KafkaSettings
+
+KNOWN = RecordLimits({"t": 1_000_000}, 1_000_000, Learned())
 
 
 @pytest.mark.parametrize(
@@ -21,28 +26,58 @@ from ingest.settings import KafkaSettings
     ],
 )
 def test_an_error_says_what_the_caller_should_do(code: int, kind: str) -> None:
-    error = classify(KafkaError(code), limits_known=True)
+    error = classify(KafkaError(code), "t", 10, KNOWN)
     assert error.kind == kind
     assert error.text
 
 
 def test_a_missing_grant_comes_with_the_next_step() -> None:
     assert (
-        "grant the Kafka user WRITE"
-        in classify(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), limits_known=True).text
+        "grant the Kafka user WRITE" in classify(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "t", 10, KNOWN).text
     )
 
 
 def test_a_fatal_error_of_any_code_is_fatal() -> None:
     error = KafkaError(KafkaError.INVALID_RECORD, "producer fenced", fatal=True)
-    assert classify(error, limits_known=True).kind == "fatal"
+    assert classify(error, "t", 10, KNOWN).kind == "fatal"
 
 
-@pytest.mark.parametrize(("limits_known", "kind"), [(True, "retriable"), (False, "record")])
-def test_a_size_refused_by_the_broker_is_tried_anew_only_where_the_next_writer_can_learn(
-    limits_known: bool, kind: str
+def test_a_size_refused_although_the_limit_is_known_is_tried_again_with_a_writer_that_reads_it_again() -> None:
+    error = classify(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "t", 500_000, KNOWN)
+    assert (error.kind, "look who lowered" in error.text) == ("retriable", True)
+
+
+@given(
+    st.lists(st.integers(1, 20_000), min_size=1, max_size=60),
+    st.integers(50, 300_000),
+    st.sampled_from([MAX_BATCH_BYTES, 1]),
+)
+def test_without_known_limits_only_records_that_are_too_large_are_refused_for_good(
+    sizes: list[int], limit: int, first_batch: int
 ) -> None:
-    assert classify(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), limits_known=limits_known).kind == kind
+    """A broker that refuses each batch past its limit, and a caller that begins again with a new writer."""
+    learned = Learned(batch_bytes=first_batch)
+    for _writer in range(10):
+        limits = RecordLimits(None, 1_000_000, learned)
+        kinds = [limits.refused("t", size, "no").kind if refused else "ok" for size, refused in
+                 send(sizes, limits.batch_bytes, limit)]  # fmt: skip
+        assert all(size > limit for size, kind in zip(sizes, kinds, strict=True) if kind == "record")
+        if "retriable" not in kinds:
+            break
+    assert kinds == ["record" if size > limit else "ok" for size in sizes]
+    large = [size for size in sizes if size > limit]
+    assert RecordLimits(None, 1_000_000, learned).of("t") == (min(large) if large else 1_000_000)
+
+
+def send(sizes: list[int], batch_bytes: int, limit: int) -> list[tuple[int, bool]]:
+    """Each record's size, and whether the broker refuses its batch; batches are filled as the client fills them."""
+    batches: list[list[int]] = []
+    for size in sizes:
+        if batches and sum(batches[-1]) + size <= batch_bytes:
+            batches[-1].append(size)
+        else:
+            batches.append([size])
+    return [(size, sum(batch) > limit) for batch in batches for size in batch]
 
 
 def test_each_topic_has_its_own_limit_and_nothing_is_sent_past_it() -> None:
