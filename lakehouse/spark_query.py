@@ -9,6 +9,7 @@ from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.create import table_uri
 from lakehouse.query import tables_here
+from lakehouse.spark_statement import read_query, reading_session
 from lakehouse.views import View, named, views_in
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ SPARK_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 """Settings of a session for large scans, for `open_session(extra=…)`."""
-
-_COMMANDS = (
-    "org.apache.spark.sql.catalyst.plans.logical.Command",
-    "org.apache.spark.sql.catalyst.plans.logical.ParsedStatement",
-)
 
 
 def run_spark_sql(
@@ -53,40 +49,19 @@ def run_spark_sql(
         message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
         raise UnavailableError(message)
     used = views_in(sql, views)
+    session = reading_session(spark)
     try:
-        _check_reads(spark, sql)
+        query = read_query(session, sql)
         for name in named(" ".join([sql, *(view.sql for view in used)]), names):
             # Spark refuses a time after the newest commit; the version at that time is asked of deltalake.
             found = open_table(root, name, version=version, at=at).version()
-            rows = spark.read.format("delta").option("versionAsOf", found).load(table_uri(root, name))
+            rows = session.read.format("delta").option("versionAsOf", found).load(table_uri(root, name))
             rows.createOrReplaceTempView(f"`{name}`")
         for view in used:
-            spark.sql(view.spark or view.sql).createOrReplaceTempView(f"`{view.name}`")
-        return spark.sql(sql).toArrow()
+            session.sql(view.spark or view.sql).createOrReplaceTempView(f"`{view.name}`")
+        return query.frame().toArrow()
     except PySparkException as error:
         raise TidegateError(_explained(error, [*names, *(view.name for view in views)])) from error
-
-
-def _check_reads(spark: "SparkSession", sql: str) -> None:
-    """Refuse what is no query: Spark runs a command as soon as it is given."""
-    jvm: Any = spark._jvm
-    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
-    kinds = [jvm.java.lang.Class.forName(name, True, _loader(jvm)) for name in _COMMANDS]
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
-        if any(kind.isInstance(node) for kind in kinds):
-            message = (
-                f"`tidegate sql` only reads, and this is {node.nodeName()}. Write a query (SELECT, FROM, WITH); "
-                "what changes tables are commands of their own, such as `tidegate correct`."
-            )
-            raise TidegateError(message)
-        children = node.children()
-        waiting += [children.apply(i) for i in range(children.size())]
-
-
-def _loader(jvm: Any) -> Any:
-    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
 
 def _explained(error: Any, names: list[str]) -> str:

@@ -14,13 +14,14 @@ from pyspark.sql.types import StructType
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
 from lakehouse.create import table_uri
+from lakehouse.spark_statement import ReadOnlyError, reading_session
 from lakehouse.tables import READINGS
 from streaming.decode import decoded, reading_rows
 from streaming.offsets import Offsets
 from streaming.source import LandedTopics, kafka_options
 from streaming.sql.header import Definition
-from streaming.sql.shape import first_line
 from streaming.sql.sources import Source, Sources
+from streaming.sql.statement import first_line, read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +53,7 @@ def new_session(spark: "SparkSession", *, partitions: int) -> "SparkSession":
     State is kept by Spark's HDFS-backed store: RocksDB's commit fails on the local file system that this process uses
     for its speed.
     """
-    session = spark.newSession()
+    session = reading_session(spark)
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.adaptive.enabled": "false",
@@ -95,14 +96,16 @@ def run_statement(session: "SparkSession", definition: Definition) -> "DataFrame
     """The statement's output, once all that it reads has a view in the session.
 
     Raises:
-        ConfigError: Spark does not understand the statement; its words.
+        ConfigError: the statement is not one query that only reads, or Spark does not understand it; its words.
     """
-    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.errors import AnalysisException
 
+    where = f"{definition.name}.sql"
+    query = read_statement(session, definition.body, where)
     try:
-        return session.sql(definition.body)
-    except (AnalysisException, ParseException) as error:
-        msg = f"{definition.name}.sql: {first_line(error)}"
+        return query.frame()
+    except (AnalysisException, ReadOnlyError) as error:
+        msg = f"{where}: {first_line(error)}"
         raise ConfigError(msg) from error
 
 

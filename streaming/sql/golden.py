@@ -22,7 +22,7 @@ from lakehouse.local_rows import local_rows
 from lakehouse.tables import spark_ddl
 from streaming.sql.frame import TIME_FORMAT, new_session, run_statement
 from streaming.sql.header import Definition, parse_definition
-from streaming.sql.statement import check_statement, relations
+from streaming.sql.statement import read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,9 +118,8 @@ def _frame(
     where: str,
     above: tuple[str, ...],
 ) -> "DataFrame":
-    check_statement(definition.body, where)
     session = new_session(spark, partitions=1)
-    for source in relations(definition.body):
+    for source in read_statement(session, definition.body, f"{definition.name}.sql").relations:
         schema = _schema(spark, source, given, streams, where, (*above, definition.name))
         rows = _parsed(session, given.get(source, []), schema, where, source)
         if source == "readings":

@@ -34,11 +34,11 @@ def prepare(writer: Writer, name: str, text: str) -> Prepared:
     where = f"{name}.sql"
     definition = parse_definition(name, text)
     applied = {other: each for other, each in load_applied(writer.root).items() if other != name}
-    sources = find_sources(
-        definition, root=writer.root, readings_topic=writer.topics.readings, applied=applied, where=where
-    )
     partitions = definition.partitions or int(writer.spark.conf.get("spark.sql.shuffle.partitions") or 2)
     session = new_session(writer.spark, partitions=partitions)
+    sources = find_sources(
+        session, definition, root=writer.root, readings_topic=writer.topics.readings, applied=applied, where=where
+    )
     rows = make_frame(session, definition, sources, writer.root, from_stream(session, writer.kafka, {}, max_records=1))
     shape = shape_of(definition, rows, sources=sources.names, tables=sources.tables, partitions=partitions)
     check_streamable(definition, shape, rows, where)

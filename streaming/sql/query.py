@@ -172,7 +172,7 @@ def _rows(writer: Writer, applied: Applied) -> Any:
     realtime = applied.shape.trigger_seconds is None
     most = None if realtime else writer.settings.max_records_per_batch
     read = from_stream(session, writer.kafka, applied.start, max_records=most)
-    rows = make_frame(session, applied.definition, sources_of(writer, applied), writer.root, read)
+    rows = make_frame(session, applied.definition, sources_of(writer, session, applied), writer.root, read)
     if applied.floor is not None:
         rows = rows.where(F.expr(time_expression(rows.schema)[1]) >= F.lit(applied.floor).cast("timestamp"))
     return rows

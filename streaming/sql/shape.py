@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import ConfigError
 from streaming.sql.header import Definition
 from streaming.sql.plan import Shape
+from streaming.sql.statement import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,12 +99,6 @@ def _ask_spark(rows: "DataFrame", where: str) -> None:
         raise ConfigError(msg) from error
 
 
-def first_line(error: BaseException) -> str:
-    """What Spark says of a wrong statement, without plan and stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:400] if lines else type(error).__name__
-
-
 def _state(plan: Any) -> Iterator[str]:
     for node in _nodes(plan):
         name = node.nodeName()
@@ -146,9 +141,12 @@ def _key(expression: Any, node: Any) -> str:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _items(plan.children()):
-        yield from _nodes(child)
+    """Every node, each before its children; a plan may be deeper than Python's stack."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(_items(node.children()))
 
 
 def _items(sequence: Any) -> list[Any]:

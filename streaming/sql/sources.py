@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ingest.contract.errors import ConfigError
 from ingest.contract.topics import stream_topic
 from lakehouse.catalog import table_names
 from streaming.sql.applied import Applied
 from streaming.sql.header import Definition
-from streaming.sql.statement import check_statement, relations
+from streaming.sql.statement import read_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Source", "Sources", "find_sources"]
 
@@ -41,17 +45,23 @@ class Sources:
 
 
 def find_sources(
-    definition: Definition, *, root: str, readings_topic: str, applied: Mapping[str, Applied], where: str
+    session: "SparkSession",
+    definition: Definition,
+    *,
+    root: str,
+    readings_topic: str,
+    applied: Mapping[str, Applied],
+    where: str,
 ) -> Sources:
-    """Each name after FROM and JOIN: `readings`, else an applied stream with a topic, else a table under the root.
+    """Each relation of the statement: `readings`, else an applied stream with a topic, else a table under the root.
 
     Raises:
-        ConfigError: the statement is no query, or a name is none of these.
+        ConfigError: the statement is not one query that only reads, or a name is none of these.
     """
-    check_statement(definition.body, where)
+    relations = read_statement(session, definition.body, where).relations
     streams, tables = [], []
     known = table_names(root)
-    for name in relations(definition.body):
+    for name in relations:
         other = applied.get(name)
         if name == "readings":
             streams.append(Source(name, readings_topic))
@@ -66,7 +76,7 @@ def find_sources(
             have = ", ".join(["readings", *sorted(set(applied) | set(known) - {"readings"})])
             msg = (
                 f"{where}: it reads {name!r}, which is no stream that is applied and no table; there are: {have}. A stream "
-                f"that another one reads is applied first: `tidegate streams apply {name.rstrip('.(')}`."
+                f"that another one reads is applied first: `tidegate streams apply {name}`."
             )
             raise ConfigError(msg)
     return Sources(tuple(streams), tuple(tables))

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["history_rows", "kafka_rows", "largest", "moved", "sources_of", "write_history"]
 
 
-def sources_of(writer: Writer, applied: Applied) -> Sources:
-    """What an applied stream reads, as it is now.
+def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sources:
+    """What an applied stream reads, as it is now; `session` is the stream's.
 
     Raises:
         ConfigError: a source is not there any more.
     """
     others = {name: each for name, each in load_applied(writer.root).items() if name != applied.name}
     return find_sources(
+        session,
         applied.definition,
         root=writer.root,
         readings_topic=writer.topics.readings,
@@ -85,4 +86,4 @@ def _over(
     writer: Writer, applied: Applied, read: Callable[["SparkSession"], Callable[[Source], "DataFrame"]]
 ) -> "DataFrame":
     session = new_session(writer.spark, partitions=applied.shape.partitions)
-    return make_frame(session, applied.definition, sources_of(writer, applied), writer.root, read(session))
+    return make_frame(session, applied.definition, sources_of(writer, session, applied), writer.root, read(session))

@@ -16,7 +16,6 @@ from streaming.sql.header import Watermark, parse_definition
 from streaming.sql.offsets import behind_count, checkpoint_path, end_of, merge_offsets
 from streaming.sql.plan import Shape, compare, survives
 from streaming.sql.prepare import table_schema
-from streaming.sql.statement import check_statement, relations
 
 BODY = "SELECT device FROM readings"
 
@@ -71,37 +70,6 @@ def test_no_statement_settings_behind_it_and_names_that_are_taken() -> None:
     for name in ("Upper", "1st", "readings", "a-b", "x__shadow", "", "counter_deltas", "readings_wide_boiler"):
         with pytest.raises(ConfigError, match="can't be the name of a stream"):
             parse_definition(name, f"-- sink: table\n{BODY}")
-
-
-@pytest.mark.parametrize(
-    ("body", "names"),
-    [
-        (BODY, ["readings"]),
-        ("select * from `readings` r join devices d on r.device = d.device", ["readings", "devices"]),
-        ("SELECT 1 FROM readings, devices WHERE a IN (1, 2)", ["readings", "devices"]),
-        ("WITH a AS (SELECT * FROM readings) SELECT * FROM a JOIN Other USING (device)", ["readings", "other"]),
-        ("SELECT (SELECT max(x) FROM t2) FROM (SELECT device, value FROM readings) s, t3", ["t2", "readings", "t3"]),
-        ("SELECT 'from nowhere', extract(hour FROM event_time) -- from here\nFROM readings /* FROM x */", ["readings"]),
-        ("SELECT a IS DISTINCT FROM b FROM readings", ["readings"]),
-        ("SELECT * FROM parquet.`/etc/x`", ["parquet."]),
-        ("SELECT * FROM range(3)", ["range("]),
-        ("SELECT a, b FROM x GROUP BY a, b HAVING count(*) > 1", ["x"]),
-        ("SELECT a FROM x UNION ALL SELECT b FROM y", ["x", "y"]),
-    ],
-)
-def test_the_relations_of_a_statement(body: str, names: list[str]) -> None:
-    assert relations(body) == names
-
-
-@pytest.mark.parametrize(
-    "body", ["DROP TABLE x", "SELECT 1; SELECT 2", "", "WITH a AS (SELECT 1) INSERT INTO t SELECT 1"]
-)
-def test_what_is_no_single_query_is_refused(body: str) -> None:
-    with pytest.raises(ConfigError, match="wanted one query"):
-        check_statement(body, "x.sql")
-    with pytest.raises(ConfigError, match="reflect calls any code"):
-        check_statement("SELECT reflect('java.lang.System', 'exit', 1) AS a FROM readings", "x.sql")
-    check_statement("SELECT ';' AS semicolon, replace(text, 'a', 'b') FROM readings -- ; drop", "x.sql")
 
 
 SHAPE = Shape(
