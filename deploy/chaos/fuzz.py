@@ -1,6 +1,6 @@
 """`python -m deploy.chaos.fuzz`: atheris (libFuzzer) on every decoder and preset, one process each.
 
-The corpus is the shared example payloads and the JSON test suite; what was found lies in a folder, each with its input.
+The corpus is the example payloads and the JSON test suite; what was found lies in a folder, each with its input.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from ingest.contract.errors import TidegateError, UnavailableError
 __all__ = ["find_atheris", "fuzz_target", "main", "provide_atheris"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-DATA: Final = ROOT.parent / "shared" / "data"
+DATA: Final = ROOT / "tests" / "data"
 OWN_FOLDER: Final = ROOT / ".venv-fuzz"
 CONSTRAINTS: Final = Path(__file__).with_name("fuzz_constraints.txt")
 START_SECONDS: Final = 240

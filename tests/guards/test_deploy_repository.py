@@ -85,6 +85,42 @@ def test_tests_are_no_packages_and_are_named_after_their_hop() -> None:
     assert [str(file) for file in tests if not pattern.fullmatch(file.name)] == []
 
 
+def _leaves_the_checkout(name: str, text: str) -> list[str]:
+    """Paths in a module that begin at its own place and end above the checkout, or that name a folder next to it."""
+    depth = len(Path(name).parts)
+    starts = r"__file__\)(?:\.resolve\(\)|\.absolute\(\))*((?:\.parents\[\d+\]|\.parent)+)"
+    found = []
+    for match in re.finditer(starts, text):
+        steps = [int(index) + 1 if index else 1 for index in re.findall(r"\.parent(?:s\[(\d+)\])?", match[1])]
+        found += [match[0]] if sum(steps) > depth else []
+    # Names of modules for a folder of the checkout: the root itself, and what lies in it.
+    above = r"\bROOT\.parent\b|\bTESTS\.parent\.parent\b|" + r"""["']\.\./""" + "shared"
+    return found + [match[0] for match in re.finditer(above, text)]
+
+
+def test_nothing_is_read_from_next_to_the_checkout() -> None:
+    """A clone anywhere runs all tests: their data lies in tests/data."""
+    found = {
+        name: _leaves_the_checkout(name, text)
+        for name, text in _tracked_texts()
+        if name.endswith(".py") and name != "tests/guards/test_deploy_repository.py"
+    }
+    assert {name: paths for name, paths in found.items() if paths} == {}
+    outside = "SUITE = Path(__file__).parents[2].parent / 'x'"
+    assert _leaves_the_checkout("tests/unit/test_x.py", outside)
+    assert not _leaves_the_checkout("tests/unit/test_x.py", "Path(__file__).resolve().parents[1].parent / 'tests'")
+
+
+def test_data_of_tests_stands_next_to_its_licence() -> None:
+    data = ROOT / "tests" / "data"
+    listed = (data / "README.md").read_text("utf-8")
+    for path in data.iterdir():
+        assert path.name.startswith("LICENSE") or path.name == "README.md" or f"`{path.name}" in listed, path.name
+    for licence in re.findall(r"`(LICENSE[\w.-]*)`", listed):
+        assert list(data.rglob(licence)), licence
+    assert len(list((data / "json-test-suite").glob("*.json"))) == 318
+
+
 def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in Settings.model_fields.items():
         annotation = field.annotation

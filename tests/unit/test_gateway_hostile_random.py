@@ -16,7 +16,7 @@ from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
-EXAMPLES = Path(__file__).parents[2].parent / "shared" / "data" / "payloads.jsonl"
+EXAMPLES = Path(__file__).parents[1] / "data" / "payloads.jsonl"
 NOW_US = 1_796_000_000_000_000
 """After every time in the examples."""
 LIMITS = GatewaySettings(max_payload_bytes=32 * 1024, max_readings_per_message=200)
@@ -26,7 +26,7 @@ each_target = pytest.mark.parametrize("target", targets(), ids=lambda target: ta
 @cache
 def seeds_of(target: Target) -> list[Seed]:
     """What the target accepts, else all: foreign messages come to the wrong decoder too."""
-    every = read_seeds(EXAMPLES) if EXAMPLES.exists() else []
+    every = read_seeds(EXAMPLES)
     return fitting_seeds(target, every, LIMITS, NOW_US) or every or [Seed(target.topics[0], b'{"a":1}')]
 
 
@@ -58,8 +58,7 @@ def test_good_payloads_bent(target: Target, random: Random, place: int) -> None:
 
 @each_target
 def test_each_example_as_it_is_and_of_every_other_format(target: Target) -> None:
-    if EXAMPLES.exists():
-        check(target, read_seeds(EXAMPLES))
+    check(target, read_seeds(EXAMPLES))
     for topic in target.topics:
         check(target, [Seed(topic, seed.payload) for seed in seeds_of(target)])
 

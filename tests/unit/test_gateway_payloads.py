@@ -1,4 +1,4 @@
-"""The shared example payloads, line by line, under tests/payloads.toml and the shipped presets."""
+"""The example payloads, line by line, under tests/payloads.toml and the shipped presets."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from gateway.decode_file import BadLine, decode_lines
 from gateway.settings import GatewaySettings
 
 TESTS = Path(__file__).parents[1]
-PAYLOADS = TESTS.parent.parent / "shared" / "data" / "payloads.jsonl"
+PAYLOADS = TESTS / "data" / "payloads.jsonl"
 RECEIVED = datetime(2026, 11, 28, 12, tzinfo=UTC)
 # Lines without a reading: what becomes of them instead.
 NO_READING = {
@@ -54,9 +54,7 @@ NO_READING = {
 OUR_METRIC = {("senml-json-single", ""): "value"}
 # "me" stands for the MQTT login; the settings say who that is.
 NOBODY = {"thingsboard-simple", "thingsboard-ts-values"}
-LINES = [json.loads(line) for line in PAYLOADS.read_text("utf-8").splitlines()] if PAYLOADS.exists() else []
-
-pytestmark = pytest.mark.skipif(not LINES, reason=f"the example payloads are not at {PAYLOADS}")
+LINES = [json.loads(line) for line in PAYLOADS.read_text("utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
