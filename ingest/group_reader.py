@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ingest.clients import make_client
 from ingest.cluster_reader import monitor_conf
@@ -14,6 +15,8 @@ __all__ = ["GroupReader"]
 
 Where = tuple[str, int]
 """Topic and partition."""
+_NONE: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+"""Errors that say that there is no such record."""
 
 
 class GroupReader:
@@ -58,9 +61,18 @@ class GroupReader:
 
     def append_times(self, positions: Mapping[Where, int], timeout_seconds: float) -> dict[Where, int]:
         """When the first record at or after each position was appended, in ms; those that did not come in time are missing."""
+        found = self.records(positions, timeout_seconds)
+        return {where: message.timestamp()[1] for where, message in found.items() if message is not None}
+
+    def records(self, positions: Mapping[Where, int], timeout_seconds: float) -> dict[Where, Message | None]:
+        """The first record at or after each position.
+
+        Returns:
+            None where Kafka has no such record; positions whose answer did not come in time are missing.
+        """
         if not positions:
             return {}
-        left, found = set(positions), dict[Where, int]()
+        left, found = set(positions), dict[Where, Message | None]()
         until = time.monotonic() + timeout_seconds
         try:
             self._meet({topic for topic, _ in positions}, timeout_seconds)
@@ -79,17 +91,19 @@ class GroupReader:
             self._consumer.list_topics(topic, timeout=timeout_seconds)
             self._met.add(topic)
 
-    def _take(self, wait_seconds: float, left: set[Where], found: dict[Where, int]) -> None:
+    def _take(self, wait_seconds: float, left: set[Where], found: dict[Where, Message | None]) -> None:
         for message in self._consumer.consume(1, min(wait_seconds, 0.1)):
             topic, number = message.topic(), message.partition()
             if topic is None or number is None or (topic, number) not in left:
                 continue
             # An error ends this partition's turn: its end was reached, or retention took what was asked for.
             if (error := message.error()) is None:
-                found[topic, number] = message.timestamp()[1]
+                found[topic, number] = message
                 self.refused.pop(topic, None)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self.refused[topic] = error.str()
+            elif error.code() in _NONE:
+                found[topic, number] = None
             left.remove((topic, number))
             self._consumer.incremental_unassign([TopicPartition(topic, number)])
 

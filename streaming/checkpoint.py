@@ -106,6 +106,11 @@ class Checkpoint:
         finished = max(self._numbers("commits"), default=None)
         return self.ends(finished) if finished is not None else self._begin()
 
+    def planned_ends(self) -> Offsets:
+        """Where the newest planned batch ends, which may not have run yet; nothing before the first."""
+        planned = self.planned()
+        return self.ends(planned) if planned is not None else {}
+
     def starts(self, batch: int) -> Offsets:
         """Where a batch began."""
         return self.ends(batch - 1) if batch > 0 else self._begin() or {}

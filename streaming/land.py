@@ -11,7 +11,7 @@ dead letter. Only the batch that drops them can tell, so that batch commits `dea
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from streaming.decode import (
     reading_rows,
 )
 from streaming.dedupe import KEY_COLUMNS, Seen
-from streaming.losses import StartOrder
+from streaming.marking import Marker
 from streaming.offsets import Mark, Offsets, behind, record_count
 from streaming.progress import Progress
 from streaming.projection import Projection
@@ -82,8 +82,7 @@ class Landing(Batches):
         marks: dict[str, Mark | None],
         topics: LandedTopics,
         *,
-        ids: Mapping[str, str],
-        order: StartOrder,
+        marker: Marker,
     ) -> None:
         """A landing that goes on from what the tables hold.
 
@@ -96,8 +95,7 @@ class Landing(Batches):
             mirror: is told the offsets that are stored, after each batch.
             marks: the newest of each table.
             topics: the two.
-            ids: Kafka's ids of the topics, for the marks to come.
-            order: of a repair; its accepted losses go into the first mark.
+            marker: makes the marks of the commits to come.
         """
         super().__init__()
         self.app = ""
@@ -115,12 +113,13 @@ class Landing(Batches):
         self._contents = Contents(make_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
-        self._ids, self._order = ids, order
+        self._marker = marker
 
     def close(self) -> None:
         """Save what the next start needs; call it when the query has ended."""
         self._await_learning()
         self._worker.shutdown()
+        self._marker.close()
         if self._landed_at is not None:
             self._seen.save(self._landed_at)
 
@@ -129,6 +128,7 @@ class Landing(Batches):
         starts = self._checkpoint.starts(number) if self._position is None else self._position
         ends = self._checkpoint.ends(number)
         batch = _Batch(number, rows, starts, ends, datetime.now(UTC))
+        self._marker.begin(starts, ends)
         with _held(rows, hold=bool(batch.count(self._topics.dead_letters))):
             self._land_tables(batch)
         self._position = ends
@@ -207,9 +207,8 @@ class Landing(Batches):
                 self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began)
 
     def _commit(self, append: Append, batch: _Batch, table: str, rows: int, began: float) -> None:
-        accepted, self._order = self._order, StartOrder()
-        append.commit(Mark(self.app, batch.number, batch.starts, batch.ends, self._ids, accepted.accepted).encode())
-        accepted.settle()
+        append.commit(self._marker.mark(self.app, batch.number, batch.starts, batch.ends).encode())
+        self._marker.settle()
         self._progress.lap("commit")
         self._progress.committed(table, rows, time.perf_counter() - began)
 

@@ -24,8 +24,8 @@ ORDER_NAME: Final = "next_start.json"
 class Lost(NamedTuple):
     """Kafka's partition no longer holds the record that comes next (`following`).
 
-    `edge` is its oldest offset where records expired; less than `following` where the topic was made anew or cut; -1 where
-    the partition is not there.
+    `edge` is its oldest offset where records expired; the first offset that holds another record than before, less than
+    `following`, where the log was cut; 0 where the topic was made anew; -1 where the partition is not there.
     """
 
     topic: str
@@ -43,9 +43,10 @@ class Lost(NamedTuple):
         if self.edge < 0:
             return f"{where} is not there any more (stored up to offset {self.following - 1})"
         if not self.expired:
+            back = f" from offset {self.edge} on it holds other records," if self.edge else ""
             return (
-                f"{where} was made anew or cut: stored up to offset {self.following - 1}, "
-                "and what the old one held after it is gone"
+                f"{where} was made anew or cut: stored up to offset {self.following - 1},{back} "
+                f"and what the old one held after offset {max(self.edge, self.following) - 1} is gone"
             )
         return f"{where} offsets {self.following} to {self.edge - 1} ({self.edge - self.following} records)"
 
@@ -99,9 +100,25 @@ class StartOrder:
     accepted: Sequence[Lost] = ()
     file: Path | None = None
 
+    @property
+    def cuts(self) -> list[Lost]:
+        """The accepted cuts: a start goes on from their edges even where it does not see them any more."""
+        return [each for each in self.accepted if 0 <= each.edge < each.following]
+
     def refused(self, lost: Iterable[Lost]) -> list[Lost]:
-        """The losses that nobody accepted. One reaches no further than accepted where it ends there or earlier."""
+        """The losses that nobody accepted. A range must end where the accepted one does, or earlier; a cut, there or later."""
         return [each for each in lost if not any(_covers(known, each) for known in self.accepted)]
+
+    def refused_by_checkpoint(self, lost: Iterable[Lost], following: Offsets) -> list[Lost]:
+        """The losses that a checkpoint cannot go on with: all but a cut that was accepted, and that it began at or before."""
+        cuts = [each for each in lost if not each.expired and each.edge >= 0]
+        begun = {each for each in cuts if following.get(each.topic, {}).get(each.partition, 0) <= each.edge}
+        return [each for each in lost if each not in begun or self.refused([each])]
+
+    def unless_in(self, mark: Mark | None) -> "StartOrder":
+        """The order, or an empty one where this mark says already that its losses were passed over."""
+        done = mark is not None and self.accepted and [list(each) for each in mark.lost] == [*map(list, self.accepted)]
+        return StartOrder() if done else self
 
     def settle(self) -> None:
         """It is done: a mark in the tables holds it, or a checkpoint does. Kept beside, as a record."""
@@ -110,8 +127,9 @@ class StartOrder:
 
 
 def _covers(accepted: Lost, lost: Lost) -> bool:
-    same = accepted[:2] == lost[:2] and accepted.expired == lost.expired
-    return same and (lost.edge <= accepted.edge or not lost.expired)
+    if accepted[:2] != lost[:2] or accepted.expired != lost.expired:
+        return False
+    return lost.edge <= accepted.edge if lost.expired else lost.edge >= accepted.edge
 
 
 def read_order(root: str) -> StartOrder:

@@ -6,18 +6,22 @@ before that is not written again, whatever became of the checkpoint.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.contract.errors import FatalError
+from ingest.record_names import Names, RecordName
 from lakehouse.catalog import newest_commits
 from lakehouse.create import table_uri
 
 __all__ = [
+    "Cuts",
     "Mark",
     "Offsets",
     "behind",
+    "largest",
+    "mark_history",
     "newest_mark",
     "newest_of",
     "parse_mark",
@@ -29,14 +33,18 @@ __all__ = [
 
 Offsets = dict[str, dict[int, int]]
 """topic -> partition -> next offset to be read."""
+Cuts = dict[str, dict[int, list[int]]]
+"""topic -> partition -> first offset that was given to another record, once per cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What a commit says about its batch: `app` is Spark's query id, which lives in the checkpoint.
 
-    `topics` are Kafka's ids of the topics that the offsets are of (none in marks of older versions); `lost` are the ranges
-    that were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time.
+    `topics` are Kafka's ids of the topics that the offsets are of (none in marks of older versions); `last` are the names of
+    the newest known record of each partition, mostly the one before its end; `cuts` are the offsets at which a partition's log
+    was cut back, each accepted by somebody, oldest first; `lost` are the ranges that were passed over before this batch,
+    because somebody accepted it; `at_ms` is the commit's own time.
     """
 
     app: str
@@ -45,6 +53,8 @@ class Mark:
     ends: Offsets
     topics: Mapping[str, str] = field(default_factory=dict)
     lost: Sequence[Sequence[Any]] = ()
+    last: Names = field(default_factory=dict)
+    cuts: Cuts = field(default_factory=dict)
     at_ms: int = field(default=0, compare=False)
 
     def encode(self) -> str:
@@ -52,7 +62,21 @@ class Mark:
         told: dict[str, Any] = {"app": self.app, "batch": self.batch, "starts": self.starts, "offsets": self.ends}
         told |= {"topics": dict(self.topics)} if self.topics else {}
         told |= {"lost": [list(each) for each in self.lost]} if self.lost else {}
+        told |= {"last": self.last} if self.last else {}
+        told |= {"cuts": self.cuts} if self.cuts else {}
         return json.dumps(told)
+
+    def edges_since(self, cuts: Cuts, topic: str, part: int) -> Sequence[int]:
+        """The offsets at which a partition's log was cut back after this mark was made; `cuts` are all that are known."""
+        return cuts.get(topic, {}).get(part, ())[len(self.cuts.get(topic, {}).get(part, ())) :]
+
+    def within(self, cuts: Cuts) -> "Mark":
+        """The mark, its ends no further than where the logs were cut back since: what lies behind are other records now."""
+        ends = {
+            topic: {part: min([end, *self.edges_since(cuts, topic, part)]) for part, end in parts.items()}
+            for topic, parts in self.ends.items()
+        }
+        return replace(self, ends=ends)
 
 
 def newest_of(marks: Iterable[Mark | None]) -> Mark | None:
@@ -85,6 +109,16 @@ def newest_mark(root: str, table: str) -> Mark | None:
     return None
 
 
+def mark_history(root: str, tables: Iterable[str]) -> Iterator[Mark]:
+    """All marks that the logs of these tables still hold."""
+    from deltalake import DeltaTable
+
+    for uri in (table_uri(root, name) for name in tables):
+        for commit in newest_commits(DeltaTable(uri)) if DeltaTable.is_deltatable(uri) else ():
+            if mark := parse_mark(commit.get("userMetadata")):
+                yield replace(mark, at_ms=int(commit["timestamp"]))
+
+
 def _check_newest(opened: Any, uri: str) -> None:
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import PyFileSystem
@@ -109,7 +143,15 @@ def parse_mark(text: Any) -> Mark | None:
     try:
         data = json.loads(text)
         starts, ends = parse_offsets(data["starts"]), parse_offsets(data["offsets"])
-        return Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()))
+        last = {
+            topic: {int(part): RecordName(*name) for part, name in parts.items()}
+            for topic, parts in data.get("last", {}).items()
+        }
+        cuts = {
+            topic: {int(part): list(edges) for part, edges in parts.items()}
+            for topic, parts in data.get("cuts", {}).items()
+        }
+        return Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()), last, cuts)
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
@@ -154,3 +196,14 @@ def record_count(starts: Offsets, ends: Offsets, topic: str) -> int:
 def behind(starts: Offsets, done: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
     """Those of a table's (topic, partition, end) that reach past the start of a batch: its rows may hold some already."""
     return [(topic, part, end) for topic, part, end in done if end > starts.get(topic, {}).get(part, 0)]
+
+
+def largest(*each: Offsets) -> Offsets:
+    """Per partition the largest of them."""
+    merged: Offsets = {}
+    for offsets in each:
+        for topic, parts in offsets.items():
+            into = merged.setdefault(topic, {})
+            for part, at in parts.items():
+                into[part] = max(at, into.get(part, at))
+    return merged

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ingest.contract.errors import FatalError
 from ingest.offsets import begin_offsets, end_offsets
+from ingest.record_names import NameReader
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_ids
 from lakehouse.files import is_local
@@ -19,8 +20,10 @@ from streaming.decode import decoded
 from streaming.dedupe import Seen
 from streaming.land import Landing
 from streaming.losses import Lost, gone, lost_text, read_order, remade_topics
-from streaming.offsets import Mark, Offsets, newest_mark, newest_of
+from streaming.marking import Marker, known_names
+from streaming.offsets import Cuts, Mark, Offsets, largest, mark_history, newest_mark, newest_of
 from streaming.progress import Progress
+from streaming.same_log import KafkaLog, KafkaView, accepted_cuts, lost_records
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics, kafka_options, read_topics
 
@@ -63,21 +66,31 @@ def start_landing(
     checkpoint = Checkpoint(spark, settings.checkpoint)
     checkpoint.verify()
     marks = {name: newest_mark(root, name) for name in TABLES}
-    oldest = {topic: begin_offsets(kafka, topic) for topic in topics.names}
-    newest = {topic: end_offsets(kafka, topic) for topic in topics.names}
-    ids, order, begun = topic_ids(kafka, topics.names), read_order(root), checkpoint.begun()
-    following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
-    lost = gone(following or {}, oldest, newest, remade_topics(newest_of(marks.values()), ids))
-    # A checkpoint cannot pass over anything: only a new one begins where it is told.
-    if refused := lost if begun else order.refused(lost):
-        raise FatalError(lost_text(refused))
-    start = begin_at(following, oldest, lost)
-    if begun and order.file is not None and not order.accepted:
-        order.settle()
-    local = LocalCheckpoint(Path(checkpoint.path.removeprefix("file://"))) if is_local(checkpoint.path) else checkpoint
-    landing = Landing(
-        spark, root, local, seen, progress, mirror, fitting(marks, newest, ids), topics, ids=ids, order=order
+    newest = newest_of(marks.values())
+    view = KafkaView(
+        {topic: begin_offsets(kafka, topic) for topic in topics.names},
+        {topic: end_offsets(kafka, topic) for topic in topics.names},
+        topic_ids(kafka, topics.names),
     )
+    left, begun = read_order(root), checkpoint.begun()
+    order = left.unless_in(newest)
+    following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
+    reached = largest(following or {}, newest.ends if newest else {}, checkpoint.planned_ends() if begun else {})
+    reader = NameReader(kafka)
+    lost = lost_records(
+        view, newest, following or {}, reached, lambda: mark_history(root, TABLES), KafkaLog(kafka, reader)
+    )
+    # A checkpoint cannot pass over anything: only a new one begins where it is told.
+    if refused := order.refused_by_checkpoint(lost, following or {}) if begun else order.refused(lost):
+        raise FatalError(lost_text(refused))
+    cuts = accepted_cuts(newest, order, remade_topics(newest, view.ids))
+    start = begin_at(following, view.oldest, [*order.cuts, *lost])
+    if begun and left.file is not None and not order.accepted:
+        left.settle()
+    local = LocalCheckpoint(Path(checkpoint.path.removeprefix("file://"))) if is_local(checkpoint.path) else checkpoint
+    fit = fitting(marks, view.newest, view.ids, cuts)
+    marker = Marker(view.ids, order, cuts, known_names(newest, view.ids, cuts), reader.read)
+    landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)
@@ -108,26 +121,30 @@ def first_offsets(marks: Iterable[Mark | None], replay: Offsets) -> Offsets | No
 
 
 def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -> Offsets:
-    """Every partition's first offset: where it goes on, or its oldest record where it is new or what came next is lost."""
-    passed = {each[:2] for each in lost}
+    """Every partition's first offset: where it goes on, but no later than the edge of a cut.
+
+    Its oldest record where it is new, or where what came next is lost.
+    """
     known = {topic: dict(parts) for topic, parts in (following or {}).items()}
+    for topic, part, offset, edge in lost:
+        into = known.setdefault(topic, {})
+        into[part] = edge if edge > offset else min(edge, into.get(part, edge))
     return {
-        topic: {
-            part: first if (topic, part) in passed else known.get(topic, {}).get(part, first)
-            for part, first in parts.items()
-        }
+        topic: {part: max(first, known.get(topic, {}).get(part, first)) for part, first in parts.items()}
         for topic, parts in oldest.items()
     }
 
 
-def fitting(marks: dict[str, Mark | None], newest: Offsets, ids: Mapping[str, str]) -> dict[str, Mark | None]:
-    """The marks without the partitions that are others now: those were made anew, and their records are new."""
+def fitting(
+    marks: dict[str, Mark | None], newest: Offsets, ids: Mapping[str, str], cuts: Cuts | None = None
+) -> dict[str, Mark | None]:
+    """The marks without what are other records now: topics that were made again, and what lies behind the edge of a cut."""
 
     def kept(mark: Mark) -> Mark:
-        anew = remade_topics(mark, ids)
+        anew, within = remade_topics(mark, ids), mark.within(cuts or {})
         ends = {
             topic: {part: end for part, end in parts.items() if end <= newest.get(topic, {}).get(part, -1)}
-            for topic, parts in mark.ends.items()
+            for topic, parts in within.ends.items()
             if topic not in anew
         }
         return replace(mark, ends=ends)

@@ -15,18 +15,20 @@ from typing import Any, Final
 
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.offsets import begin_offsets, end_offsets
+from ingest.record_names import NameReader
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_ids
 from lakehouse.files import is_local
 from lakehouse.lock import WriterLock, is_held
 from lakehouse.tables import TABLES
 from streaming.checkpoint import LocalCheckpoint
-from streaming.losses import REPAIR_FOLDER, StartOrder, gone, read_order, remade_topics, write_order
-from streaming.offsets import Offsets, newest_mark, newest_of
+from streaming.losses import REPAIR_FOLDER, Lost, StartOrder, gone, read_order, write_order
+from streaming.offsets import Offsets, largest, mark_history, newest_mark, newest_of
 from streaming.queries import first_offsets
 from streaming.repair_checkpoint import checkpoint_findings, checkpoint_moves
 from streaming.repair_finding import Finding
 from streaming.repair_tables import DROP_FLAG, table_findings
+from streaming.same_log import KafkaLog, KafkaView, lost_records
 from streaming.source import LandedTopics
 
 __all__ = ["ACCEPT_FLAG", "DROP_FLAG", "Examination", "Patient", "apply", "examine"]
@@ -165,24 +167,36 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
         raise
     except FatalError:
         oldest, newest = {}, {}
-    replays = [each.replay for each in findings if each.replay]
     order = read_order(str(patient.root))
-    if replays:
-        following, anew = _order(order, findings).replay, set[str]()
+    if any(each.replay for each in findings):
+        lost = order.refused(gone(_order(order, findings).replay, oldest, newest))
     else:
-        marks = [newest_mark(str(patient.root), name) for name in TABLES]
-        checkpoint = LocalCheckpoint(patient.checkpoint)
         broken = any(path.is_relative_to(patient.checkpoint) for each in findings for path in each.moves)
-        begun = not broken and checkpoint.begun()
-        following = (checkpoint.next_offsets() if begun else first_offsets(marks, order.replay)) or {}
-        anew = remade_topics(newest_of(marks), topic_ids(kafka, names))
-        order = StartOrder() if begun else order
-    if lost := order.refused(gone(following, oldest, newest, anew)):
+        lost = _losses(patient, KafkaView(oldest, newest, topic_ids(kafka, names)), order, trust=not broken)
+    if lost:
         yield Finding(
             f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}.",
-            "accepts that they are lost: sets the checkpoint aside and goes on with what Kafka still has; the next commit names "
-            "the ranges",
+            "accepts that they are lost: sets the checkpoint aside and goes on with what Kafka still has, where a log was cut at "
+            "the first record that is another than before; the next commit names the ranges",
             moves=checkpoint_moves(patient.checkpoint),
             lost=tuple(lost),
             needs=ACCEPT_FLAG,
         )
+
+
+def _losses(patient: Patient, view: KafkaView, order: StartOrder, *, trust: bool) -> list[Lost]:
+    """What the next start would refuse; `trust` where the checkpoint stays as it is."""
+    assert patient.kafka is not None  # noqa: S101
+    root, checkpoint = str(patient.root), LocalCheckpoint(patient.checkpoint)
+    marks = [newest_mark(root, name) for name in TABLES]
+    mark, begun = newest_of(marks), trust and checkpoint.begun()
+    order = order.unless_in(mark)
+    following = (checkpoint.next_offsets() if begun else first_offsets(marks, order.replay)) or {}
+    reached = largest(following, mark.ends if mark else {}, checkpoint.planned_ends() if begun else {})
+    reader = NameReader(patient.kafka)
+    try:
+        log = KafkaLog(patient.kafka, reader)
+        lost = lost_records(view, mark, following, reached, lambda: mark_history(root, TABLES), log)
+    finally:
+        reader.close()
+    return order.refused_by_checkpoint(lost, following) if begun else order.refused(lost)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from lakehouse.derived import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import DUPLICATES, TABLES
-from streaming.offsets import Mark, Offsets, newest_of, parse_mark
+from streaming.offsets import Cuts, Mark, Offsets, newest_of, parse_mark
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import Finding
 from streaming.sql.applied import streams_folder
@@ -54,8 +55,11 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
             f"{state.folder} from a backup, or set it aside as a whole"
         )
         return Finding(what, hand, by_hand=True, log=True)
-    # What a batch left out is known to nobody but the commit: to read its records again would only filter them.
-    replay = {} if name == DUPLICATES.name else _marked(state, first) or _from_zero(list(states.values()))
+    newest = newest_of(_marks(list(states.values())))
+    replay = _marked(state, first, newest.cuts if newest else {}) or _from_zero(list(states.values()))
+    if name == DUPLICATES.name:
+        # What a batch left out is known to nobody but the commit: to read its records again would only filter them.
+        replay = {}
     derived = tuple(each.folder for table, each in states.items() if table in DERIVED and _has_seen(each, name, first))
     moves = (*checkpoint_moves(checkpoint), *derived)
     moves += (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
@@ -178,11 +182,11 @@ def _is_foreign(folder: Path, version: int) -> bool:
     return changes and parse_mark(_metadata(actions)) is None
 
 
-def _marked(state: LogState, before: int) -> Offsets | None:
+def _marked(state: LogState, before: int, cuts: Cuts) -> Offsets | None:
     """The end of the newest landed batch before a version. Maintenance cuts the log, but keeps the commit that says it."""
     for version in range(before - 1, -1, -1):
         if mark := parse_mark(_metadata(commit_actions(state.folder, version))):
-            return mark.ends
+            return mark.within(cuts).ends
     return None
 
 
@@ -196,8 +200,9 @@ def _marks(states: list[LogState]) -> Iterator[Mark | None]:
     for state in states:
         if state.folder.name in TABLES:
             for version in range(state.newest, -1, -1):
-                if mark := parse_mark(_metadata(commit_actions(state.folder, version))):
-                    yield mark
+                actions = commit_actions(state.folder, version)
+                if mark := parse_mark(_metadata(actions)):
+                    yield replace(mark, at_ms=_committed_ms(actions))
                     break
 
 
@@ -213,6 +218,10 @@ def _has_seen(state: LogState, name: str, version: int) -> bool:
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return state.newest > 0
+
+
+def _committed_ms(actions: Any) -> int:
+    return max(int(action["commitInfo"].get("timestamp", 0)) for action in actions if "commitInfo" in action)
 
 
 def _metadata(actions: Any) -> str | None:

@@ -15,7 +15,7 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["history_rows", "kafka_rows", "largest", "moved", "sources_of", "write_history"]
+__all__ = ["history_rows", "kafka_rows", "moved", "sources_of", "write_history"]
 
 
 def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sources:
@@ -64,17 +64,6 @@ def write_history(writer: Writer, applied: Applied) -> None:
     with Appender(writer.spark, writer.root, table).begin() as append:
         append.write(rows)
         append.commit(StreamMark(applied.name, applied.incarnation, -1, applied.start).encode())
-
-
-def largest(*each: Offsets) -> Offsets:
-    """Per partition the largest of them."""
-    merged: Offsets = {}
-    for offsets in each:
-        for topic, parts in offsets.items():
-            into = merged.setdefault(topic, {})
-            for part, at in parts.items():
-                into[part] = max(at, into.get(part, at))
-    return merged
 
 
 def moved(starts: Offsets, ends: Offsets) -> bool:

@@ -163,7 +163,17 @@ class Lander:
 
 @pytest.fixture
 def lander(lake: LakeSession, kafka_server: Any, unique_name: str, tmp_path: Path) -> Lander:
-    kafka = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
+    return make_lander(lake, kafka_server, unique_name, tmp_path)
+
+
+@pytest.fixture
+def lander_of(lake: LakeSession, unique_name: str, tmp_path: Path) -> Callable[[Any], Lander]:
+    """A lander whose Kafka is the test's own, so that it may be broken."""
+    return lambda server: make_lander(lake, server, unique_name, tmp_path)
+
+
+def make_lander(lake: LakeSession, server: Any, unique_name: str, tmp_path: Path) -> Lander:
+    kafka = KafkaSettings(bootstrap_servers=server.bootstrap_servers)
     topics = LandedTopics(f"{unique_name}.readings", f"{unique_name}.dead-letters", f"{unique_name}.outcomes")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = [NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1), NewTopic(topics.outcomes, 1, 1)]

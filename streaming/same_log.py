@@ -1,0 +1,163 @@
+"""Compares Kafka's log with the one that the tables were filled from, before a query starts.
+
+A topic that was deleted and made again has another id. A log that was cut back (power cut, unclean election, restored snapshot)
+keeps the id and gives its offsets to other records. So the newest mark names the last record of each partition, and a start
+asks Kafka for the records at those offsets.
+
+The edge of a cut is the first offset that holds another record than before. Marks find it to a batch (each names a record);
+Kafka's own times find it to a record: what was appended after the cut is later than any record that was there before it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ingest.offsets import offsets_at
+from ingest.record_names import NameReader, Names, RecordName
+from ingest.settings import KafkaSettings
+from streaming.losses import Lost, StartOrder, gone, remade_topics
+from streaming.offsets import Cuts, Mark, Offsets
+
+__all__ = ["KafkaLog", "KafkaView", "Log", "accepted_cuts", "cut_logs", "lineage", "lost_records"]
+
+
+class Log(Protocol):
+    """What is asked of Kafka to recognise a log."""
+
+    def names(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
+        """The names of the records at these offsets; those that are not there are missing."""
+
+    def first_after(self, topic: str, part: int, time_ms: int) -> int:
+        """The first offset whose record has a later time; the next one to be written where there is none."""
+
+
+class KafkaLog:
+    """The log as Kafka has it."""
+
+    def __init__(self, settings: KafkaSettings, reader: NameReader) -> None:
+        self._settings, self._reader = settings, reader
+
+    def names(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
+        """See Log.
+
+        Raises:
+            RetryableError: Kafka does not answer in time.
+        """
+        return self._reader.read_all(wanted)
+
+    def first_after(self, topic: str, part: int, time_ms: int) -> int:
+        """See Log."""
+        return offsets_at(self._settings, topic, time_ms + 1)[part]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaView:
+    """How far the topics reach, and which they are."""
+
+    oldest: Offsets
+    newest: Offsets
+    ids: Mapping[str, str]
+
+    def holds(self, topic: str, part: int, offset: int) -> bool:
+        """Whether a record may be at this offset."""
+        first, end = self.oldest.get(topic, {}).get(part), self.newest.get(topic, {}).get(part)
+        return first is not None and end is not None and first <= offset < end
+
+
+def lost_records(
+    view: KafkaView,
+    mark: Mark | None,
+    following: Offsets,
+    reached: Offsets,
+    history: Callable[[], Iterable[Mark]],
+    log: Log,
+) -> list[Lost]:
+    """What Kafka no longer has of what comes next, and the logs that were cut back.
+
+    Args:
+        view: of Kafka now.
+        mark: the newest of all tables.
+        following: where reading goes on.
+        reached: as far as anything was planned, or stored.
+        history: all marks that are kept; asked only where a log was cut.
+        log: Kafka's records.
+    """
+    anew = remade_topics(mark, view.ids)
+    cut = cut_logs(view, mark, {topic: parts for topic, parts in reached.items() if topic not in anew}, history, log)
+    found = {each[:2] for each in cut}
+    return [*(each for each in gone(following, view.oldest, view.newest, anew) if each[:2] not in found), *cut]
+
+
+def cut_logs(
+    view: KafkaView, mark: Mark | None, reached: Offsets, history: Callable[[], Iterable[Mark]], log: Log
+) -> list[Lost]:
+    """The partitions whose log ends before what was read of it, or holds another record where the mark names one."""
+    last = mark.last if mark else {}
+    known: Names = {}
+    for topic in reached:
+        if held := {part: name for part, name in last.get(topic, {}).items() if view.holds(topic, part, name.offset)}:
+            known[topic] = held
+    now = log.names({topic: {part: name.offset for part, name in parts.items()} for topic, parts in known.items()})
+    cut, kept = list[Lost](), list[Mark]()
+    for topic, parts in reached.items():
+        for part, at in parts.items():
+            name, found = known.get(topic, {}).get(part), now.get(topic, {}).get(part)
+            is_other = name is not None and found is not None and not name.is_same(found)
+            if is_other or at > view.newest.get(topic, {}).get(part, at):
+                kept = kept or list(history())
+                names = lineage(mark, kept, topic, part)
+                cut.append(Lost(topic, part, at, _edge(view, topic, part, names, mark.at_ms if mark else 0, log)))
+    return cut
+
+
+def lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -> list[RecordName]:
+    """The named records of a partition, by offset, without those of a former topic or of what was cut off before."""
+    names: dict[int, RecordName] = {}
+    if newest is None:
+        return []
+    for mark in (*marks, newest):
+        name = mark.last.get(topic, {}).get(part)
+        if name is None or mark.topics.get(topic) != newest.topics.get(topic):
+            continue
+        if all(name.offset < edge for edge in mark.edges_since(newest.cuts, topic, part)):
+            names[name.offset] = name
+    return sorted(names.values())
+
+
+def _edge(view: KafkaView, topic: str, part: int, names: list[RecordName], at_ms: int, log: Log) -> int:
+    """The first offset that holds another record than before; at most a batch too early where times don't tell.
+
+    Without a name the commit's own time must do: what was stored was appended before it.
+    """
+    first, end = view.oldest[topic][part], view.newest[topic][part]
+
+    def is_same(name: RecordName) -> bool:
+        if name.offset < first or name.offset >= end:
+            return name.offset < first
+        return name.is_same(log.names({topic: {part: name.offset}}).get(topic, {}).get(part))
+
+    low, high = 0, len(names)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if is_same(names[middle]) else (low, middle)
+    least = names[low - 1].offset + 1 if low else 0
+    most = min(names[low].offset, end) if low < len(names) else end
+    edge = log.first_after(topic, part, names[low].time_ms if low < len(names) else at_ms)
+    return max(first, edge if least <= edge <= most else least)
+
+
+def accepted_cuts(mark: Mark | None, order: StartOrder, anew: Iterable[str]) -> Cuts:
+    """All cuts that somebody accepted: those that the newest mark names, and those of the repair before this start."""
+    other = set(anew)
+    cuts = {
+        topic: {part: list(edges) for part, edges in parts.items()}
+        for topic, parts in (mark.cuts if mark else {}).items()
+        if topic not in other
+    }
+    fresh: dict[tuple[str, int], int] = {}
+    for topic, part, _, edge in order.cuts:
+        if topic not in other:
+            fresh[topic, part] = min(edge, fresh.get((topic, part), edge))
+    for (topic, part), edge in fresh.items():
+        cuts.setdefault(topic, {}).setdefault(part, []).append(edge)
+    return cuts
