@@ -47,17 +47,19 @@ create or replace temp table kept as
 create or replace temp table missing as
     select partition, "offset", bool_and(here or elsewhere) as all_kept from kept group by all;
 -- Records that Spark itself refused. One that it can't read is refused whole, and its name stays unknown; one with a name
--- has readings whose identity is stored with other content (`conflicting_duplicate`): its other readings must be kept.
+-- has readings whose identity is stored with other content (`conflicting_duplicate`): its other readings must be kept. One
+-- that was not compared (`unchecked_duplicate`) may have had its row deleted.
 create or replace temp table refused as
-    select distinct source_topic as topic, partition, "offset", gateway_epoch as epoch, message_number as number
+    select source_topic as topic, partition, "offset", gateway_epoch as epoch, message_number as number,
+        bool_or(reason = 'unchecked_duplicate') as is_unchecked
     from dead_letters
-    where stage = 'stream' and date >= make_timestamp(getvariable('cutoff_us'))::date;
+    where stage = 'stream' and date >= make_timestamp(getvariable('cutoff_us'))::date group by all;
 create or replace temp table states as
     select r.*, f.topic is not null as is_refused, case
         when r.topic = getvariable('dead_letters_topic')
             then case when coalesce(a.topic, f.topic) is null then 'lost' when r.is_partial then 'part' else 'dead' end
         when a.row_count >= r.reading_count or (a.row_count > 0 and m.all_kept) then 'stored'
-        when f.topic is not null and (f.epoch is null or m.all_kept) then 'dead'
+        when f.topic is not null and (f.epoch is null or m.all_kept or f.is_unchecked) then 'dead'
         when m.all_kept then 'duplicate'
         else 'lost' end as state
     from records r

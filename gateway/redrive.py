@@ -6,6 +6,8 @@ Pure: reading the letters and producing the records is deploy/dlq/redrive.py. Wh
   without a time of its own is not dated to the redrive;
 - identity: the message's own, where it has one. Else `dl:<gateway>:<epoch>:<number>`, the name of the message: two
   redrives of it are one, and also after the dead letters' topic was made anew, which uses its offsets again;
+- payload: that of the message, so its hash is the same; of a copy that the landing could not compare with what is stored
+  (`unchecked_duplicate`), the record itself: the landing compares it again;
 - flag `redriven`, tag `dead_letter` = id of the letter: its lineage. `tidegate audit` counts it as a message of a gateway
   `redrive`.
 
@@ -96,6 +98,9 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
     hindrance = _hindrance(letter)
     if hindrance is not None:
         return Verdict(letters, "skipped", why=hindrance)
+    if letter.reason == Reason.UNCHECKED_DUPLICATE:
+        again = _redriven(decode_record(letter.payload), letter, set(stored))
+        return Verdict(letters, "stored") if again is None else Verdict(letters, "accepted", [again])
     outcome = gate.decide(_as_message(letter))
     if outcome.rejected is not None:
         return Verdict(letters, "refused", faults=_faults(outcome))
@@ -118,9 +123,10 @@ def identities(verdict: Verdict) -> set[Identity]:
 def leave_out(verdict: Verdict, stored: Mapping[Identity, Set[Part]]) -> Verdict:
     """Without what stands in `readings` under its identity, whichever delivery or redrive of the message brought it.
 
-    Spark drops that too, but only as long as it remembers the identity.
+    Spark drops that too, but only as long as it remembers the identity. A copy that was not compared goes to Spark, which
+    compares it.
     """
-    if verdict.ending != "accepted":
+    if verdict.ending != "accepted" or verdict.letters[0].reason == Reason.UNCHECKED_DUPLICATE:
         return verdict
     records = []
     for record in verdict.records:
@@ -142,7 +148,7 @@ def _identity(record: ReadingRecord, reading: Reading) -> Identity:
 def _hindrance(letter: Letter) -> str | None:
     if letter.reason == Reason.CONFLICTING_DUPLICATE:
         return "its identity is stored with other content, and would be again: the first one stays"
-    if letter.stage == Stage.STREAM:
+    if letter.stage == Stage.STREAM and letter.reason != Reason.UNCHECKED_DUPLICATE:
         return "it never was an MQTT message: another program wrote it to Kafka"
     if letter.topic is None or letter.gateway is None:
         return "it names no MQTT topic"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-__all__ = ["dataset_of"]
+__all__ = ["dataset_of", "file_dataset"]
 
 _RANGES: Final = ("landed_at", "received_at", "event_time")
 _STATISTICS_STEP: Final = timedelta(milliseconds=1)
@@ -36,6 +36,16 @@ def dataset_of(table: "DeltaTable") -> "ds.FileSystemDataset":
         for i, path in enumerate(files["path"].to_pylist())
     ]
     return ds.FileSystemDataset(fragments, schema, form, filesystem)
+
+
+def file_dataset(table: "DeltaTable", path: str) -> "ds.FileSystemDataset":
+    """The rows of one data file of the table's version, by its path in the log; the partition's columns are null."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    form, filesystem, prefix = ds.ParquetFileFormat(), *_filesystem(table.table_uri)
+    fragment = form.make_fragment(prefix + path, filesystem=filesystem)
+    return ds.FileSystemDataset([fragment], pa.schema(table.schema().to_arrow()), form, filesystem)
 
 
 class _Conditions:

@@ -1,50 +1,62 @@
-"""Copies that say something else than what is stored under their identity: dead letters `conflicting_duplicate`.
+"""Judges copies: equal to what is stored, other than it (`conflicting_duplicate`), or not compared (`unchecked_duplicate`).
 
-Content is value, text, unit and the time that the device claimed (`device_time`); the receive time of a copy is always
-another one and says nothing. What landed last is remembered as two hashes a row, so that the copies of a gateway's crash
-are compared without a look at the table. Older ones are looked up in the table: at most `LOOKUP_FILES` files, those of the
-device, the newest first, and for a bounded share of the time: a device that repeats a month must not slow the others.
-What cannot be compared (its row was deleted by retention, or the look-up's share is used up) stays a plain duplicate.
+A copy is equal where its message has the payload that was stored (`payload_hash`), whatever profile, unit or zone decoded
+either of them; else where value, text, unit and the claimed time (`device_time`) are the same. The receive time of a copy
+is always another one and says nothing. What landed last is remembered as three hashes a row, so that the copies of a
+gateway's crash are compared without a look at the table. Older ones are looked up in the table, in one scan a batch: first
+in the files that admit the copies' devices and event times, then in all that admit the devices, the newest first.
+
+A device that repeats a month must not slow the others, so look-ups have a bounded share of the time. A copy for which
+there was none left, or whose row retention deleted, is a dead letter: nothing is dropped without a comparison.
 """
 
 import time
-from bisect import bisect_left
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from ingest.contract.reasons import Reason
 from lakehouse.create import table_uri
-from lakehouse.dataset import dataset_of
-from lakehouse.files import read_columns
+from lakehouse.dataset import dataset_of, file_dataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
 
 __all__ = ["COMPARED_COLUMNS", "Contents", "load_recent", "make_lookup"]
 
-CONTENT_COLUMNS: Final = ("value", "text", "unit", "device_time", "flags")
+CONTENT_COLUMNS: Final = ("value", "text", "unit", "device_time", "flags", "payload_hash")
 _IDENTITY: Final = ("device", "metric", "index", "message_id", "partition", "offset")
-COMPARED_COLUMNS: Final = (*_IDENTITY, *CONTENT_COLUMNS)
+_MESSAGE: Final = ("gateway", "gateway_epoch", "message_number")
+COMPARED_COLUMNS: Final = (*_IDENTITY, *CONTENT_COLUMNS, *_MESSAGE, "event_time")
 
 REMEMBERED_ROWS: Final = 500_000
-"""Newest rows with an identity that are remembered, at 44 bytes each."""
+"""Newest rows with an identity that are remembered, at 60 bytes each."""
 FOLD_CHUNKS: Final = 64
 RECENT: Final = timedelta(minutes=2)
-LOOKUP_FILES: Final = 256
-LOOKUP_SHARE: Final = 0.05
+LOOKUP_SHARE: Final = 0.2
 """Of the time at most, over look-ups in the table."""
+LOOKUP_BURST_SECONDS: Final = 10.0
+"""What look-ups may take at once after a time without any."""
 SHOWN_READINGS: Final = 5
 
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
+_STATISTICS_STEP: Final = timedelta(milliseconds=1)
+"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
 # A time that the gateway made of a relative one differs at each delivery; a corrected row is no longer what was sent.
 _HASHED: Final = """
     SELECT hash(device, metric, index, message_id) AS id,
         CASE WHEN list_contains(flags, 'corrected') THEN NULL ELSE hash(value, text, unit,
             CASE WHEN list_contains(flags, 'relative_time') THEN NULL ELSE epoch_us(device_time) END) END AS content,
-        value, partition, "offset" FROM rows WHERE message_id IS NOT NULL"""
+        payload_hash, hash(gateway, gateway_epoch, message_number) AS message, value, partition, "offset"
+    FROM rows WHERE message_id IS NOT NULL"""
 
 _NUMBERED: Final = "SELECT *, row_number() OVER () AS row FROM rows"
 
@@ -54,31 +66,40 @@ _COPIES: Final = f"""
 
 _KEPT: Final = f"SELECT * EXCLUDE (row) FROM ({_NUMBERED}) WHERE row NOT IN (SELECT row FROM copies)"  # noqa: S608
 
-_JOINED: Final = f"""
-    SELECT c.*, k.id IS NOT NULL AS known, k.value AS stored_value, k.partition AS stored_partition,
-        k."offset" AS stored_offset, coalesce(k.content <> h.content, false) AS conflicts
-    FROM (SELECT *, row_number() OVER () AS place FROM rows) c
-    JOIN (SELECT row_number() OVER () AS place, * FROM ({_HASHED})) h USING (place)
-    LEFT JOIN (SELECT id, any_value(content) AS content, any_value(value) AS value, any_value(partition) AS partition,
-        any_value("offset") AS "offset" FROM known GROUP BY id) k ON k.id = h.id
-    ORDER BY c.place"""  # noqa: S608
+# Two readings of one message may share an identity: the payload is then the same and says nothing.
+_JUDGED: Final = f"""
+    WITH copy AS (SELECT row_number() OVER () AS place, * FROM ({_HASHED})), found AS (
+        SELECT place, count(k.id) > 0 AS known,
+            bool_or(k.payload_hash = c.payload_hash AND k.message <> c.message) AS same_payload,
+            bool_or(k.payload_hash <> c.payload_hash) AS other_payload,
+            bool_or(k.content = c.content) AS same_content, bool_or(k.content <> c.content) AS other_content,
+            arg_min(k.value, k.content = c.content) AS stored_value, any_value(k.partition) AS stored_partition,
+            any_value(k."offset") AS stored_offset
+        FROM copy c LEFT JOIN known k ON k.id = c.id GROUP BY place
+    )
+    SELECT n.*, f.* EXCLUDE (place, same_payload, other_payload, same_content, other_content), CASE
+        WHEN NOT known THEN '{Reason.UNCHECKED_DUPLICATE}'
+        WHEN same_payload OR same_content THEN NULL
+        WHEN other_content THEN '{Reason.CONFLICTING_DUPLICATE}'
+        WHEN other_payload THEN '{Reason.UNCHECKED_DUPLICATE}' END AS reason
+    FROM (SELECT *, row_number() OVER () AS place FROM rows) n JOIN found f USING (place) ORDER BY place"""  # noqa: S608
 
-Lookup = Callable[["pa.Table"], "pa.Table"]
-"""Copies -> rows of the table, COMPARED_COLUMNS, some of which may have their identities."""
+Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
+"""Copies -> rows of the table, COMPARED_COLUMNS, piece by piece, some of which may have their identities."""
 
 
 class Contents:
     """What was stored last under which identity. Not thread-safe: the landing's batch calls it, or its one worker."""
 
     def __init__(self, lookup: Lookup | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`lookup` asks the table for copies that are not remembered; None leaves those uncompared."""
+        """`lookup` asks the table for copies that are not remembered; None leaves those unchecked."""
         import duckdb
 
         self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "256MB"})
         self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
         self._lookup, self._clock = lookup, clock
         self._chunks: list[pa.Table] = []
-        self._rest_until = 0.0
+        self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
 
     @property
     def remembered(self) -> int:
@@ -87,48 +108,62 @@ class Contents:
 
     def remember(self, rows: "pa.Table") -> None:
         """Keep the content of committed rows (COMPARED_COLUMNS)."""
-        import pyarrow as pa
-
-        if hashed := self._query(_HASHED, rows=rows):
-            self._chunks.append(hashed)
-        if len(self._chunks) > FOLD_CHUNKS or self.remembered > REMEMBERED_ROWS:
-            whole = pa.concat_tables(self._chunks)
-            kept = whole.slice(max(0, whole.num_rows - REMEMBERED_ROWS))
-            self._chunks = [pa.table(kept.combine_chunks())]
+        self._keep(self._query(_HASHED, rows=rows))
 
     def conflicts(self, rows: "pa.Table", copies: "pa.Table") -> tuple[list[dict[str, Any]], int]:
-        """The copies of a batch that contradict what is stored, one entry per record, and how many could not be compared.
+        """The records of a batch that become dead letters, one entry each, and how many copies could not be compared.
 
         Args:
             rows: all rows of the batch, COMPARED_COLUMNS, in the order written.
             copies: those that are dropped, as `Seen.duplicates` gives them.
 
         Returns:
-            Entries of partition, offset, path, got, wanted, partial (True where other readings of the record are stored).
+            Entries of reason, partition, offset, path, got, wanted, partial (True where other readings of the record are
+            stored). A record with a copy of either kind is a conflict.
         """
         import pyarrow as pa
 
         kept = self._query(_KEPT, rows=rows, copies=copies)
         found = self._query(_COPIES, rows=rows, copies=copies, kept=kept)
         known = [self._query(_HASHED, rows=kept), *self._chunks]
-        judged = self._query(_JOINED, rows=found, known=pa.concat_tables(known))
-        missing, unchecked = found.filter(_not(judged["known"])), 0
+        judged = self._query(_JUDGED, rows=found, known=pa.concat_tables(known))
+        missing = found.filter(_not(judged["known"]))
         if missing.num_rows:
-            stored = self._stored(missing)
-            late = self._query(_JOINED, rows=missing, known=self._query(_HASHED, rows=stored))
-            unchecked = int(late.filter(_not(late["known"])).num_rows)
-            judged = pa.concat_tables([judged, late])
-        return _by_record(judged.filter(judged["conflicts"]).to_pylist()), unchecked
+            late = self._query(_JUDGED, rows=missing, known=self._stored(missing))
+            judged = pa.concat_tables([judged.filter(judged["known"]), late])
+        refused = [row for row in judged.to_pylist() if row["reason"] is not None]
+        unchecked = sum(row["reason"] == Reason.UNCHECKED_DUPLICATE for row in refused)
+        return _by_record(refused), unchecked
 
     def _stored(self, missing: "pa.Table") -> "pa.Table":
+        """What the table has under the identities of these copies, as far as the time for look-ups goes."""
+        import pyarrow as pa
+
+        wanted = self._query(_HASHED, rows=missing)
+        left, pieces = set(wanted["id"].to_pylist()), [wanted.slice(0, 0)]
         began = self._clock()
-        if self._lookup is None or began < self._rest_until:
-            return missing.slice(0, 0)
-        stored = self._lookup(missing)
-        took = self._clock() - began
-        self._rest_until = began + took / LOOKUP_SHARE
-        self.remember(stored)
+        allowed = min(LOOKUP_BURST_SECONDS, self._left_seconds + LOOKUP_SHARE * (began - self._left_at))
+        if self._lookup is not None and allowed > 0:
+            for piece in self._lookup(missing):
+                pieces.append(self._query(_HASHED, rows=piece))
+                left.difference_update(pieces[-1]["id"].to_pylist())
+                if not left or self._clock() - began > allowed:
+                    break
+        self._left_at = self._clock()
+        self._left_seconds = allowed - (self._left_at - began)
+        stored = pa.concat_tables(pieces)
+        self._keep(stored)
         return stored
+
+    def _keep(self, hashed: "pa.Table") -> None:
+        import pyarrow as pa
+
+        if hashed.num_rows:
+            self._chunks.append(hashed)
+        if len(self._chunks) > FOLD_CHUNKS or self.remembered > REMEMBERED_ROWS:
+            whole = pa.concat_tables(self._chunks)
+            kept = whole.slice(max(0, whole.num_rows - REMEMBERED_ROWS))
+            self._chunks = [pa.table(kept.combine_chunks())]
 
     def _query(self, sql: str, **tables: "pa.Table") -> "pa.Table":
         for name, table in tables.items():
@@ -137,21 +172,23 @@ class Contents:
 
 
 def make_lookup(root: str) -> Lookup:
-    """A look-up in `readings`: only files whose statistics admit the copies' devices, the newest first."""
+    """A look-up in `readings`: only files whose statistics admit the copies, piece by piece."""
 
-    def lookup(copies: "pa.Table") -> "pa.Table":
-        import pyarrow as pa
-        import pyarrow.compute as pc
+    def lookup(copies: "pa.Table") -> "Iterator[pa.Table]":
+        import pyarrow.dataset as ds
+        from deltalake import DeltaTable
 
-        devices = sorted(set(copies["device"].to_pylist()))
-        identities, found = copies["message_id"].combine_chunks(), [copies.select(COMPARED_COLUMNS).slice(0, 0)]
-        for path in _files(root, devices):
+        table, devices = DeltaTable(table_uri(root, "readings")), sorted(set(copies["device"].to_pylist()))
+        times, kind = sorted(set(copies["event_time"].to_pylist())), copies["event_time"].type
+        same = ds.field("message_id").isin(copies["message_id"].combine_chunks()) & ds.field("device").isin(devices)
+        files = _files(table, devices)
+        # A device that sends a message again says the same time, and files hold seconds of live readings.
+        likely = [(each.path, same & within) for each in files if (within := each.between(times, kind)) is not None]
+        for path, condition in [*likely, *((each.path, same) for each in files)]:
             # One that maintenance has just taken away is in the table under another name.
             with suppress(FileNotFoundError):
-                rows = read_columns(table_uri(root, "readings"), [path], COMPARED_COLUMNS)
-                same = pc.and_(pc.is_in(rows["message_id"], identities), pc.is_in(rows["device"], pa.array(devices)))
-                found.append(rows.filter(same).cast(found[0].schema))
-        return pa.concat_tables(found)
+                rows = file_dataset(table, path)
+                yield rows.to_table(list(COMPARED_COLUMNS), condition, batch_readahead=2, use_threads=False)
 
     return lookup
 
@@ -171,20 +208,40 @@ def load_recent(root: str, contents: Contents) -> None:
                 contents.remember(pa.Table.from_batches([batch]))
 
 
-def _files(root: str, devices: list[str]) -> list[str]:
-    """Paths of the newest data files whose rows may be of one of these devices (sorted)."""
-    import pyarrow as pa
-    from deltalake import DeltaTable
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file with the bounds of its times in the log, None where that has none."""
 
-    actions = pa.table(DeltaTable(table_uri(root, "readings")).get_add_actions(flatten=True))
-    names = ("path", "min.device", "max.device", "max.landed_at")
+    path: str
+    landed_at: datetime
+    first: datetime | None
+    last: datetime | None
+
+    def between(self, times: list[datetime], kind: "pa.DataType") -> "ds.Expression | None":
+        """The condition of rows with event times from the first to the last of these (sorted) here; None without any."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        if self.first is None or self.last is None:
+            return None
+        here = times[bisect_left(times, self.first) : bisect_right(times, self.last + _STATISTICS_STEP)]
+        at = ds.field("event_time")
+        return (at >= pa.scalar(here[0], kind)) & (at <= pa.scalar(here[-1], kind)) if here else None
+
+
+def _files(table: "DeltaTable", devices: list[str]) -> list[_File]:
+    """The data files whose rows may be of one of these devices (sorted), the newest first."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "min.device", "max.device", "max.landed_at", "min.event_time", "max.event_time")
     columns = (actions[name].to_pylist() if name in actions.column_names else [None] * len(actions) for name in names)
     admitted = [
-        (landed or _FAR, unquote(path))
-        for path, low, high, landed in zip(*columns, strict=True)
+        _File(unquote(path), landed or _FAR, first, last)
+        for path, low, high, landed, first, last in zip(*columns, strict=True)
         if _admits(low, high, devices)
     ]
-    return [path for _, path in sorted(admitted, reverse=True)[:LOOKUP_FILES]]
+    return sorted(admitted, key=attrgetter("landed_at"), reverse=True)
 
 
 def _admits(low: str | None, high: str | None, devices: list[str]) -> bool:
@@ -203,13 +260,22 @@ def _by_record(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _letter(partition: int, offset: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    conflicts = [row for row in rows if row["reason"] == Reason.CONFLICTING_DUPLICATE]
+    rows = conflicts or rows
     first, more = rows[0], len(rows) - SHOWN_READINGS
     tail = [f"{more} more"] if more > 0 else []
     got = [_shown(row["metric"], row["value"], row["text"], row["unit"]) for row in rows[:SHOWN_READINGS]]
-    stored = [_shown(row["metric"], row["stored_value"]) for row in rows[:SHOWN_READINGS]]
-    origin = f"partition {first['stored_partition']} offset {first['stored_offset']}"
-    wanted = f"what is stored under {first['message_id']} from {origin}: {'; '.join([*stored, *tail])}"
+    if conflicts:
+        stored = [_shown(row["metric"], row["stored_value"]) for row in rows[:SHOWN_READINGS]]
+        origin = f"partition {first['stored_partition']} offset {first['stored_offset']}"
+        wanted = f"what is stored under {first['message_id']} from {origin}: {'; '.join([*stored, *tail])}"
+    else:
+        wanted = (
+            f"a comparison with what was stored under {first['message_id']}: its row is deleted or corrected, or there was no "
+            "time left to look for it"
+        )
     return {
+        "reason": first["reason"],
         "partition": partition,
         "offset": offset,
         "path": f"$.readings[{first['position']}]",

@@ -154,7 +154,9 @@ def dead_letter_rows(
     return _refused_rows(refused.where(_is_dead_letter()), landed).unionByName(_poison_rows(poison, landed, topic))
 
 
-CONFLICT_SCHEMA: Final = "partition INT, offset BIGINT, path STRING, got STRING, wanted STRING, partial BOOLEAN"
+CONFLICT_SCHEMA: Final = (
+    "reason STRING, partition INT, offset BIGINT, path STRING, got STRING, wanted STRING, partial BOOLEAN"
+)
 
 
 def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column, topic: str = READINGS) -> DataFrame:
@@ -163,7 +165,7 @@ def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column,
     found = records.join(F.broadcast(conflicts), ["partition", "offset"])
     nothing = F.lit(None).cast("string")
     return found.select(
-        F.lit(str(Reason.CONFLICTING_DUPLICATE)).alias("reason"),
+        "reason",
         F.lit(str(Stage.STREAM)).alias("stage"),
         "path", "got", "wanted", "device", "mqtt_topic",
         F.col("raw_value").alias("payload"),

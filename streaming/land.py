@@ -5,9 +5,10 @@ A batch is written, looked at, committed (lakehouse/append.py). What must not be
   after a crash, or by a new checkpoint) has those records filtered out, table by table;
 - by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice.
 
-Records that lose readings as copies are rows of `duplicates`, and a copy that says something else than what is stored is a
-dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and `duplicates` before
-`readings`: killed in between, it is run again with both in place.
+Records that lose readings as copies are rows of `duplicates`. A copy that says something else than what is stored, or that
+could not be compared, is a dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and
+`duplicates` before `readings`: killed in between, it is run again with both in place. The second run drops the same copies;
+what it thinks of them is filtered out with its other dead letters, so what the first run refused stays refused.
 """
 
 import time
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.contract.reasons import Reason
 from lakehouse import tables
 from lakehouse.append import Append, Appender
 from lakehouse.files import read_columns
@@ -177,12 +179,13 @@ class Landing(Batches):
         self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
 
     def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table") -> bool:
-        """Commit the batch's dead letters now if a copy contradicts what is stored; whether one did."""
-        conflicts, unchecked = self._contents.conflicts(append.read_back(COMPARED_COLUMNS), copies)
-        self._progress.duplicates(copies.num_rows, conflicts=len(conflicts), unchecked=unchecked)
-        if conflicts:
-            self._land_dead_letters(batch, conflicts)
-        return bool(conflicts)
+        """Commit the batch's dead letters now if a copy is not equal to what is stored; returns whether one is not."""
+        refused, unchecked = self._contents.conflicts(append.read_back(COMPARED_COLUMNS), copies)
+        conflicts = sum(each["reason"] == Reason.CONFLICTING_DUPLICATE for each in refused)
+        self._progress.duplicates(copies.num_rows, conflicts=conflicts, unchecked=unchecked)
+        if refused:
+            self._land_dead_letters(batch, refused)
+        return bool(refused)
 
     def _count_copies(self, batch: _Batch, written: Append, copies: "pa.Table") -> None:
         """Commit to `duplicates` which records the copies are of, before `readings` has the batch without them."""
@@ -194,12 +197,12 @@ class Landing(Batches):
                 append.write(self._spark.createDataFrame(rows).coalesce(1))
                 self._commit(append, batch, "duplicates", rows.num_rows, began)
 
-    def _land_dead_letters(self, batch: _Batch, conflicts: list[dict[str, Any]]) -> None:
+    def _land_dead_letters(self, batch: _Batch, refused: list[dict[str, Any]]) -> None:
         began = time.perf_counter()
         unlanded, landed = self._unlanded(batch, "dead_letters"), landed_at(batch.began_at)
         rows = dead_letter_rows(unlanded, landed, *self._topics.names)
-        if conflicts:
-            named = local_rows(self._spark, [tuple(each.values()) for each in conflicts], CONFLICT_SCHEMA)
+        if refused:
+            named = local_rows(self._spark, [tuple(each.values()) for each in refused], CONFLICT_SCHEMA)
             rows = rows.unionByName(conflict_rows(unlanded, named, landed, self._topics.readings))
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))

@@ -74,7 +74,7 @@ class Progress:
         self._metrics.last_commit.labels(table).set_to_current_time()
 
     def duplicates(self, rows: int, *, conflicts: int, unchecked: int) -> None:
-        """Rows dropped because their identity is stored; records of them that contradict it; rows not compared with it."""
+        """Rows dropped because their identity is stored; records refused that contradict it; rows refused uncompared."""
         self._metrics.duplicates.inc(rows)
         self._metrics.conflicts.inc(conflicts)
         self._metrics.unchecked.inc(unchecked)

@@ -32,7 +32,7 @@ _ORIGIN = [
     ("device", pa.string()),
 ]
 _READINGS = pa.schema([*_ORIGIN, ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string())])
-_DEAD_LETTERS = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string())])
+_DEAD_LETTERS = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string()), ("reason", pa.string())])
 
 
 class World:

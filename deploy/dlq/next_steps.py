@@ -32,6 +32,8 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     "`tidegate route test TOPIC PAYLOAD` tries it.",
     Reason.UNSUPPORTED_VERSION: "Send a version that this gateway reads, or update the gateway, then redrive.",
     Reason.CONFLICTING_DUPLICATE: "Count `boot` up at each start and `seq` with each message, so that no two share both.",
+    Reason.UNCHECKED_DUPLICATE: "Redrive it: it is compared again with what is stored under its identity. Where that row is "
+    "deleted, it stays a dead letter.",
     Reason.KAFKA_TOO_LARGE: "Send fewer readings per message, or raise kafka.max_record_bytes and the topic's "
     "max.message.bytes, then redrive.",
     Reason.SPARK_CORRUPT_RECORD: "Find the program that writes to the Kafka topic beside the gateway; it cannot be redriven.",

@@ -20,7 +20,7 @@ from gateway.redrive import Letter, Verdict, identities, judge, leave_out
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import RECORD_VERSION, REDRIVE_GATEWAY, encode_record
-from ingest.contract.reasons import Reason
+from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import OUTCOMES, READINGS
 from ingest.log import DeliveryError, LogWriter
 from ingest.security import RECORD_OVERHEAD_BYTES
@@ -32,7 +32,7 @@ EXAMPLES: Final = 10
 FIRST_READINGS: Final = 3
 PATIENCE_SECONDS: Final = 30.0
 YOUNG_US: Final = 24 * 3600 * 1_000_000
-"""Younger than what Spark's memory of identities has over a broker's session expiry (streaming.horizon_days)."""
+"""How much longer Spark remembers identities (stream.horizon_days) than a broker keeps a session, by default."""
 _MINUTE_US: Final = 60_000_000
 
 
@@ -97,8 +97,17 @@ class Redrive:
     """One run. `writer` and `journal` are None for a dry run, which judges and produces nothing."""
 
     def __init__(
-        self, root: str, gate: Gate, *, run: int, writer: LogWriter | None = None, journal: Journal | None = None
+        self,
+        root: str,
+        gate: Gate,
+        *,
+        run: int,
+        writer: LogWriter | None = None,
+        journal: Journal | None = None,
+        young_us: int | None = None,
     ) -> None:
+        """`young_us`: what was received within that time is known to Spark if any delivery of it is stored."""
+        self._young_us = YOUNG_US if young_us is None else young_us
         self._root, self._gate, self._writer, self._journal = root, gate, writer, journal
         self._number = 0
         self.report = Report(run, dry_run=writer is None)
@@ -132,7 +141,7 @@ class Redrive:
 
     def _leave_out(self, verdicts: list[Verdict]) -> list[Verdict]:
         """Without what another delivery or redrive has stored. What is young is left to Spark, which knows it still."""
-        before_us = time.time_ns() // 1000 - YOUNG_US
+        before_us = time.time_ns() // 1000 - self._young_us
         old = [one for one in verdicts if one.ending == "accepted" and one.letters[0].received_us < before_us]
         wanted = {identity for verdict in old for identity in identities(verdict)}
         if not wanted:
@@ -222,10 +231,10 @@ class _Reports:
 
 
 def _by_message(letters: Sequence[Letter]) -> list[list[Letter]]:
-    """The letters of each message together, messages in the order received."""
+    """The letters of each message together, messages in the order received; what the stream refused was a record each."""
     found: dict[str, list[Letter]] = {}
     for letter in letters:
-        found.setdefault(letter.message, []).append(letter)
+        found.setdefault(letter.id if letter.stage == Stage.STREAM else letter.message, []).append(letter)
     return list(found.values())
 
 

@@ -69,7 +69,8 @@ def run_redrive(
             writer = open_writer(settings.kafka, client_id="tidegate-redrive", learned=Learned(batch_bytes=1))
             cleanup.callback(writer.close)
         # Found under the lock: what another redrive has just done is done.
-        redrive = Redrive(root, gate, run=run, writer=writer, journal=journal)
+        young = max(0.0, settings.stream.horizon_days * 86_400 - settings.mqtt.session_expiry_seconds)
+        redrive = Redrive(root, gate, run=run, writer=writer, journal=journal, young_us=int(young * 1_000_000))
         for letters in find_letters(root, where, limit, again=again):
             redrive.run(letters, rate=rate, stop=stop)
             if stop.is_set():

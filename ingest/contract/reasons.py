@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NO_ROUTE = "no_route"
     UNSUPPORTED_VERSION = "unsupported_version"
     CONFLICTING_DUPLICATE = "conflicting_duplicate"
+    UNCHECKED_DUPLICATE = "unchecked_duplicate"
     KAFKA_TOO_LARGE = "kafka_too_large"
     SPARK_CORRUPT_RECORD = "spark_corrupt_record"
     SCHEMA_CONFLICT = "schema_conflict"

@@ -74,6 +74,25 @@ STREAM: Final = (
         ),
     ),
     Alert(
+        name="TidegateDuplicatesUnchecked",
+        part="stream",
+        severity="warning",
+        signal=Happened(select("tidegate_stream_duplicate_rows_unchecked_total"), 900),
+        summary="Copies could not be compared with what is stored",
+        text="{value} readings under a stored identity became dead letters `unchecked_duplicate` within 15 minutes.",
+        impact="Nothing is lost: each message is kept whole and can be redriven. A device may use an identity twice.",
+        causes=(
+            "A device repeats weeks of messages, so that the look-ups' share of time is used up.",
+            "Retention, `tidegate correct --delete` or a repair deleted the rows that the copies are compared with.",
+            "A device begins to count again under an old `boot`.",
+        ),
+        actions=(
+            "`tidegate dlq ls --reason unchecked_duplicate`: which devices, since when.",
+            "`tidegate dlq redrive --where \"reason = 'unchecked_duplicate'\"`: when the load is over, compares them again.",
+            "`tidegate dlq show ID`: what stays refused after that has no row left to compare with.",
+        ),
+    ),
+    Alert(
         name="TidegateSqlStreamFails",
         part="stream",
         severity="warning",

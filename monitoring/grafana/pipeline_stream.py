@@ -81,7 +81,7 @@ def stream_panels() -> list[Panel]:
         ),
         timeseries(
             "Duplicates and conflicts",
-            "Rows dropped because their identity is stored; those not compared with it; records that contradict it.",
+            "Rows dropped because their identity is stored; rows refused uncompared; records refused that contradict it.",
             "cps",
             Query(rate("tidegate_stream_duplicate_rows_total"), "duplicates"),
             Query(rate("tidegate_stream_duplicate_rows_unchecked_total"), "not compared"),

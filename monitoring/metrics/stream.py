@@ -89,7 +89,7 @@ class StreamMetrics:
         ).labels(query)
         self.unchecked = Counter(
             "tidegate_stream_duplicate_rows_unchecked_total",
-            "Dropped rows whose content was not compared: the stored row is gone, or look-ups took their share of time.",
+            "Copies refused as unchecked_duplicate: the stored row is gone, or look-ups took their share of time.",
             ["query"],
             registry=registry,
         ).labels(query)

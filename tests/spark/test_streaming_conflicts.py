@@ -4,6 +4,11 @@ from typing import Any
 
 import pytest
 
+from deploy.dlq.letters import find_letters
+from gateway.outcome import Gate
+from gateway.redrive import judge
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings
 from ingest.contract.reading import Reading, encode_record
 
 
@@ -84,3 +89,43 @@ def test_a_crash_between_the_tables_refuses_a_conflict_once(
     assert [(row["reason"], row["offset"]) for row in lander.rows("dead_letters")] == [
         ("conflicting_duplicate", 1), ("spark_corrupt_record", 3), ("conflicting_duplicate", 4),
     ]  # fmt: skip
+
+
+def test_a_copy_that_cannot_be_compared_is_a_dead_letter_that_is_judged_again(
+    lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming.land import Landing
+
+    whole = Landing._commit
+
+    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
+        if table == "readings":
+            raise RuntimeError("killed here")
+        whole(self, append, batch, table, *rest)
+
+    lander.land(record(1, seq=1), record(2, seq=2), record(3, seq=3, payload_hash=-5))
+    converted = other(record, 6, 3, 70.0, payload_hash=-5)
+    with monkeypatch.context() as patched:
+        patched.setattr("streaming.land.load_recent", lambda root, contents: None)
+        patched.setattr("streaming.conflicts.LOOKUP_BURST_SECONDS", 0.0)
+        patched.setattr(Landing, "_commit", crash)
+        with pytest.raises(Exception, match="killed here"):
+            lander.land(record(1, seq=1), other(record, 5, 2), converted, record(7, seq=7))
+    refused = [
+        ("unchecked_duplicate", "stream", "d1", offset, number, False) for offset, number in ((3, 1), (4, 5), (5, 6))
+    ]
+    assert told(lander) == refused
+    # The batch again, and now it could compare: what it refused stays refused, and is dropped once.
+    lander.land(record(8, seq=8))
+    assert told(lander) == refused
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2, 3, 3, 7, 7, 8, 8]
+
+    gate = Gate(compile_routes(()), GatewaySettings())
+    (letters,) = find_letters(lander.root, "reason = 'unchecked_duplicate'", None)
+    verdicts = [judge([letter], gate) for letter in letters]
+    assert [verdict.ending for verdict in verdicts] == ["accepted"] * 3
+    lander.land(*(again for verdict in verdicts for again in verdict.records))
+    assert [(row["reason"], row["gateway"], row["message_number"]) for row in lander.rows("dead_letters")[3:]] == [
+        ("conflicting_duplicate", "redrive", 5)
+    ], "the first was equal, and the payload of the third was that of what is stored, under another profile"
+    assert len(lander.rows()) == 10

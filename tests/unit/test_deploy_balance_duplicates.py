@@ -4,6 +4,8 @@ from datetime import timedelta
 
 from tidegate_tests_fixtures_balance import World, assert_faults
 
+from ingest.contract.topics import READINGS
+
 
 def test_a_doubled_row_is_counted(world: World) -> None:
     world.rows.append(dict(world.rows[0]))
@@ -67,3 +69,15 @@ def test_the_same_identity_of_another_device_is_no_duplicate(world: World) -> No
 def test_a_repetition_without_identity_is_never_taken_for_a_duplicate(world: World) -> None:
     world.store("b", None, land=False)
     assert_faults(world.balance(), unaccounted=1)
+
+
+def test_a_copy_that_was_not_compared_is_dead_lettered_though_its_row_is_gone(world: World) -> None:
+    before = world.balance().dead_lettered
+    world.store("d", "mp:gone", land=False)
+    world.letter_rows.append(
+        world.origin(len(world.records) - 1, "d")
+        | {"source_topic": READINGS, "stage": "stream", "reason": "unchecked_duplicate"}
+    )
+    figures = world.balance()
+    assert_faults(figures)
+    assert figures.dead_lettered == before + 1

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from streaming.conflicts import COMPARED_COLUMNS, Contents
+from lakehouse.create import create_table
+from lakehouse.tables import READINGS
+from streaming.conflicts import COMPARED_COLUMNS, Contents, make_lookup
 
 CLAIMED = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -15,6 +21,8 @@ SCHEMA = pa.schema(
         ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
         ("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.float64()), ("text", pa.string()),
         ("unit", pa.string()), ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
+        ("payload_hash", pa.int64()), ("event_time", pa.timestamp("us", "UTC")),
+        ("gateway", pa.string()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
     ]
 )  # fmt: skip
 COPIES = pa.schema([("row", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()), ("position", pa.int64())])
@@ -29,7 +37,9 @@ def row(offset: int, message_id: str | None = "bs:1:1", metric: str = "t", **mor
         "text": None,
         "unit": "C",
         "device_time": CLAIMED,
+        "event_time": CLAIMED,
     }
+    known |= {"gateway": "g", "gateway_epoch": 1, "message_number": offset}
     return known | {"flags": [], "message_id": message_id, "metric": metric, "offset": offset} | more
 
 
@@ -42,6 +52,10 @@ def refused(contents: Contents, *each: dict[str, Any], kept: int = 0) -> tuple[l
     batch = rows(*each)
     copies = [{"row": i + 1, "partition": 0, "offset": x["offset"], "position": 0} for i, x in enumerate(each)][kept:]
     return contents.conflicts(batch, pa.Table.from_pylist(copies, schema=COPIES))
+
+
+def kinds(found: tuple[list[dict[str, Any]], int]) -> tuple[list[tuple[int, str]], int]:
+    return [(letter["offset"], letter["reason"]) for letter in found[0]], found[1]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +106,11 @@ def test_a_record_of_many_contradictions_is_one_letter_of_bounded_length() -> No
     assert max(len(found[0]["got"]), len(found[0]["wanted"])) < 1000
 
 
-def lookup_of(stored: pa.Table, asked: list[int], clock: "Clock") -> Callable[[pa.Table], pa.Table]:
-    def lookup(copies: pa.Table) -> pa.Table:
+def lookup_of(stored: pa.Table, asked: list[int], clock: "Clock") -> Callable[[pa.Table], list[pa.Table]]:
+    def lookup(copies: pa.Table) -> list[pa.Table]:
         asked.append(copies.num_rows)
-        clock.now += 1.0
-        return stored
+        clock.now += 20.0
+        return [stored]
 
     return lookup
 
@@ -114,19 +128,109 @@ def test_what_is_not_remembered_is_looked_up_for_a_bounded_share_of_the_time() -
     old, older = row(1, "bs:1:7"), row(2, "bs:1:8")
     contents = Contents(lookup_of(rows(old), asked, clock), clock=clock)
     assert [each["offset"] for each in refused(contents, row(9, "bs:1:7", value=7.0))[0]] == [9]
-    # Remembered from the look-up: no second one. Another identity has to wait, and is counted.
+    # Remembered from the look-up: no second one. There is no time left for another identity: refused, not dropped.
     assert [each["offset"] for each in refused(contents, row(10, "bs:1:7", value=7.0))[0]] == [10]
-    assert refused(contents, row(11, older["message_id"], value=7.0)) == ([], 1)
+    assert kinds(refused(contents, row(11, older["message_id"]))) == ([(11, "unchecked_duplicate")], 1)
     assert asked == [1]
-    clock.now += 30.0
-    assert refused(contents, row(12, older["message_id"], value=7.0)) == ([], 1)
+    clock.now += 120.0
+    assert kinds(refused(contents, row(12, older["message_id"]))) == ([(12, "unchecked_duplicate")], 1)
     assert asked == [1, 1]
 
 
-def test_a_corrected_row_is_no_measure_of_a_copy() -> None:
+@pytest.mark.parametrize(
+    ("stored", "sent", "reason"),
+    [(None, None, None), (7, None, None), (7, 7, None), (7, 8, "unchecked_duplicate")],
+)
+def test_a_copy_of_a_corrected_row_is_compared_by_its_payload(
+    stored: int | None, sent: int | None, reason: str | None
+) -> None:
     clock = Clock()
-    contents = Contents(lookup_of(rows(row(1, value=68.0, flags=["corrected"])), [], clock), clock=clock)
-    assert refused(contents, row(9)) == ([], 0)
+    corrected = row(1, value=68.0, flags=["corrected"], payload_hash=stored)
+    contents = Contents(lookup_of(rows(corrected), [], clock), clock=clock)
+    assert kinds(refused(contents, row(9, payload_hash=sent)))[0] == ([(9, reason)] if reason else [])
+
+
+def test_the_same_payload_is_the_same_whatever_decoded_it() -> None:
+    contents = Contents()
+    contents.remember(rows(row(1, payload_hash=-7)))
+    converted = {"value": 68.0, "unit": "F", "device_time": CLAIMED + timedelta(hours=1)}
+    assert refused(contents, row(8, payload_hash=-7, **converted)) == ([], 0)
+    assert refused(contents, row(9, payload_hash=8)) == ([], 0), "another payload with the same reading"
+    for other in (8, None):
+        assert kinds(refused(contents, row(10, payload_hash=other, **converted)))[0] == [(10, "conflicting_duplicate")]
+
+
+def test_two_readings_of_one_message_under_one_identity_are_compared_by_value() -> None:
+    """Their payload is one, so it says nothing."""
+    found = refused(Contents(), row(1, payload_hash=7), row(1, value=7.0, payload_hash=7), kept=1)
+    assert kinds(found) == ([(1, "conflicting_duplicate")], 0)
+    found = refused(Contents(), row(1, payload_hash=7), row(2, value=7.0, payload_hash=7, message_number=1), kept=1)
+    assert kinds(found) == ([(2, "conflicting_duplicate")], 0)
+
+
+def test_a_record_with_both_kinds_of_copies_is_one_conflict() -> None:
+    contents = Contents()
+    contents.remember(rows(row(1)))
+    (letter,), unchecked = refused(contents, row(9, value=7.0), row(9, metric="u"))
+    assert (letter["reason"], letter["got"], unchecked) == ("conflicting_duplicate", "t = 7 C", 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_every_copy_is_equal_conflicting_or_unchecked(data: st.DataObject) -> None:
+    """Against a model: what is dropped without a letter is equal to a row of its identity that can be found."""
+    sent = st.builds(
+        lambda seq, value, said, corrected: row(
+            0, f"bs:1:{seq}", value=value, payload_hash=said, flags=["corrected"] * corrected
+        ),
+        st.integers(0, 5), st.sampled_from([1.0, 2.0]), st.sampled_from([None, 1, 2]), st.booleans(),
+    )  # fmt: skip
+    stored = {each["message_id"]: each for each in data.draw(st.lists(sent, max_size=6))}
+    findable = data.draw(st.booleans())
+    copies = [
+        each | {"offset": 10 + n, "message_number": 10 + n, "flags": []}
+        for n, each in enumerate(data.draw(st.lists(sent, min_size=1)))
+    ]
+    contents = Contents((lambda missing: [rows(*stored.values())]) if findable else None)
+    letters, unchecked = refused(contents, *copies)
+    found = {letter["offset"]: letter["reason"] for letter in letters}
+    assert unchecked == sum(reason == "unchecked_duplicate" for reason in found.values())
+    for copy in copies:
+        first = stored.get(copy["message_id"]) if findable else None
+        if first is None:
+            assert found[copy["offset"]] == "unchecked_duplicate"
+        elif first["payload_hash"] is not None and first["payload_hash"] == copy["payload_hash"]:
+            assert copy["offset"] not in found
+        elif not first["flags"]:
+            same = first["value"] == copy["value"]
+            assert found.get(copy["offset"]) == (None if same else "conflicting_duplicate")
+        else:
+            unlike = None not in (first["payload_hash"], copy["payload_hash"])
+            assert found.get(copy["offset"]) == ("unchecked_duplicate" if unlike else None)
+
+
+def table_of(root: Path, *files: list[dict[str, Any]]) -> None:
+    """A table `readings` with these files, the oldest first; `at` minutes after CLAIMED is each row's event time."""
+    create_table(str(root), READINGS, log_retention_hours=24)
+    table = DeltaTable(str(root / "readings"))
+    for number, file in enumerate(files):
+        landed = CLAIMED + timedelta(days=number)
+        times = {"received_at": landed, "kafka_time": landed, "landed_at": landed, "date": landed.date()}
+        made = [each | times | {"time_source": "device"} for each in file]
+        write_deltalake(table, pa.Table.from_pylist(made, schema=pa.schema(table.schema().to_arrow())), mode="append")
+
+
+def test_a_look_up_reads_the_likely_file_first_and_then_every_file_of_the_device(tmp_path: Path) -> None:
+    def at(number: int, **more: Any) -> dict[str, Any]:
+        return row(number, f"bs:1:{number}", **more) | {"event_time": CLAIMED + timedelta(minutes=number)}
+
+    table_of(tmp_path, *([at(n), at(n, device="z")] for n in range(9)), [at(50, device="x")])
+    pieces = iter(make_lookup(str(tmp_path))(rows(at(4))))
+    assert next(pieces).num_rows == 1, "the file with that event time"
+    assert [piece.num_rows for piece in pieces] == [0, 0, 0, 0, 1, 0, 0, 0, 0], "and each that may have the device"
+    contents = Contents(make_lookup(str(tmp_path)))
+    moved = at(7) | {"event_time": CLAIMED - timedelta(days=30), "value": 7.0, "offset": 99}
+    assert kinds(refused(contents, moved, at(3))) == ([(99, "conflicting_duplicate")], 0)
 
 
 def test_what_is_remembered_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,4 +240,4 @@ def test_what_is_remembered_is_bounded_and_the_newest_stays(monkeypatch: pytest.
         contents.remember(rows(*(row(i, f"bs:1:{i}") for i in range(start, start + 30))))
     assert contents.remembered <= 100
     assert refused(contents, row(999, "bs:1:299", value=1.0))[0]
-    assert refused(contents, row(999, "bs:1:0", value=1.0)) == ([], 1)
+    assert kinds(refused(contents, row(999, "bs:1:0", value=1.0))) == ([(999, "unchecked_duplicate")], 1)
