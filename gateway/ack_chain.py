@@ -150,6 +150,8 @@ class AckChain:
                 count.accepted += messages
             for outcome in block.odd.values():
                 _add(outcome, counts.get((outcome.device, minute)) or _new(counts, outcome.device, minute))
+                for device in outcome.shared:
+                    (counts.get((device, minute)) or _new(counts, device, minute)).shared += 1
             for device, gap, reordered in self._tracker.follow(block.sequences):
                 count = counts.get((device, minute)) or _new(counts, device, minute)
                 count.gap += gap

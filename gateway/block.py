@@ -103,6 +103,7 @@ class Block:
         self.size_bytes += len(received[1])
         # A character of an id may be escaped.
         self.outcome_bytes += COUNT_BYTES + 2 * len((outcome.device or "").encode()) + _REASON_BYTES
+        self.outcome_bytes += sum(COUNT_BYTES + 2 * len(device.encode()) for device in outcome.shared)
         if outcome.device is not None:
             self.sequences += [(outcome.device, boot, seq) for boot, seq in outcome.sequence]
 
@@ -139,6 +140,9 @@ class Block:
         outcome = decide(self.message(place), record.device, [] if before is None else before.sequence)
         if before is not None:
             outcome.changes, outcome.replies = before.changes, before.replies
+            # The records of its other devices are in Kafka, or on their way.
+            stored = [before.device, *before.shared] if before.accepted else before.shared
+            outcome.shared = [device for device in stored if device not in (None, record.device)]
         self.odd[place] = outcome
         return outcome
 

@@ -35,7 +35,8 @@ _MAX_TOPICS_BYTES: Final = 4 * 1024 * 1024
 class Outcome(msgspec.Struct, gc=False):
     """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set.
 
-    `device` is whom the message is counted for: the first of several. `changes` are what decoders remember from now
+    `device` is whom the message is counted for: the first of several; `shared` are the others whose readings are in its
+    records. `changes` are what decoders remember from now
     on (`DecoderState`), among `records` too; `replies` are published to the device side once the records are in Kafka,
     and `refusals` are told to who writes receipts.
     """
@@ -47,6 +48,7 @@ class Outcome(msgspec.Struct, gc=False):
     ignored: IgnoredReason | None = None
     readings: int = 0
     parts: list[Reason] = []
+    shared: list[str] = []
     sequence: list[tuple[int, int]] = []
     changes: list[tuple[str, bytes]] = []
     replies: list[Reply] = []
@@ -262,6 +264,8 @@ def _join(outcomes: list[Outcome]) -> Outcome:
         refusals = whole.refusals + [refusal for one in refused if one is not whole for refusal in one.refusals]
     whole.records = [record for one in outcomes for record in one.records]
     whole.readings = sum(one.readings for one in outcomes)
+    stored = {one.device: None for one in outcomes if one.accepted and one.device is not None}
+    whole.shared = [device for device in stored if device != whole.device]
     whole.replies = [reply for one in outcomes for reply in one.replies]
     whole.refusals = refusals
     return whole

@@ -188,6 +188,9 @@ class Redrive:
         count.received += 1
         if verdict.ending == "accepted":
             count.accepted += 1
+            for other in dict.fromkeys(record.device for record in verdict.records):
+                if other != device:
+                    counts.setdefault((other, minute), Count(minute, 0, other, ignored={})).shared += 1
         else:
             why = verdict.why or ""
             count.ignored[why] = count.ignored.get(why, 0) + 1

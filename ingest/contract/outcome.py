@@ -9,7 +9,8 @@ class Count(msgspec.Struct, omit_defaults=True, gc=False):
     """Messages of one device in one minute (`minute` = receive time in whole minutes since the epoch, UTC).
 
     `received = accepted + sum(dead_lettered) + sum(ignored)`. `partial` counts accepted messages of which a part was
-    refused. `device` is None where the message names none (no route, undecodable).
+    refused. `device` is None where the message names none (no route, undecodable). `shared` counts messages of several
+    devices that hold readings of this one and are counted (`received`) for another one of them.
     """
 
     minute: int
@@ -21,6 +22,7 @@ class Count(msgspec.Struct, omit_defaults=True, gc=False):
     ignored: dict[str, int] = {}
     gap: int = 0
     reordered: int = 0
+    shared: int = 0
 
 
 class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gateway.ack_chain import AckChain
 from gateway.block import Block
 from gateway.express import Express
 from gateway.outcome import Gate, Message, Outcome
@@ -60,6 +61,25 @@ def test_a_refused_record_costs_its_message_and_no_other() -> None:
     assert batch.sequence == [(1, 2)], "its number is no gap"
     assert [refusal.device for refusal in block.refusals()][1:] == ["d1", "d3"]
     assert block.mids == [seq.to_bytes(2, "big") for seq in range(4)]
+
+
+def test_the_other_devices_of_a_message_are_counted_as_shared_even_where_one_record_is_refused() -> None:
+    gate, block = Gate(compile_routes((), LIMITS), LIMITS), Block(9, 1, NOW_US, 0.0)
+    topic = b"v1/gateway/telemetry"
+    for devices in ("ab", "abc", "abc", "a"):
+        payload = msgspec.json.encode({device: [{"t": 1}] for device in devices})
+        before = block.outcome_bytes
+        block.add(Received(topic, payload, 1, 1), gate.decide(Message(1 + len(block), 9, NOW_US, topic, payload)))
+        assert block.outcome_bytes - before > len(devices) * 200
+    refuse(block, gate, 2)  # a's record of the second message
+    refuse(block, gate, 6)  # b's of the third
+    chain = AckChain("g")
+    chain.begin(9)
+    chain.receive(block)
+    batch = chain.next_batch(1_000_000)
+    assert batch is not None
+    found = {count.device: (count.received, count.accepted, count.shared) for count in batch.record.counts}
+    assert found == {"a": (3, 2, 1), "b": (1, 0, 2), "c": (0, 0, 2)}
 
 
 def test_a_payload_is_held_only_while_it_may_still_become_a_dead_letter() -> None:
