@@ -75,7 +75,9 @@ LEDGER: Final = Table(
         Column("partial", "bigint", "Stored messages of which a part was refused.", nullable=False),
         Column("dead_lettered", "bigint", "Messages refused as a whole.", nullable=False),
         Column("ignored", "bigint", "Messages that hold no reading by rule.", nullable=False),
-        Column("duplicate", "bigint", "Messages whose identity was stored already.", nullable=False),
+        Column(
+            "duplicate", "bigint", "Messages that were stored already, as the landing counted them.", nullable=False
+        ),
         Column("gap", "bigint", "Messages missing between sequence numbers.", nullable=False),
         Column("reordered", "bigint", "Messages that came after a later one.", nullable=False),
         Column("late", "bigint", "Stored messages with a reading older than the allowed lateness.", nullable=False),
@@ -84,14 +86,14 @@ LEDGER: Final = Table(
         Column(
             "settled",
             "boolean",
-            "True when all that was counted has landed: then received = stored + dead_lettered + ignored + duplicate.",
+            "True when all that was counted has landed: then unaccounted is known.",
         ),
         Column("sequenced", "boolean", "True where the device counts its messages."),
         Column("accepted", "bigint", "Messages that the gateway accepted."),
         Column(
             "shared",
             "bigint",
-            "Of received: stored messages that no outcome counts for this device, since they hold another device too.",
+            "Of received: messages that hold another device too, and are accepted under its name.",
         ),
         Column("counted_dead", "bigint", "Of dead_lettered: what outcomes count."),
         Column("counted_partial", "bigint", "Of partial: what outcomes count."),
@@ -100,8 +102,17 @@ LEDGER: Final = Table(
         Column("tail_partial", "bigint", "Of partial: the same."),
         Column("spark_refused", "bigint", "Records under this device's key that Spark refused to read."),
         Column("open", "array<string>", "Messages that no outcome counts yet: kind:number:epoch:gateway."),
+        Column(
+            "unaccounted",
+            "bigint",
+            "received - stored - dead_lettered - ignored - duplicate: 0 where all is well, above 0 where messages are lost, "
+            "below 0 where more is stored than came; null until settled, and where an older version wrote the row.",
+        ),
+        Column("copies", "bigint", "Messages of which the landing stored nothing for this device: copies."),
+        Column("conflicting", "bigint", "Of copies: those in dead_letters, because their content differs."),
+        Column("tail_copies", "bigint", "Of copies: messages of a gateway that died before it counted them."),
     ),
-    statistics=("device", "minute"),
+    statistics=("device", "minute", "unaccounted"),
 )
 
 DEVICES: Final = Table(

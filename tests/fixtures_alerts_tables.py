@@ -56,6 +56,7 @@ CASES: list[Case] = [
         },
         {585: 0, 600: 1, 1215: 1, 1485: 1, 1545: 1, 2385: 1, 2400: 0, 3000: 0},
     ),
+    *gauge("TidegateLedgerUnaccounted", "tidegate_ledger_unaccounted_messages", "stream", good=0, bad=1, seconds=60),
     *gauge("TidegateDuplicateRows", "tidegate_audit_duplicate_rows", "monitor", good=0, bad=2, seconds=0),
     *gauge("TidegateOrderViolations", "tidegate_audit_order_violations", "monitor", good=0, bad=1, seconds=0),
     *of(

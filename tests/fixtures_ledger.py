@@ -64,6 +64,8 @@ class Gateway:
             )  # fmt: skip
         if counted:
             self._count(device, at, accepted=1, **book)
+        if counted and more:
+            self._count(more, at, received=0, shared=1)
         self._note(device, at, received=1, **{"duplicate" if copy else "stored": 1}, **book)
         if more:
             self._note(more, at, received=1, stored=1, shared=1)
@@ -93,9 +95,9 @@ class Gateway:
         taken, self.sent = self.sent, []
         return taken
 
-    def _count(self, device: str | None, at: int, **more: Any) -> None:
+    def _count(self, device: str | None, at: int, *, received: int = 1, **more: Any) -> None:
         count = self.counts.setdefault((device, at // MINUTE), Count(at // MINUTE, 0, device))
-        count.received += 1
+        count.received += received
         for name, value in more.items():
             if isinstance(value, dict):
                 known = dict(getattr(count, name))
@@ -179,7 +181,7 @@ class Derived:
 
 
 BALANCE = ("received", "stored", "dead_lettered", "ignored", "duplicate")
-BOOKED = (*BALANCE, "shared", "gap", "reordered", "partial", "late")
+BOOKED = (*BALANCE, "unaccounted", "shared", "gap", "reordered", "partial", "late")
 
 
 def booked(rows: dict[Any, dict[str, Any]]) -> dict[Any, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Alerts on what the running audit finds, and on whether it runs."""
+"""Alerts on what the running audit and the ledger find, and on an audit that does not run."""
 
 from monitoring.alerts.model import Alert
 from monitoring.alerts.operands import Age, select
@@ -36,6 +36,7 @@ def _proof(name: str, metric: str, *, summary: str, text: str, impact: str) -> A
 def proof_alerts(audit_seconds: float) -> tuple[Alert, ...]:
     """What the running audit says, and whether it runs; `audit_seconds` 0 means that nobody asked for it."""
     found = _what_the_audit_says()
+    found = (*found, _ledger_unaccounted())
     return (*found, _audit_old(3 * audit_seconds + 600)) if audit_seconds else found
 
 
@@ -61,6 +62,34 @@ def _what_the_audit_says() -> tuple[Alert, ...]:
             summary="Readings of a device are out of order in Kafka",
             text="{value} readings stand before an older one of the same device in their topic.",
             impact="Consumers that trust the order per device (state machines, counters) may be wrong.",
+        ),
+    )
+
+
+def _ledger_unaccounted() -> Alert:
+    return Alert(
+        name="TidegateLedgerUnaccounted",
+        part="tables",
+        severity="critical",
+        signal=Compare(select("tidegate_ledger_unaccounted_messages"), ">", 0),
+        for_seconds=60,
+        summary="The ledger does not balance",
+        text="{value} messages are missing or stored too often in minutes that the ledger settled in the last 24 hours.",
+        impact="Data that a device was told to be safe is lost, or counts twice in sums.",
+        causes=(
+            "Data files or commits were removed or changed by hand, or a disk lost them.",
+            "A loss was accepted: `tidegate repair --accept-loss` or `--drop-missing-files`.",
+            "Kafka deleted records before they were stored, or outcomes before the ledger read them.",
+            "A gateway of an older version sends messages of several devices: it does not count the other devices.",
+            "A fault of Tidegate: please report it with the audit's answer.",
+        ),
+        actions=(
+            '`tidegate sql "SELECT device, minute, received, stored, dead_lettered, ignored, duplicate, unaccounted FROM ledger '
+            'WHERE unaccounted <> 0 ORDER BY minute DESC LIMIT 20"`: which devices and minutes? Above 0 messages are missing, '
+            "below 0 more is stored than came.",
+            "`tidegate audit --since 1h`: proves it from Kafka, with topic, partition and offset.",
+            "`tidegate repair`: with the stream stopped, finds files that are gone and records that Kafka deleted.",
+            "Keep the data folder and the logs as they are until it is explained.",
         ),
     )
 

@@ -83,12 +83,13 @@ def device_panels() -> list[Panel]:
         ),
         timeseries(
             "Audit",
-            "What the last audit looked at, and what it found wrong: anything but 0 is a loss, a double or a disorder.",
+            "What the last audit looked at; what it or the ledger found wrong: anything but 0 is a loss, a double or a disorder.",
             "short",
             Query(total("tidegate_audit_messages", how="max"), "messages looked at"),
             Query(total("tidegate_audit_unaccounted_messages", how="max"), "lost"),
             Query(total("tidegate_audit_duplicate_rows", how="max"), "duplicate rows"),
             Query(total("tidegate_audit_order_violations", how="max"), "out of order"),
+            Query(total("tidegate_ledger_unaccounted_messages", how="max"), "unaccounted in the ledger"),
         ),
         stat(
             "Audit takes",

@@ -186,6 +186,11 @@ class StreamMetrics:
             "Records in the outcomes topic that are no outcomes: the ledger passes them over.",
             registry=registry,
         )
+        self.ledger_unaccounted = Gauge(
+            "tidegate_ledger_unaccounted_messages",
+            "Messages that are missing or too many in settled rows of the ledger, of rows written in the last 24 hours.",
+            registry=registry,
+        )
         for phase in PHASES:
             self.phases.labels(query, phase)
         for chore in chores:

@@ -1,4 +1,4 @@
-"""What came into `readings`, `dead_letters` and `ledger` since a version, for derivations that share one look and one scan.
+"""What came into the landed tables and `ledger` since a version, for derivations that share one look and one scan.
 
 Rows that landed are news. Rows that a request changed (`correct`, `erase`) are not: their devices are named instead. Rows
 that landed before their device was erased are left out, whoever reads their files.
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version, table_files
 from lakehouse.derived import LEDGER
-from lakehouse.tables import DEAD_LETTERS, READINGS, Table
+from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS, Table
 from streaming.derive.source import rows_of
-from streaming.offsets import Offsets, newest_mark, parse_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "DEAD_LETTER_COLUMNS", "READING_COLUMNS", "Arrivals", "Log", "News", "erased_by", "gathered", "hash_of", "news_of", "without",
+    "DEAD_LETTER_COLUMNS", "DUPLICATE_COLUMNS", "READING_COLUMNS", "Arrivals", "Log", "News", "erased_by", "gathered", "hash_of",
+    "news_of", "without",
 ]  # fmt: skip
 
 SMALL_ROWS: Final = 200_000
@@ -33,9 +33,10 @@ READING_COLUMNS: Final = (
     "index", "flags", "offset", "gateway", "gateway_epoch", "message_number",
 )  # fmt: skip
 """What ledger, latest and devices read of `readings` together."""
+DUPLICATE_COLUMNS: Final = ("device", "received_at", "landed_at", "gateway", "gateway_epoch", "message_number", "whole")
 DEAD_LETTER_COLUMNS: Final = (
     "reason", "stage", "device", "received_at", "profile", "gateway", "offset", "source_topic", "gateway_epoch",
-    "message_number", "partial",
+    "message_number", "partial", "landed_at",
 )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def erased_by(user_metadata: str | None) -> str | None:
 
 
 def news_of(found: Iterable[Change], after: int) -> News | None:
-    """The news of consecutive versions; None where rows were changed in a way that no request names."""
+    """The news of consecutive versions; None where rows were changed in a way that no request names, or were lost."""
     news = News(after)
     landed: list[tuple[list[DataFile], set[str]]] = []
     for change in found:
@@ -106,7 +107,7 @@ def news_of(found: Iterable[Change], after: int) -> News | None:
                 hashes.add(erased)
         elif device:
             news.corrected.add(str(device))
-        elif change.added:
+        elif change.added or _is_repair(change.user_metadata):
             return None
         # Files that only left have reached the end of their retention: what is derived from them stays.
     merged: dict[frozenset[str], list[DataFile]] = {}
@@ -114,6 +115,14 @@ def news_of(found: Iterable[Change], after: int) -> News | None:
         merged.setdefault(frozenset(hashes), []).extend(files)
     news.groups = [(files, hashes) for hashes, files in merged.items()]
     return news
+
+
+def _is_repair(user_metadata: str | None) -> bool:
+    """Whether a repair took files out of the log because they are gone."""
+    try:
+        return "repair" in json.loads(user_metadata or "{}")
+    except (ValueError, TypeError):
+        return False
 
 
 def _request(user_metadata: str | None) -> dict[str, Any]:
@@ -131,7 +140,6 @@ class Log:
         self.root, self.table = root, table
         self.version = newest_version(root, table.name)
         self._recent: list[Change] = []
-        self._ends: Offsets | None = None
 
     def look(self) -> None:
         """Take in what was committed since the last look; one look for a file where nothing was."""
@@ -139,9 +147,8 @@ class Log:
             for change in changes(self.root, self.table.name, after=self.version):
                 self._recent.append(change)
                 self.version = change.version
-                self._ends = _ends_of(change.user_metadata) or self._ends
         except LogExpired:
-            self._recent, self._ends = [], None
+            self._recent = []
             self.version = newest_version(self.root, self.table.name)
         del self._recent[:-_KEPT_VERSIONS]
 
@@ -166,13 +173,6 @@ class Log:
         gone = {file.path for change in found for file in change.removed}
         return [file for change in found for file in change.added if file.path not in gone]
 
-    def ends(self) -> Offsets:
-        """The Kafka offsets at which the newest landed batch of this table ended."""
-        if self._ends is None:
-            mark = newest_mark(self.root, self.table.name)
-            self._ends = mark.ends if mark else {}
-        return self._ends
-
     def _news_after(self, after: int) -> News | None:
         try:
             return news_of(self._changes_after(after), after)
@@ -188,20 +188,15 @@ class Log:
         return list(changes(self.root, self.table.name, after=after, upto=self.version))
 
 
-def _ends_of(user_metadata: str | None) -> Offsets | None:
-    try:
-        return parse_offsets(json.loads(user_metadata or "{}")["offsets"])
-    except (ValueError, AttributeError, KeyError, TypeError):
-        return None
-
-
 class Arrivals:
     """One look at the logs and one scan of the new readings for all who derive from them. Not thread-safe."""
 
     def __init__(self, spark: "SparkSession", root: str, *, every_seconds: float = 0.0) -> None:
         """`every_seconds`: how often a pass is due at most."""
         self._spark, self._root = spark, root
-        self.readings, self.dead_letters, self.ledger = (Log(root, t) for t in (READINGS, DEAD_LETTERS, LEDGER))
+        self.readings, self.dead_letters, self.duplicates, self.ledger = (
+            Log(root, table) for table in (READINGS, DEAD_LETTERS, DUPLICATES, LEDGER)
+        )
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         self._looked = False
         self._every, self._due_at, self._is_due = every_seconds, 0.0, False
@@ -222,7 +217,7 @@ class Arrivals:
         if self._looked:
             return
         self._looked = True
-        for log in (self.readings, self.dead_letters, self.ledger):
+        for log in (self.readings, self.dead_letters, self.duplicates, self.ledger):
             log.look()
 
     def rows(self, log: Log, news: News, columns: Sequence[str]) -> "DataFrame | None":

@@ -1,27 +1,36 @@
-"""Keeps `ledger`: what became of the messages of each device and minute, from outcomes, readings and dead letters.
+"""Keeps `ledger`: what became of the messages of each device and minute, from outcomes and the landed tables.
 
 A book of arrivals: a correction of readings changes no row of it, and an erased device is erased from it.
 
-A pass looks in this order: how far the outcomes reach, how far the landed topics reach, what has landed. So when the
-landing has come to where its topics ended, all records of all messages that those outcomes count have landed, and what is
-missing are duplicates: the row is settled. Under load that is true of what the pass before read.
+A pass looks in this order: how far the outcomes reach, how far the landed topics reach, how far the landing has finished its
+batches, what the tables' logs hold. So when the landing has come to where its topics ended, all records of all messages that
+those outcomes count are in the tables: the row is settled, and what is missing in it is unaccounted. Under load that is
+true of what the pass before read.
 """
 
 import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from ingest.offsets import begin_offsets, end_offsets
 from ingest.topic_state import topic_ids
 from lakehouse.append import Append
 from lakehouse.changes import DataFile
+from lakehouse.create import table_uri
 from lakehouse.derived import LEDGER
-from streaming.checkpoint import Checkpoint
-from streaming.derive.arrivals import DEAD_LETTER_COLUMNS, READING_COLUMNS, Arrivals, News, without
+from lakehouse.files import is_local, read_columns
+from streaming.checkpoint import Checkpoint, LocalCheckpoint
+from streaming.derive.arrivals import DEAD_LETTER_COLUMNS, DUPLICATE_COLUMNS, READING_COLUMNS, Arrivals, News, without
 from streaming.derive.ledger_cursor import LedgerCursor, reaches
-from streaming.derive.ledger_epochs import forgotten_before, later_numbers, newest_epochs
+from streaming.derive.ledger_epochs import forgotten_before, holes_after, later_numbers, newest_epochs
 from streaming.derive.ledger_facts import (
     Settling,
+    copied_facts,
     counted_facts,
     ledger_rows,
     merged_facts,
@@ -29,18 +38,22 @@ from streaming.derive.ledger_facts import (
     refused_facts,
     stored_facts,
 )
-from streaming.derive.ledger_files import cuts_of, day_of, divided, minutes_in, oldest_day
+from streaming.derive.ledger_files import cuts_of, day_of, divided, minutes_in, oldest_day, unbalanced_files
 from streaming.derive.outcomes import Counted, count_outcomes, read_outcomes
 from streaming.derive.own import OwnTable
+from streaming.history.journal import Journal
 from streaming.offsets import Offsets
 from streaming.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["LedgerDerivation"]
 
 logger = logging.getLogger("tidegate.streaming.ledger")
 
 YOUNG: Final = timedelta(minutes=15)
-"""So long an outcome may come after its records have landed; the gateway gives its connection up far sooner."""
+"""So long a row waits for the outcomes of its messages. One that comes later still counts them, and once."""
 
 
 class LedgerDerivation:
@@ -53,12 +66,18 @@ class LedgerDerivation:
         writer.beside["hasten"] = arrivals.hasten
         self._own = OwnTable(writer, LEDGER)
         self._checked = False
+        self._unbalanced: tuple[list[str], list[tuple[datetime, int]]] = ([], [])
 
     def run(self) -> bool:
         """One pass; False where there was nothing to take in or to settle."""
         if not self._arrivals.begin():
             return False
         self._own.refresh()
+        has_worked = self._run()
+        self._show_balance()
+        return has_worked
+
+    def _run(self) -> bool:
         cursor = LedgerCursor.of(self._own.cursor)
         ends = end_offsets(self._writer.kafka, self._writer.topics.outcomes)
         differs = cursor.differs(ends)
@@ -66,23 +85,28 @@ class LedgerDerivation:
         starts = self._starts(cursor, ends, topic)
         counts_more = starts != ends
         landed_ends = self._landed_ends() if counts_more or not cursor.ends else cursor.ends
+        landed, now = self._landed(), datetime.now(UTC)
         self._arrivals.look()
-        readings = self._arrivals.readings.news(cursor.readings)
-        letters = self._arrivals.dead_letters.news(cursor.dead_letters)
-        has_news = differs or not (readings.is_empty and letters.is_empty)
+        landings = self._landings(cursor)
+        has_news = differs or not landings.is_empty
         if not has_news:
             self._own.idle()
         if not (has_news or cursor.unsettled):
             return False
-        landed, now = self._landed(ask=not has_news), datetime.now(UTC)
         if not has_news and not cursor.may_settle(landed, now - YOUNG):
             return False
         counted = self._count(starts, ends) if counts_more else None
         try:
             following = LedgerCursor(
-                readings.upto, letters.upto, ends, later_numbers(cursor.upto, counted), landed_ends
+                landings.readings.upto,
+                landings.letters.upto,
+                ends,
+                later_numbers(cursor.upto, counted),
+                landed_ends,
+                topic=topic or cursor.topic,
+                duplicates=landings.copies.upto,
+                holes=holes_after(cursor.holes, cursor.upto, counted),
             )
-            following.topic = topic or cursor.topic
             following.all_landed = reaches(landed, landed_ends)
             settling = Settling(
                 following.upto,
@@ -91,9 +115,12 @@ class LedgerDerivation:
                 all_landed=following.all_landed,
                 older_landed=cursor.has_landed(landed),
                 forgotten=forgotten_before(cursor.upto),
+                holes=following.holes,
+                copies_known=cursor.copies_known,
+                uncertain=self._deleted_from() if self._own.cursor is None else (),
             )
-            following.upto = newest_epochs(following.upto, following.landed_upto(cursor, settling))
-            self._commit(cursor, following, settling, readings, letters, counted)
+            following.forget(newest_epochs(following.upto, following.landed_upto(cursor, settling)))
+            self._commit(cursor, following, settling, landings, counted)
         finally:
             if counted is not None:
                 counted.release()
@@ -129,53 +156,50 @@ class LedgerDerivation:
     def _landed_ends(self) -> Offsets:
         return {topic: end_offsets(self._writer.kafka, topic) for topic in self._writer.topics.names}
 
-    def _landed(self, *, ask: bool) -> Offsets:
-        """How far the landing is, by its commits; by its checkpoint where `ask`: a batch of duplicates commits nothing."""
-        found: Offsets = {}
-        sources = [self._arrivals.readings.ends(), self._arrivals.dead_letters.ends()]
-        if ask:
-            sources.append(Checkpoint(self._writer.spark, self._writer.settings.checkpoint).next_offsets() or {})
-        for ends in sources:
-            for topic, parts in ends.items():
-                known = found.setdefault(topic, {})
-                known |= {part: max(end, known.get(part, 0)) for part, end in parts.items()}
-        return found
+    def _landed(self) -> Offsets:
+        """Where the landing's last finished batch ended: the tables have all of it."""
+        path = self._writer.settings.checkpoint
+        if is_local(path):
+            return LocalCheckpoint(Path(path.removeprefix("file://"))).next_offsets() or {}
+        return Checkpoint(self._writer.spark, path).next_offsets() or {}
+
+    def _landings(self, cursor: LedgerCursor) -> "_Landings":
+        arrivals = self._arrivals
+        return _Landings(
+            arrivals.readings.news(cursor.readings),
+            arrivals.dead_letters.news(cursor.dead_letters),
+            arrivals.duplicates.news(cursor.duplicates if cursor.duplicates is not None else -1),
+        )
 
     def _commit(
         self,
         cursor: LedgerCursor,
         following: LedgerCursor,
         settling: Settling,
-        readings: News,
-        letters: News,
+        landings: "_Landings",
         counted: Counted | None,
     ) -> None:
         arrivals, erased = self._arrivals, self._own.erased
-        whole = readings.whole or letters.whole
+        whole = landings.whole
         if whole:
-            readings, letters = self._whole()
+            landings = self._whole()
         # While the landing is far behind nothing can be settled: those rows are not looked at again in each pass.
         waiting = cursor.unsettled if settling.may_settle else set()
         following.unsettled = cursor.unsettled - waiting
         parts, minutes = [], set(waiting)
-        rows = without(arrivals.readings_rows(readings, READING_COLUMNS), erased - readings.erased)
-        if rows is not None:
-            minutes |= minutes_in(readings.files, rows)
-            late_us = int(self._writer.settings.watermark_delay_seconds * 1_000_000)
-            parts.append(stored_facts(rows, settling, late_us))
-        refused = without(arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS), erased - letters.erased)
-        if refused is not None:
-            minutes |= minutes_in(letters.files, refused)
-            parts.append(refused_facts(refused, settling, self._writer.topics.readings))
+        for news, rows, facts in self._landed_rows(landings):
+            if rows is not None:
+                minutes |= minutes_in(news.files, rows)
+                parts.append(facts(rows, settling))
         if counted is not None and counted.minutes:
             minutes |= counted.minutes
-            sums = without(counted.sums, erased | readings.erased | letters.erased)
+            sums = without(counted.sums, erased | landings.erased)
             parts.append(counted_facts(counted.sums if sums is None else sums))
-        replaced = self._since(readings) if whole else self._own.holding("minute", minutes)
+        replaced = self._since(landings.day) if whole else self._own.holding("minute", minutes)
         if replaced and self._own.cursor is not None and (parts or waiting):
             own = arrivals.rows(arrivals.ledger, News(0, [(replaced, frozenset())]), [c.name for c in LEDGER.columns])
             assert own is not None  # noqa: S101
-            parts.append(own_facts(own, only_counted=whole))
+            parts.append(own_facts(own, only_counted=whole, deleted_from=self._deleted_from() if whole else ()))
         if not parts:
             self._own.replace(None, (), lambda _append: following.encode())
             return
@@ -191,19 +215,83 @@ class LedgerDerivation:
             if cuts:
                 merged.unpersist()
 
-    def _whole(self) -> tuple[News, News]:
-        """Everything that the tables hold, from the oldest day of readings on: what was stored is counted anew from it."""
-        arrivals = self._arrivals
-        readings, letters = arrivals.readings.news(None), arrivals.dead_letters.news(None)
-        day = oldest_day(readings)
-        letters.groups = [([f for f in files if day_of(f) >= day], hashes) for files, hashes in letters.groups]
-        letters.groups = [group for group in letters.groups if group[0]]
-        return readings, letters
+    def _landed_rows(self, landings: "_Landings") -> "Iterator[tuple[News, DataFrame | None, _Facts]]":
+        """What landed in each table, without erased devices, and the function that makes facts of it."""
+        arrivals, erased = self._arrivals, self._own.erased
+        late_us = int(self._writer.settings.watermark_delay_seconds * 1_000_000)
+        topic = self._writer.topics.readings
+        readings, copies, letters = landings.readings, landings.copies, landings.letters
+        rows = arrivals.readings_rows(readings, READING_COLUMNS)
+        yield readings, without(rows, erased - readings.erased), partial(stored_facts, late_after_us=late_us)
+        rows = arrivals.rows(arrivals.duplicates, copies, DUPLICATE_COLUMNS)
+        yield copies, without(rows, erased - copies.erased), copied_facts
+        rows = arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS)
+        yield letters, without(rows, erased - letters.erased), partial(refused_facts, readings_topic=topic)
 
-    def _since(self, readings: News) -> list[DataFile]:
-        """Our files of the days that the readings still reach; all of them where none of them was ever counted."""
-        day = oldest_day(readings) if self._own.cursor is not None else ""
-        return [file for file in self._own.files.values() if day_of(file) >= day]
+    def _show_balance(self) -> None:
+        """How many messages the rows of the last day do not account for; files are read once, and only those with any."""
+        files = unbalanced_files(self._own.files.values())
+        paths = [file.path for file in files]
+        if paths != self._unbalanced[0]:
+            uri = table_uri(self._writer.root, LEDGER.name)
+            names = ["unaccounted", "updated_at"]
+            rows = read_columns(uri, [unquote(path) for path in paths], names).to_pylist() if paths else []
+            self._unbalanced = paths, [(row["updated_at"], abs(row["unaccounted"] or 0)) for row in rows]
+        since = datetime.now(UTC) - timedelta(days=1)
+        missing = sum(count for at, count in self._unbalanced[1] if at >= since)
+        self._writer.metrics.ledger_unaccounted.set(missing)
+
+    def _whole(self) -> "_Landings":
+        """Everything that the tables hold, from the first day on of which all of them have all: it is counted again."""
+        arrivals = self._arrivals
+        readings = arrivals.readings.news(None)
+        day = max(oldest_day(readings), self._retained_since() if self._own.cursor is not None else "")
+        found = _Landings(readings, arrivals.dead_letters.news(None), arrivals.duplicates.news(None), day)
+        for news in (found.readings, found.letters, found.copies):
+            groups = [([file for file in files if day_of(file) >= day], hashes) for files, hashes in news.groups]
+            news.groups = [group for group in groups if group[0]]
+        return found
+
+    def _retained_since(self) -> str:
+        """The first day of which retention has taken nothing; empty where nothing is taken."""
+        lake = self._writer.lake
+        days = [each for each in (lake.readings_days, lake.dead_letters_days) if each > 0]
+        return (datetime.now(UTC).date() - timedelta(days=min(days))).isoformat() if days else ""
+
+    def _since(self, day: str) -> list[DataFile]:
+        """Our files from a day on; all of them where none of them was ever counted."""
+        first = day if self._own.cursor is not None else ""
+        return [file for file in self._own.files.values() if day_of(file) >= first]
+
+    def _deleted_from(self) -> set[str]:
+        """Devices of which a correction deleted readings."""
+        entries = Journal(self._writer.root).entries()
+        return {str(entry["device"]) for entry in entries if entry.get("delete") and entry.get("device")}
+
+
+_Facts = Callable[["DataFrame", Settling], "DataFrame"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Landings:
+    """What landed in the three tables since the cursor; of a recount everything from `day` on."""
+
+    readings: News
+    letters: News
+    copies: News
+    day: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.readings.is_empty and self.letters.is_empty and self.copies.is_empty
+
+    @property
+    def whole(self) -> bool:
+        return self.readings.whole or self.letters.whole or self.copies.whole
+
+    @property
+    def erased(self) -> set[str]:
+        return self.readings.erased | self.letters.erased | self.copies.erased
 
 
 def _settled_cursor(following: LedgerCursor, append: Append) -> LedgerCursor:

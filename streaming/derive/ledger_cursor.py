@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from streaming.derive.ledger_epochs import Holes
 from streaming.derive.ledger_facts import Settling
 from streaming.offsets import Offsets, parse_offsets
 
@@ -13,9 +14,11 @@ __all__ = ["LedgerCursor", "reaches"]
 
 @dataclass(slots=True)
 class LedgerCursor:
-    """What the ledger has seen: versions, offsets of the outcomes, the last number of each epoch; and what is to be settled.
+    """What the ledger has seen: versions, offsets of the outcomes, the numbers of each epoch; and what is to be settled.
 
-    `topic` is Kafka's id of the topic that the offsets are of; None where an older version wrote the cursor, or Kafka has none.
+    `holes` are the ranges before the last numbers that no outcome counts. `copies_known` is False where the version that
+    wrote the cursor did not count copies. `topic` is Kafka's id of the topic that the offsets are of; None where an older
+    version wrote the cursor, or Kafka has none.
     """
 
     readings: int | None = None
@@ -26,6 +29,9 @@ class LedgerCursor:
     all_landed: bool = True
     unsettled: set[datetime] = field(default_factory=set)
     topic: str | None = None
+    duplicates: int | None = None
+    holes: Holes = field(default_factory=dict)
+    copies_known: bool = True
 
     @classmethod
     def of(cls, found: Mapping[str, Any] | None) -> "LedgerCursor":
@@ -41,6 +47,9 @@ class LedgerCursor:
             found["all_landed"],
             {datetime.fromtimestamp(minute * 60, UTC) for minute in found["unsettled"]},
             found.get("topic"),
+            found.get("duplicates"),
+            found.get("holes", {}),
+            copies_known="duplicates" in found,
         )
 
     def differs(self, ends: Mapping[int, int]) -> bool:
@@ -66,13 +75,23 @@ class LedgerCursor:
         """Gateway -> epoch -> the last number counted, of what has landed; `before` is the cursor of the pass before."""
         return self.upto if settling.all_landed else before.upto if settling.older_landed else {}
 
+    def forget(self, kept: dict[str, dict[str, int]]) -> None:
+        """Know only these epochs any more."""
+        self.upto = kept
+        self.holes = {
+            gateway: {epoch: ranges for epoch, ranges in epochs.items() if epoch in kept.get(gateway, {})}
+            for gateway, epochs in self.holes.items()
+        }
+
     def encode(self) -> dict[str, Any]:
         """As it stands in the metadata of a commit."""
         return {
             "readings": self.readings,
             "dead_letters": self.dead_letters,
+            "duplicates": self.duplicates,
             "outcomes": self.outcomes,
             "upto": self.upto,
+            "holes": self.holes,
             "ends": self.ends,
             "all_landed": self.all_landed,
             "unsettled": sorted(int(minute.timestamp()) // 60 for minute in self.unsettled),

@@ -1,26 +1,31 @@
 """The arithmetic of the ledger: facts that add up, and the balance that follows from them. Pure DataFrame functions.
 
-Facts of a device and minute come from three sources and are sums, so that they can be taken in piece by piece:
-- outcomes: what the gateway counted (`accepted`, `counted_dead`, `ignored`, …);
+Facts of a device and minute come from four sources and are sums, so that they can be taken in piece by piece:
+- outcomes: what the gateway counted (`accepted`, `shared`, `counted_dead`, `ignored`, …);
 - `readings`: messages with rows (`stored`), `late` ones;
-- `dead_letters`: refusals, of which only those count here that no outcome counts.
+- `duplicates`: messages of which nothing was stored (`copies`);
+- `dead_letters`: refusals, of which only those count here that no outcome counts, and what Spark refused: copies whose
+  content differs (`conflicting`) and records that it cannot read (`spark_refused`).
 
-A message is named by (gateway, epoch, number) and is counted by the outcome whose `upto` reaches its number. One past the
-last `upto` of its epoch is noted in `open` (kind:number:epoch:gateway): either its outcome comes soon, or its gateway died
-before it could count, and then the record itself is the proof. With u the uncounted messages of a row:
+A message is named by (gateway, epoch, number) and is counted by the outcome whose range holds its number. One that no
+outcome has counted yet is noted in `open` (kind:number:epoch:gateway), for as long as its outcome may come: either it
+comes, or its gateway died before it could count, and then the record itself is the proof. With u the noted messages:
 
-    stored = messages with rows             shared = max(0, (stored - u_stored) - accepted)
-    dead_lettered = counted_dead + u_dead + what Spark itself refused
-    received = accepted + counted_dead + ignored + u_stored + u_dead + shared
-    duplicate = max(0, accepted - (stored - u_stored)) - what Spark itself refused, once the row is settled
+    missing = accepted + shared - (stored - u_stored) - (copies - u_copies)
+    duplicate = copies - conflicting
+    dead_lettered = counted_dead + u_dead + conflicting + refused        refused = as many of spark_refused as are missing
+    received = accepted + shared + counted_dead + ignored + u_stored + u_copies + u_dead
+    unaccounted = missing - refused = received - stored - dead_lettered - ignored - duplicate, once the row is settled
 
-so `received = stored + dead_lettered + ignored + duplicate` holds in every settled row, whatever the facts are.
+so `unaccounted` is 0 where nothing went wrong, above 0 where messages are lost, below 0 where more is stored than came.
+It is null where nobody counted the copies: rows that an older version wrote, and what the first pass after it found.
+There the difference is called `duplicate`, and what is stored above `accepted` is called `shared`, as before.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from lakehouse.derived import LEDGER
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FACTS",
     "Settling",
+    "copied_facts",
     "counted_facts",
     "ledger_rows",
     "merged_facts",
@@ -39,27 +45,39 @@ __all__ = [
 ]
 
 SUMS: Final = (
-    "stored", "late", "accepted", "counted_dead", "ignored", "counted_partial", "gap", "reordered",
-    "tail_stored", "tail_dead", "tail_partial", "spark_refused",
+    "stored", "late", "copies", "conflicting", "accepted", "shared", "counted_dead", "ignored", "counted_partial", "gap",
+    "reordered", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
 )  # fmt: skip
-FACTS: Final = ("device", "minute", *SUMS, "sequenced", "open", "fresh", "touched", "was_settled", "was_updated_at")
-"""`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does."""
+KEPT: Final = ("stored", "late", "tail_stored")
+"""What a recount of a device whose readings a correction deleted finds too little of: `kept_…` is what the row had."""
+_MOST: Final = (
+    "sequenced", "fresh", "touched", "uncopied", "was_settled", "was_updated_at", *(f"kept_{name}" for name in KEPT),
+)  # fmt: skip
+FACTS: Final = ("device", "minute", *SUMS, "open", *_MOST)
+"""`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does; `uncopied`: copies are not known."""
 
-_EVERY_NUMBER: Final = 2**63 - 1
+LEFT: Final = timedelta(days=1)
+LONGEST: Final = timedelta(days=8)
+"""A message that landed so long before the ledger first sees it is not noted: its outcome came long ago, or never. `LEFT`
+goes for connections that another one followed; a session of the broker does not last longer than `LONGEST`."""
 
 Upto = Mapping[str, Mapping[str, int]]
+Holes = Mapping[str, Mapping[str, Sequence[Sequence[int]]]]
 
 
 class Settling:
-    """What decides whether a row is settled.
+    """What decides whether a row is settled, and which messages outcomes have counted.
 
     Args:
         upto: gateway -> epoch -> last number counted.
         now: the wall clock.
-        young: only what was received after this may still be counted by an outcome to come.
+        young: a row waits for the outcomes of what was received after this.
         all_landed: all records of the messages that any outcome so far counts have landed.
         older_landed: those of the outcomes before this pass have.
         forgotten: gateway -> the epoch before which all that are not in `upto` were counted once.
+        holes: gateway -> epoch -> ranges (first, last) up to its last number that no outcome counts.
+        copies_known: False where this pass takes in what landed before copies were counted.
+        uncertain: devices of which readings were deleted before the ledger counted them.
     """
 
     def __init__(
@@ -71,10 +89,15 @@ class Settling:
         all_landed: bool,
         older_landed: bool,
         forgotten: Mapping[str, int],
+        holes: Holes | None = None,
+        copies_known: bool = True,
+        uncertain: Collection[str] = (),
     ) -> None:
-        self._upto, self._forgotten = json.dumps(upto), json.dumps(forgotten)
+        self._upto, self._forgotten, self._holes = json.dumps(upto), json.dumps(forgotten), json.dumps(holes or {})
+        self._newest = json.dumps({gateway: max(map(int, epochs)) for gateway, epochs in upto.items() if epochs})
         self._now, self._young = now, young
         self.all_landed, self.older_landed = all_landed, older_landed
+        self._copies_known, self._uncertain = copies_known, sorted(uncertain)
 
     @property
     def may_settle(self) -> bool:
@@ -89,20 +112,37 @@ class Settling:
         """The oldest moment that is young."""
         return _moving(self._young)
 
-    def upto(self) -> "Column":
-        """The map as one constant."""
+    def is_unknown(self) -> "Column":
+        """Whether nobody can tell what became of the row's messages that are missing."""
         from pyspark.sql import functions as F
 
-        return F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")
+        return F.col("device").isin(self._uncertain) if self._copies_known else F.lit(True)
 
-    def last(self) -> "Column":
-        """The last number counted of a message's epoch; -1 where none is, any where the epoch is forgotten."""
+    def is_counted(self, gateway: "Column", epoch: "Column", number: "Column") -> "Column":
+        """Whether an outcome counts the message, of the epochs that are in `upto`."""
         from pyspark.sql import functions as F
 
-        gateway, epoch = F.col("gateway"), F.col("gateway_epoch")
-        forgotten = F.from_json(F.lit(self._forgotten), "map<string, bigint>")[gateway]
-        known = self.upto()[gateway][epoch.cast("string")]
-        return F.coalesce(known, F.when(epoch < forgotten, F.lit(_EVERY_NUMBER)), F.lit(-1))
+        last = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
+        holes = F.from_json(F.lit(self._holes), "map<string, map<string, array<array<bigint>>>>")
+        own = holes[gateway][epoch.cast("string")]
+        in_hole = F.exists(own, lambda hole: number.between(hole[0], hole[1]))
+        return F.coalesce(number <= last, F.lit(False)) & ~F.coalesce(in_hole, F.lit(False))
+
+    def is_forgotten(self, gateway: "Column", epoch: "Column") -> "Column":
+        """Whether all that came in the epoch was counted once, as far as it is known."""
+        from pyspark.sql import functions as F
+
+        known = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
+        before = F.from_json(F.lit(self._forgotten), "map<string, bigint>")[gateway]
+        return F.coalesce(known.isNull() & (epoch < before), F.lit(False))
+
+    def is_given_up(self, gateway: "Column", epoch: "Column", landed_at: "Column") -> "Column":
+        """Whether no outcome can count the message any more: those of a connection come before those of the next."""
+        from pyspark.sql import functions as F
+
+        newest = F.from_json(F.lit(self._newest), "map<string, bigint>")[gateway]
+        left, long_ago = _moving(self._now - LEFT), _moving(self._now - LONGEST)
+        return F.coalesce(((epoch < newest) & (landed_at < left)) | (landed_at < long_ago), F.lit(False))
 
 
 def _moving(moment: datetime) -> "Column":
@@ -116,18 +156,25 @@ def _moving(moment: datetime) -> "Column":
 def stored_facts(readings: "DataFrame", settling: Settling, late_after_us: int) -> "DataFrame":
     """Of rows of `readings`: one message per (device, gateway, epoch, number); all its rows landed in one commit.
 
-    `late_after_us`: a message is late with a reading whose event_time is this much older than received_at, or more.
+    A message whose rows are there twice counts twice. `late_after_us`: a message is late with a reading whose event_time is
+    this much older than received_at, or more.
     """
     from pyspark.sql import functions as F
 
+    message = ("device", "gateway", "gateway_epoch", "message_number", "received_at")
     late = F.expr(f"unix_micros(received_at) - unix_micros(event_time) >= {late_after_us}")
-    messages = readings.groupBy("device", "gateway", "gateway_epoch", "message_number", "received_at").agg(
-        F.max(late).alias("is_late"), F.max(F.expr("boot IS NOT NULL AND seq IS NOT NULL")).alias("sequenced")
+    values = readings.groupBy(*message, "metric", "index", "event_time").agg(
+        F.count("*").alias("times"),
+        F.max(late).alias("is_late"),
+        F.max(F.expr("boot IS NOT NULL AND seq IS NOT NULL")).alias("sequenced"),
+        F.max("landed_at").alias("landed_at"),
     )
+    largest = ("times", "is_late", "sequenced", "landed_at")
+    messages = values.groupBy(*message).agg(*(F.max(name).alias(name) for name in largest))
     judged = _judged(messages, settling, F.lit("s"))
     return _facts(
         judged.groupBy("device", "minute").agg(
-            F.count("*").alias("stored"),
+            F.sum("times").alias("stored"),
             F.count_if("is_late").alias("late"),
             F.count_if("is_lost").alias("tail_stored"),
             F.max("sequenced").alias("sequenced"),
@@ -136,8 +183,24 @@ def stored_facts(readings: "DataFrame", settling: Settling, late_after_us: int) 
     )
 
 
+def copied_facts(duplicates: "DataFrame", settling: Settling) -> "DataFrame":
+    """Of rows of `duplicates`: messages of which nothing was stored for their device."""
+    from pyspark.sql import functions as F
+
+    message = ("device", "gateway", "gateway_epoch", "message_number", "received_at")
+    messages = duplicates.where("whole").groupBy(*message).agg(F.max("landed_at").alias("landed_at"))
+    judged = _judged(messages, settling, F.lit("c"))
+    return _facts(
+        judged.groupBy("device", "minute").agg(
+            F.count("*").alias("copies"),
+            F.count_if("is_lost").alias("tail_copies"),
+            F.collect_list("entry").alias("open"),
+        )
+    )
+
+
 def refused_facts(dead_letters: "DataFrame", settling: Settling, readings_topic: str) -> "DataFrame":
-    """Of rows of `dead_letters`: those of the gateway that are past its counts, and records that Spark refused.
+    """Of rows of `dead_letters`: those of the gateway that no outcome counts, and records that Spark refused.
 
     What Spark refused was accepted by the gateway. Where it is a record that nobody can read, its message has no name here.
     """
@@ -146,22 +209,24 @@ def refused_facts(dead_letters: "DataFrame", settling: Settling, readings_topic:
     by_spark = F.col("stage") == "stream"
     letters = dead_letters.where(~by_spark | (F.col("source_topic") == readings_topic)).select(
         F.coalesce("device", F.lit("")).alias("device"),
-        "gateway", "gateway_epoch", "message_number", "received_at", "partial", by_spark.alias("by_spark"),
+        "gateway", "gateway_epoch", "message_number", "received_at", "landed_at", "partial", by_spark.alias("by_spark"),
         F.when(F.col("message_number").isNull(), F.col("offset")).alias("unnamed"),
     )  # fmt: skip
     messages = letters.groupBy(
         "device", "gateway", "gateway_epoch", "message_number", "received_at", "by_spark", "unnamed"
-    ).agg(F.min("partial").alias("is_part"))
-    kind = F.expr("CASE WHEN is_part AND by_spark THEN NULL WHEN is_part THEN 'p' WHEN by_spark THEN 'x' ELSE 'd' END")
+    ).agg(F.min("partial").alias("is_part"), F.max("landed_at").alias("landed_at"))
+    # A copy that Spark refused is noted as what it is in `duplicates`.
+    kind = F.expr("CASE WHEN by_spark THEN NULL WHEN is_part THEN 'p' ELSE 'd' END")
     judged = _judged(messages, settling, kind)
     return _facts(
         judged.groupBy("device", "minute").agg(
-            F.count_if(F.expr("is_lost AND NOT is_part")).alias("tail_dead"),
+            F.count_if(F.expr("is_lost AND NOT is_part AND NOT by_spark")).alias("tail_dead"),
             F.count_if(F.expr("is_part AND (by_spark OR is_lost)")).alias("tail_partial"),
-            F.count_if(F.expr("by_spark AND NOT is_part AND NOT is_lost")).alias("spark_refused"),
+            F.count_if(F.expr("by_spark AND NOT is_part AND unnamed IS NOT NULL")).alias("spark_refused"),
+            F.count_if(F.expr("by_spark AND NOT is_part AND unnamed IS NULL")).alias("conflicting"),
             F.collect_list("entry").alias("open"),
         )
-    ).where("tail_dead > 0 OR tail_partial > 0 OR spark_refused > 0 OR size(open) > 0")
+    ).where("tail_dead > 0 OR tail_partial > 0 OR spark_refused > 0 OR conflicting > 0 OR size(open) > 0")
 
 
 def _minute() -> "Column":
@@ -171,17 +236,19 @@ def _minute() -> "Column":
 
 
 def _judged(messages: "DataFrame", settling: Settling, kind: "Column") -> "DataFrame":
-    """With `minute`, `is_lost` (too old to be counted any more) and `entry` (a note that it is not counted yet)."""
+    """With `minute`, `is_lost` (no outcome counts it, and none will) and `entry` (a note that it is not counted yet)."""
     from pyspark.sql import functions as F
 
-    uncounted = F.col("message_number") > settling.last()
-    young = F.col("received_at") >= settling.young()
-    note = F.concat_ws(":", kind, F.col("message_number"), F.col("gateway_epoch"), F.col("gateway"))
+    gateway, epoch, number = F.col("gateway"), F.col("gateway_epoch"), F.col("message_number")
+    counted = settling.is_counted(gateway, epoch, number) | settling.is_forgotten(gateway, epoch)
+    uncounted = F.coalesce(number.isNotNull() & ~counted, F.lit(False))
+    given_up = settling.is_given_up(gateway, epoch, F.col("landed_at"))
+    note = F.concat_ws(":", kind, number, epoch, gateway)
     return messages.select(
         "*",
         _minute().alias("minute"),
-        F.coalesce(uncounted & ~young, F.lit(False)).alias("is_lost"),
-        F.when(uncounted & young & kind.isNotNull(), note).alias("entry"),
+        (uncounted & given_up).alias("is_lost"),
+        F.when(uncounted & ~given_up & kind.isNotNull(), note).alias("entry"),
     )
 
 
@@ -189,25 +256,38 @@ def counted_facts(sums: "DataFrame") -> "DataFrame":
     """Of the sums of outcomes (streaming/derive/outcomes.py)."""
     from pyspark.sql import functions as F
 
-    known = sums.where("minute IS NOT NULL").drop("gateway", "epoch", "upto", "records")
+    known = sums.where("minute IS NOT NULL").drop("gateway", "epoch", "first", "upto", "records")
     return _facts(known.withColumn("fresh", F.lit(1)))
 
 
-def own_facts(rows: "DataFrame", *, only_counted: bool = False) -> "DataFrame":
-    """Of rows of the ledger itself; `only_counted` keeps of them what came from outcomes."""
+def own_facts(rows: "DataFrame", *, only_counted: bool = False, deleted_from: Collection[str] = ()) -> "DataFrame":
+    """Of rows of the ledger itself.
+
+    Args:
+        rows: of the ledger.
+        only_counted: keep what came from outcomes, and which messages they do not count; the tables give the rest again.
+        deleted_from: devices of which a correction deleted readings, so that the tables give less than there was.
+    """
     from pyspark.sql import functions as F
 
     facts = rows.withColumnsRenamed({"settled": "was_settled", "updated_at": "was_updated_at"})
+    facts = facts.withColumn("uncopied", F.col("copies").isNull().cast("int"))
+    # What an older version called shared is found again as what is stored above `accepted`.
+    facts = facts.withColumn("shared", F.when(F.col("copies").isNotNull(), F.col("shared")))
     if only_counted:
-        facts = facts.drop("stored", "late", "tail_stored", "tail_dead", "tail_partial", "spark_refused", "open")
+        is_kept = F.col("device").isin(sorted(deleted_from))
+        facts = facts.withColumns({f"kept_{name}": F.when(is_kept, F.col(name)) for name in KEPT})
+        facts = facts.drop(
+            "stored", "late", "copies", "conflicting", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused"
+        )  # fmt: skip
     return _facts(facts.withColumn("touched", F.lit(0)))
 
 
 def _facts(rows: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as F
 
-    empty = {name: "0L" for name in SUMS} | {
-        "sequenced": "false", "open": "CAST(array() AS ARRAY<STRING>)", "fresh": "0", "touched": "1",
+    empty = {name: "0L" for name in (*SUMS, *(f"kept_{name}" for name in KEPT))} | {
+        "sequenced": "false", "open": "CAST(array() AS ARRAY<STRING>)", "fresh": "0", "touched": "1", "uncopied": "0",
         "was_settled": "CAST(NULL AS BOOLEAN)", "was_updated_at": "CAST(NULL AS TIMESTAMP)",
     }  # fmt: skip
     return rows.select(
@@ -233,7 +313,7 @@ def merged_facts(parts: Sequence["DataFrame"]) -> "DataFrame":
         .agg(
             *(F.sum(name).alias(name) for name in SUMS),
             F.flatten(F.collect_list(F.when(F.size("open") > 0, F.col("open")))).alias("open"),
-            *(F.max(name).alias(name) for name in ("sequenced", "fresh", "touched", "was_settled", "was_updated_at")),
+            *(F.max(name).alias(name) for name in _MOST),
         )
     )
 
@@ -242,52 +322,69 @@ def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
     """Rows of the ledger."""
     from pyspark.sql import functions as F
 
-    still_open = F.array_distinct(F.filter("open", lambda note: _is_uncounted(note, settling)))
-    rows = facts.withColumn("open", still_open)
+    still_open = F.array_distinct(F.filter("open", lambda note: ~_is_counted(note, settling)))
+    rows = facts.withColumns({name: F.greatest(name, f"kept_{name}") for name in KEPT})
+    rows = rows.withColumn("uncopied", F.when(settling.is_unknown(), 1).otherwise(F.col("uncopied")))
+    rows = rows.withColumns({"open": still_open, "settled": _settled(settling, still_open)})
     rows = rows.withColumns(
         {
             "u_stored": F.expr("tail_stored + size(filter(open, n -> n LIKE 's:%'))"),
+            "u_copies": F.expr("tail_copies + size(filter(open, n -> n LIKE 'c:%'))"),
             "u_dead": F.expr("tail_dead + size(filter(open, n -> n LIKE 'd:%' OR n LIKE 'x:%'))"),
             "u_partial": F.expr(
                 "tail_partial + size(filter(open, n -> n LIKE 'p:%' AND array_contains(open, concat('s', substring(n, 2)))))"
             ),
-            "u_refused": F.expr("spark_refused - size(filter(open, n -> n LIKE 'x:%'))"),
-            "settled": _settled(settling),
         }
     )
-    rows = rows.withColumn("missing", F.expr("accepted - (stored - u_stored)"))
-    rows = rows.withColumn(
-        "refused", F.when(F.col("settled"), F.expr("least(u_refused, greatest(0L, missing))")).otherwise(0)
+    rows = rows.withColumns(_balance("uncopied = 1"))
+    rows = rows.withColumns(
+        {
+            "received": F.expr(
+                "accepted + shared + counted_dead + ignored + u_stored + u_dead + IF(uncopied = 1, 0L, u_copies)"
+            ),
+            "partial": F.expr("counted_partial + u_partial"),
+            "sequenced": F.expr("sequenced OR gap > 0 OR reordered > 0"),
+            "updated_at": F.when(
+                (F.col("touched") == 0) & F.col("settled").eqNullSafe(F.col("was_settled")), F.col("was_updated_at")
+            ).otherwise(settling.now()),
+            "date": F.to_date("minute"),
+            "copies": F.expr("IF(uncopied = 1, NULL, copies)"),
+        }
     )
-    changed: dict[str, Any] = {
-        "shared": F.expr("greatest(0L, -missing)"),
-        "dead_lettered": F.expr("counted_dead + u_dead + refused"),
-        "duplicate": F.when(F.col("settled"), F.expr("greatest(0L, missing) - refused")).otherwise(F.lit(0)),
-        "partial": F.expr("counted_partial + u_partial"),
-        "received": F.expr("accepted + counted_dead + ignored + u_stored + u_dead + greatest(0L, -missing)"),
-        "sequenced": F.expr("sequenced OR gap > 0 OR reordered > 0"),
-        "updated_at": F.when(
-            (F.col("touched") == 0) & F.col("settled").eqNullSafe(F.col("was_settled")), F.col("was_updated_at")
-        ).otherwise(settling.now()),
-        "date": F.to_date("minute"),
-    }
-    rows = rows.withColumns(changed)
     rows = rows.withColumn("expected", F.when(F.col("sequenced"), F.expr("received + gap - reordered")))
     return rows.select(*(F.col(column.name).cast(column.type) for column in LEDGER.columns))
 
 
-def _is_uncounted(note: "Column", settling: Settling) -> "Column":
+def _balance(uncopied: str) -> "dict[str, Column]":
+    """The columns that follow from the facts, by the formulas above; `uncopied`: where copies are not known."""
+    from pyspark.sql import functions as F
+
+    counted = "(stored - u_stored)"
+    # Notes of kind x are of an older version: Spark refused them, and no outcome counts them.
+    refused_old = "(spark_refused + conflicting - size(filter(open, n -> n LIKE 'x:%')))"
+    missing_old = f"greatest(0L, accepted - {counted})"
+    named, missing = "least(conflicting, copies)", f"(accepted + shared - {counted} - (copies - u_copies))"
+    old = f"IF(settled, least({refused_old}, {missing_old}), 0L)"
+    refused = f"IF(settled, least(spark_refused, greatest(0L, {missing})), 0L)"
+    return {
+        "shared": F.expr(f"IF({uncopied}, greatest(0L, {counted} - accepted), shared)"),
+        "duplicate": F.expr(f"IF({uncopied}, IF(settled, {missing_old} - {old}, 0L), copies - {named})"),
+        "dead_lettered": F.expr(f"counted_dead + u_dead + IF({uncopied}, {old}, {named} + {refused})"),
+        "unaccounted": F.expr(f"IF({uncopied} OR NOT settled, NULL, {missing} - {refused})"),
+    }
+
+
+def _is_counted(note: "Column", settling: Settling) -> "Column":
     from pyspark.sql import functions as F
 
     parts = F.split(note, ":", 4)
-    last = F.coalesce(settling.upto()[parts[3]][parts[2]], F.lit(-1))
-    return parts[1].cast("bigint") > last
+    return settling.is_counted(parts[3], parts[2].cast("bigint"), parts[1].cast("bigint"))
 
 
-def _settled(settling: Settling) -> "Column":
+def _settled(settling: Settling, still_open: "Column") -> "Column":
     from pyspark.sql import functions as F
 
-    waits = (F.size("open") > 0) & (F.col("minute") >= settling.young())
+    waits = (F.size(still_open) > 0) & (F.col("minute") >= settling.young())
     if settling.all_landed:
         return ~waits
     was = F.lit(True) if settling.older_landed else F.coalesce("was_settled", F.lit(False))

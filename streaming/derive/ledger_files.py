@@ -12,7 +12,7 @@ from streaming.derive.own import moment
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["HOT_ROWS", "cuts_of", "day_of", "divided", "minutes_in", "oldest_day"]
+__all__ = ["HOT_ROWS", "cuts_of", "day_of", "divided", "minutes_in", "oldest_day", "unbalanced_files"]
 
 HOT_ROWS: Final = 5_000
 """A file with more rows is divided: what is older than the minute before the newest is not written again."""
@@ -41,6 +41,11 @@ def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
             found.add(minute)
             minute += timedelta(minutes=1)
     return found
+
+
+def unbalanced_files(files: Iterable[DataFile]) -> list[DataFile]:
+    """The files with a row of which `unaccounted` is not 0, by their statistics."""
+    return [file for file in files if file.low.get("unaccounted") or file.high.get("unaccounted")]
 
 
 def _exact_minutes(rows: "DataFrame") -> set[datetime]:

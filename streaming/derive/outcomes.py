@@ -19,7 +19,7 @@ __all__ = ["OUTCOME_SCHEMA", "Counted", "count_outcomes", "outcome_sums", "read_
 
 _COUNT: Final = (
     "STRUCT<minute BIGINT, received BIGINT, device STRING, accepted BIGINT, partial BIGINT, dead_lettered MAP<STRING, BIGINT>, "
-    "ignored MAP<STRING, BIGINT>, gap BIGINT, reordered BIGINT>"
+    "ignored MAP<STRING, BIGINT>, gap BIGINT, reordered BIGINT, shared BIGINT>"
 )
 OUTCOME_SCHEMA: Final = f"v INT, gateway STRING, epoch BIGINT, first BIGINT, upto BIGINT, counts ARRAY<{_COUNT}>"
 """ingest.contract.outcome.OutcomeRecord in Spark's words; a test compares the two."""
@@ -38,13 +38,14 @@ _SOUND: Final = (
 class Counted:
     """Sums per device and minute, held in memory until `release`, and what the derivation must know of them.
 
-    `upto` is gateway -> epoch -> the last number counted; `poison` the records that were none.
+    `first` and `upto` are gateway -> epoch -> the first and the last number counted; `poison` the records that were none.
     """
 
     sums: "DataFrame"
     upto: dict[str, dict[str, int]] = field(default_factory=dict)
     minutes: set[datetime] = field(default_factory=set)
     poison: int = 0
+    first: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def release(self) -> None:
         """Forget the rows."""
@@ -79,10 +80,11 @@ def outcome_sums(values: "DataFrame") -> "DataFrame":
     counts = parsed.selectExpr(
         "IF(sound, r.gateway, NULL) AS gateway",
         "IF(sound, r.epoch, NULL) AS epoch",
+        "IF(sound, coalesce(r.first, 0L), NULL) AS first",
         "IF(sound, r.upto, NULL) AS upto",
         "explode_outer(IF(sound, r.counts, NULL)) AS c",
     ).selectExpr(
-        "gateway", "epoch", "upto",
+        "gateway", "epoch", "first", "upto",
         "coalesce(c.device, '') AS device",
         "timestamp_seconds(c.minute * 60) AS minute",
         "coalesce(c.accepted, 0L) AS accepted",
@@ -91,12 +93,16 @@ def outcome_sums(values: "DataFrame") -> "DataFrame":
         "coalesce(c.partial, 0L) AS counted_partial",
         "coalesce(c.gap, 0L) AS gap",
         "coalesce(c.reordered, 0L) AS reordered",
+        "coalesce(c.shared, 0L) AS shared",
     )  # fmt: skip
     from pyspark.sql import functions as F
 
-    names = ("accepted", "counted_dead", "ignored", "counted_partial", "gap", "reordered")
+    names = ("accepted", "counted_dead", "ignored", "counted_partial", "gap", "reordered", "shared")
     return counts.groupBy("device", "minute", "gateway", "epoch").agg(
-        F.max("upto").alias("upto"), F.count("*").alias("records"), *(F.sum(name).alias(name) for name in names)
+        F.min("first").alias("first"),
+        F.max("upto").alias("upto"),
+        F.count("*").alias("records"),
+        *(F.sum(name).alias(name) for name in names),
     )
 
 
@@ -108,17 +114,18 @@ def count_outcomes(values: "DataFrame") -> Counted:
     try:
         told = (
             sums.groupBy("gateway", "epoch")
-            .agg(F.max("upto"), F.expr("collect_set(unix_seconds(minute))"), F.sum("records"))
+            .agg(F.min("first"), F.max("upto"), F.expr("collect_set(unix_seconds(minute))"), F.sum("records"))
             .collect()
         )
     except BaseException:
         sums.unpersist()
         raise
     counted = Counted(sums)
-    for gateway, epoch, upto, minutes, records in told:
+    for gateway, epoch, first, upto, minutes, records in told:
         if gateway is None:
             counted.poison += int(records)
             continue
+        counted.first.setdefault(gateway, {})[str(epoch)] = int(first)
         counted.upto.setdefault(gateway, {})[str(epoch)] = int(upto)
         counted.minutes |= {_utc(seconds) for seconds in minutes}
     return counted

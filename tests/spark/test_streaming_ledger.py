@@ -8,6 +8,7 @@ from tidegate_tests_fixtures_ledger import BALANCE, MINUTE, Derived, Gateway, bo
 from ingest.contract.reading import Reading
 from lakehouse.create import ensure_tables
 from lakehouse.derived import DEVICES, LATEST, LEDGER
+from lakehouse.tables import TABLES as TABLES_OF_THE_LANDING
 
 
 def fill(alive: Gateway, dead: Gateway, now: int) -> None:
@@ -47,6 +48,7 @@ def test_the_books_are_right_whatever_crashes_and_say_what_the_audit_says(lander
     assert derived.deriver.run_pass()
     unsettled = derived.ledger()
     assert {row["duplicate"] for row in unsettled.values()} == {0}
+    assert {row["unaccounted"] for row in unsettled.values()} == {None}
     assert not any(row["settled"] for row in unsettled.values())
     # A crash after each single commit.
     lander.land(*dead_sent[1:])
@@ -58,6 +60,7 @@ def test_the_books_are_right_whatever_crashes_and_say_what_the_audit_says(lander
     rows = derived.ledger()
     assert booked(rows) == expected(alive, dead)
     assert all(row["settled"] for row in rows.values())
+    assert {row["unaccounted"] for row in rows.values()} == {0}
     assert all(row["received"] == sum(row[name] for name in BALANCE[1:]) for row in rows.values())
     d1 = rows["d1", utc(now - MINUTE)]
     assert (d1["expected"], d1["gap"]) == (3 + 3, 3)
@@ -79,7 +82,7 @@ def test_the_books_are_right_whatever_crashes_and_say_what_the_audit_says(lander
     assert derived.versions() == before
     # All three made anew, elsewhere, from what Kafka and the tables hold.
     elsewhere = f"{derived.root}, again"
-    for name in ("readings", "dead_letters"):
+    for name in TABLES_OF_THE_LANDING:
         shutil.copytree(f"{derived.root}/{name}", f"{elsewhere}/{name}")
     ensure_tables(elsewhere, (LEDGER, LATEST, DEVICES), log_retention_hours=24)
     derived = Derived(lander, elsewhere)

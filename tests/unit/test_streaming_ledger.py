@@ -1,8 +1,11 @@
 """What the ledger, latest and devices read of the tables' logs, without a JVM."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import accumulate, pairwise
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,23 +13,28 @@ import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from ingest.contract.outcome import Count, OutcomeRecord
 from lakehouse.changes import Change, DataFile
 from lakehouse.create import create_table
 from lakehouse.derived import LATEST, LEDGER
-from lakehouse.tables import DEAD_LETTERS, READINGS
+from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS
+from monitoring.metrics.stream import StreamMetrics
 from streaming.derive import devices, ledger
 from streaming.derive.arrivals import Arrivals, Log, News, erased_by, hash_of, news_of
 from streaming.derive.devices import DevicesDerivation
 from streaming.derive.ledger import LedgerDerivation
 from streaming.derive.ledger_cursor import LedgerCursor, reaches
-from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, later_numbers, newest_epochs
+from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, holes_after, later_numbers, newest_epochs
 from streaming.derive.ledger_facts import Settling
 from streaming.derive.ledger_files import HOT_ROWS, cuts_of, minutes_in
 from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
 from streaming.derive.own import OwnTable
 from streaming.offsets import Mark
+from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 
 
@@ -93,7 +101,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def test_a_log_is_followed_from_any_version_and_told_whole_where_it_expired(log: Log, tmp_path: Path) -> None:
-    assert (log.version, log.news(3).is_empty, log.ends()) == (3, True, {"t": {0: 3}})
+    assert (log.version, log.news(3).is_empty) == (3, True)
     assert (len(log.news(1).files), log.news(1).whole) == (2, False)
     assert (len(log.news(None).files), log.news(None).whole) == (4, True)
     assert (len(log.news(17).files), log.news(17).whole) == (4, True), "a table made anew"
@@ -169,7 +177,9 @@ def test_outcomes_are_counted_again_only_in_a_topic_that_was_made_anew() -> None
         assert cursor(topic=known).starts(shortened, found) == {0: 7, 1: 3}
     assert cursor(topic="a").starts(grown, "b") == {0: 0, 1: 0, 2: 0}
     assert cursor().topic is None, "as older versions wrote it"
-    assert LedgerCursor.of(cursor(topic="a").encode()) == cursor(topic="a")
+    assert (cursor().copies_known, cursor().holes) == (False, {}), "as older versions wrote it"
+    known = replace(cursor(topic="a"), copies_known=True, duplicates=3, holes={"g": {"5": [[1, 4]]}})
+    assert LedgerCursor.of(json.loads(json.dumps(known.encode()))) == known
 
 
 @pytest.mark.parametrize(
@@ -180,7 +190,7 @@ def test_outcomes_are_counted_again_only_in_a_topic_that_was_made_anew() -> None
 def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: dict[int, int], kept: dict[str, Any] | None
 ) -> None:
-    for table in (READINGS, DEAD_LETTERS, LEDGER):
+    for table in (READINGS, DEAD_LETTERS, DUPLICATES, LEDGER):
         create_table(str(tmp_path), table, log_retention_hours=24)
     asked_for: list[list[str]] = []
 
@@ -191,7 +201,11 @@ def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
     monkeypatch.setattr(ledger, "end_offsets", lambda _kafka, _topic: ends)
     monkeypatch.setattr(ledger, "topic_ids", ids)
     nothing: Any = None
-    writer: Any = SimpleNamespace(root=str(tmp_path), kafka=None, topics=LandedTopics("r", "d", "o"), beside={})
+    writer: Any = SimpleNamespace(
+        root=str(tmp_path), kafka=None, topics=LandedTopics("r", "d", "o"), beside={},
+        settings=StreamSettings(checkpoint=str(tmp_path / "checkpoint")),
+        metrics=StreamMetrics(CollectorRegistry(), query="land", tables=["ledger"], topics=["r"]),
+    )  # fmt: skip
     derivation = LedgerDerivation(writer, Arrivals(nothing, writer.root))
     derivation._own.refresh()
     derivation._own.cursor = cursor(topic="a").encode()
@@ -242,6 +256,26 @@ def test_only_a_gateway_whose_epochs_were_forgotten_has_forgotten_ones() -> None
         "young": {str(n): 1 for n in range(KEPT_EPOCHS - 1)},
     }
     assert forgotten_before(upto) == {"old": 90}
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.randoms(use_true_random=False), st.integers(0, 20))
+def test_the_numbers_that_are_counted_are_known_in_any_order_of_the_outcomes(
+    lengths: list[int], chance: Random, before: int
+) -> None:
+    """Each outcome counts the range after the one before it; some never come, and they come in any order."""
+    nothing: Any = None
+    ends = list(accumulate(lengths, initial=before))
+    ranges = [(low + 1, high) for low, high in pairwise(ends)]
+    chance.shuffle(ranges)
+    upto: dict[str, dict[str, int]] = {}
+    holes: dict[str, dict[str, list[list[int]]]] = {}
+    counted: set[int] = set()
+    for first, last in ranges[: chance.randint(1, len(ranges))]:
+        news = Counted(nothing, {"g": {"7": last}}, first={"g": {"7": first}})
+        upto, holes = later_numbers(upto, news), holes_after(holes, upto, news)
+        counted |= set(range(first, last + 1))
+        in_holes = {number for low, high in holes.get("g", {}).get("7", []) for number in range(low, high + 1)}
+        assert {number for number in range(1, upto["g"]["7"] + 1) if number not in in_holes} == counted
 
 
 def test_the_landing_has_come_to_an_end_only_in_every_partition() -> None:
