@@ -19,6 +19,7 @@ __all__ = ["Look", "Target", "own_scrape"]
 
 TIMEOUT_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
+NEWS_SECONDS: Final = 0.25
 MARGIN_SECONDS: Final = 0.2
 
 logger = logging.getLogger("tidegate.monitoring.look")
@@ -68,6 +69,7 @@ class Look:
         history: where answers are remembered.
         publish: (now) -> None, called after all answers are in: judges and publishes.
         every_seconds: between two turns.
+        news: asked a few times a second; where it gives another value, the next turn follows at once.
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class Look:
         own: tuple[str, Callable[[], Scrape]],
         publish: Callable[[float], None],
         every_seconds: float,
+        news: Callable[[], object] = lambda: None,
     ) -> None:
-        self._targets, self._history, self._own = list(targets), history, own
+        self._targets, self._history, self._own, self._news = list(targets), history, own, news
         self._publish, self._every_seconds = publish, every_seconds
         self._turned_at = time.monotonic()
         self._fault = ""
@@ -87,14 +90,27 @@ class Look:
     def run(self, stop: threading.Event) -> None:
         """Until stopped; a turn that fails is told and followed by the next."""
         while not stop.is_set():
-            began = time.monotonic()
+            due = time.monotonic() + self._every_seconds
+            known = self._newest()
             try:
                 self.turn()
             except Exception as error:
                 self._tell(f"{type(error).__name__}: {error}")
             else:
                 self._turned_at, self._fault = time.monotonic(), ""
-            stop.wait(max(0.05, self._every_seconds - (time.monotonic() - began)))
+            self._pause(stop, due, known)
+
+    def _pause(self, stop: threading.Event, due: float, known: object) -> None:
+        """Until the next turn is due, or there is news since `known`."""
+        while not stop.wait(max(0.05, min(NEWS_SECONDS, due - time.monotonic()))):
+            if time.monotonic() >= due or self._newest() != known:
+                return
+
+    def _newest(self) -> object:
+        try:
+            return self._news()
+        except Exception as error:  # the turn that is due comes all the same
+            return type(error)
 
     def turn(self) -> None:
         """One look."""

@@ -11,7 +11,9 @@ from deploy.chaos.scene import Scene
 __all__ = ["FAULTS", "SKIPPED", "Fault"]
 
 SAVED_SECONDS: Final = 2.5
-"""What mosquitto acknowledged this long before it is killed is on its disk: it saves every second."""
+"""What mosquitto acknowledged this long before it is killed is on its disk: it saves every two seconds, which takes a moment."""
+NOTED_SECONDS: Final = 0.5
+"""An acknowledgement that left the broker before it was killed is noted by the load this much later at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _kill_broker(scene: Scene, *, forget: bool) -> None:
     while time.monotonic() < until:
         began = time.time()
         scene.broker.kill()
+        killed = time.time()
         if forget:
             scene.broker.part.database.unlink(missing_ok=True)
         scene.broker.start()
@@ -103,7 +106,7 @@ def _kill_broker(scene: Scene, *, forget: bool) -> None:
         for gateway in scene.gateways:
             scene.wait(gateway.healthy, 120.0, f"{gateway.name} being connected")
         # A publisher that is back before the gateways publishes for nobody, where no session is left.
-        scene.forgotten.append((began - SAVED_SECONDS, time.time() if forget else began + 0.5))
+        scene.forgotten.append((began - SAVED_SECONDS, time.time() if forget else killed + NOTED_SECONDS))
         time.sleep(min(10.0, max(0.0, until - time.monotonic())))
     scene.figures["broker_kills"] = kills
 

@@ -99,6 +99,7 @@ class Monitor:
             own=(OWN_JOB, lambda: own_scrape(self._registry, wanted)),
             publish=self._publish,
             every_seconds=monitoring.look_seconds,
+            news=self._states,
         )
         self._cleanup = ExitStack()
         self.port = 0
@@ -130,6 +131,11 @@ class Monitor:
     def __exit__(self, *_fault: object) -> None:
         self._stop.set()
         self._cleanup.close()
+
+    def _states(self) -> dict[str, Any]:
+        """The state of each part of an embedded run: a part that dies is shown at once."""
+        run = supervised(self._data)
+        return {name: part.get("state") for name, part in run.parts.items()} if run else {}
 
     def _publish(self, now: float) -> None:
         self._probes.check()

@@ -120,19 +120,24 @@ def test_prometheus_scrapes_every_part_and_no_rule_fails(pipeline: Any, wait_unt
 def test_a_killed_kafka_turns_the_page_red_within_seconds_and_it_heals(
     pipeline: Any, wait_until: Callable[..., Any]
 ) -> None:
-    def kafka() -> str:
-        return next(str(station["state"]) for station in snapshot(pipeline)["flow"] if station["id"] == "kafka")
+    def kafka() -> tuple[str, float]:
+        shown = snapshot(pipeline)
+        return next(str(station["state"]) for station in shown["flow"] if station["id"] == "kafka"), shown["at"]
+
+    def red() -> float | None:
+        state, at = kafka()
+        return at if state == "bad" else None
 
     def seconds_to_red() -> float:
         wait_until(pipeline.ready, seconds=300, what="the run being ready")
-        wait_until(lambda: kafka() == "ok", seconds=180, what="Kafka being shown as well")
+        wait_until(lambda: kafka()[0] == "ok", seconds=180, what="Kafka being shown as well")
+        killed_at = time.time()
         os.kill(pipeline.run.parts["kafka"], signal.SIGKILL)
-        killed_at = time.monotonic()
-        wait_until(lambda: kafka() == "bad", what="Kafka being shown as down")
-        took = time.monotonic() - killed_at
-        wait_until(lambda: kafka() in ("ok", "warn"), seconds=180, what="Kafka being shown as back")
-        return took
+        # By the monitor's clock: when it said so, not when this test asked.
+        red_at = wait_until(red, what="Kafka being shown as down")
+        wait_until(lambda: kafka()[0] in ("ok", "warn"), seconds=180, what="Kafka being shown as back")
+        return red_at - killed_at
 
-    # What else runs on this machine may hold one of them up, but not each.
-    assert any(seconds_to_red() < RED_SECONDS for _ in range(3))
+    took = [seconds_to_red() for _ in range(3)]
+    assert max(took) < RED_SECONDS, took
     wait_until(pipeline.ready, seconds=300, what="the run being ready again")

@@ -67,8 +67,8 @@ def test_a_killed_kafka_is_red_in_the_browser_within_seconds_and_heals(
         tab.wait_for_selector('[data-hop="kafka"] .badge[data-state="ok"]', timeout=180_000)
         return took
 
-    # What else runs on this machine may hold one of them up, but not each.
-    assert any(seconds_to_red() < RED_SECONDS for _ in range(3))
+    took = [seconds_to_red() for _ in range(3)]
+    assert max(took) < RED_SECONDS, took
     wait_until(pipeline.ready, seconds=300, what="the run being ready again")
     assert tab.get_attribute("html", "data-live") == "live"
     assert tab.complaints == []

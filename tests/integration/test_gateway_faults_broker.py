@@ -37,7 +37,7 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
     rig.load.send(50)
     wait_until(lambda: all(rig.has_all(one) for one in gateways), what="all stored")
     now = time.time()
-    wait_until(lambda: saved_at(rig) > now, what="the broker saving the sessions, as it does each second")
+    wait_until(lambda: saved_at(rig) > now, what="the broker saving the sessions, as it does every two seconds")
     rig.broker.kill()
     rig.broker.start()
     rig.load.send(50)

@@ -279,6 +279,31 @@ def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
     assert not thread.is_alive()
 
 
+def test_a_look_does_not_wait_for_its_turn_where_there_is_news(wait_until: Wait) -> None:
+    turns: list[float] = []
+    states = {"kafka": "ready"}
+
+    def news() -> dict[str, str]:
+        if states["kafka"] == "unreadable":
+            raise ValueError("no state")
+        return dict(states)
+
+    look = Look(
+        [], History([]), own=("me", lambda: Scrape(0.0, {})), publish=turns.append, every_seconds=3600, news=news
+    )
+    stop = threading.Event()
+    thread = threading.Thread(target=look.run, args=(stop,))
+    thread.start()
+    for count, state in enumerate(("restarting", "unreadable", "ready"), 2):
+        wait_until(lambda count=count: len(turns) == count - 1)
+        states["kafka"] = state
+        wait_until(lambda count=count: len(turns) == count)
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(turns) == 4
+
+
 def test_what_the_process_tells_of_itself_is_what_it_serves(
     metrics: MonitorMetrics, registry: CollectorRegistry
 ) -> None:
