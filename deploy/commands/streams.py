@@ -215,7 +215,9 @@ def rewind(
         msg = "give --since TIME --into shadow, or --swap"
         raise typer.BadParameter(msg)
     text = find_stream(folder, name).text
-    answer = _ask(settings, "rewind", name, reason=reason, text=text, since=parse_time(since).isoformat())
+    ahead = settings.gateway.max_future_seconds
+    moment = parse_time(since).isoformat()
+    answer = _ask(settings, "rewind", name, reason=reason, text=text, since=moment, ahead_seconds=ahead)
     if as_json:
         show_json(answer)
         return

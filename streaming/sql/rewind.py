@@ -1,8 +1,8 @@
 """Builds a stream anew from a past moment into a shadow table beside the live one, and says how the two differ.
 
 From Kafka by time; where Kafka's retention has passed, streams that remember nothing get those rows from the table
-`readings`: partition and offset say exactly where one ends and the other begins. Reading begins some minutes before
-`since`, since a device's clock may run ahead; of the output only what is of `since` and later counts.
+`readings`: partition and offset say exactly where one ends and the other begins. Reading begins before
+`since`, by as much as the gateway lets a device's clock run ahead; of the output only what is of `since` and later counts.
 """
 
 import json
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["rewind_stream"]
 
-AHEAD: Final = timedelta(minutes=10)
-"""How far a device's clock may run ahead; the gateway refuses more (gateway.max_future_seconds)."""
+AHEAD_SECONDS: Final = 600
+"""How far a device's clock may run ahead where the request does not say it: the default of gateway.max_future_seconds."""
 EXAMPLES: Final = 5
 
 
@@ -48,6 +48,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
         TidegateError: Kafka no longer has what is needed, and Delta can't stand in.
     """
     name, since = request.arguments["name"], datetime.fromisoformat(request.arguments["since"])
+    earliest = since - timedelta(seconds=request.arguments.get("ahead_seconds", AHEAD_SECONDS))
     live = load_applied(writer.root).get(name)
     if live is None:
         message = f"There is no applied stream {name}. Apply it: `tidegate streams apply {name}`."
@@ -58,7 +59,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
     schema: Any = StructType.fromJson(json.loads(applied.schema))
     column, when = time_expression(schema, name)
     begin = {topic: begin_offsets(writer.kafka, topic) for topic in prepared.sources.topics}
-    starts = {topic: _offsets_since(writer, topic, since - AHEAD) for topic in prepared.sources.topics}
+    starts = {topic: _offsets_since(writer, topic, earliest) for topic in prepared.sources.topics}
     gone = {
         topic: {part: at for part, at in parts.items() if 0 < at == begin[topic][part]}
         for topic, parts in starts.items()
@@ -68,7 +69,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
         StreamCheckpoint(writer.spark, path).delete()
     forget_shadow(writer, name)
     build = _build_stateful if applied.shape.stateful else _build_stateless
-    ends, from_delta = build(writer, replace(applied, start=starts), gone, since, when)
+    ends, from_delta = build(writer, replace(applied, start=starts), gone, since, earliest, when)
     Shadow(replace(applied, start=starts), since.isoformat(), ends, column).save(writer.root)
     return {
         "name": name,
@@ -110,14 +111,14 @@ def _offsets_since(writer: Writer, topic: str, since: datetime) -> dict[int, int
 
 
 def _build_stateless(
-    writer: Writer, applied: Applied, gone: Offsets, since: datetime, when: str
+    writer: Writer, applied: Applied, gone: Offsets, since: datetime, earliest: datetime, when: str
 ) -> tuple[Offsets, dict[str, Any]]:
     ends = {topic: end_offsets(writer.kafka, topic) for topic in applied.start}
     rows = kafka_rows(writer, applied, applied.start, ends)
     told: dict[str, Any] = {}
     before = gone.get(writer.topics.readings, {})
     if any(gone.values()):
-        rows = rows.unionByName(history_rows(writer, applied, before, since - AHEAD))
+        rows = rows.unionByName(history_rows(writer, applied, before, earliest))
         told = {writer.topics.readings: {part: f"offsets before {at}" for part, at in before.items()}}
     rows = rows.where(F.expr(when) >= F.lit(since.isoformat()).cast("timestamp"))
     hours = writer.lake.log_retention_hours
@@ -129,7 +130,7 @@ def _build_stateless(
 
 
 def _build_stateful(
-    writer: Writer, applied: Applied, gone: Offsets, since: datetime, when: str
+    writer: Writer, applied: Applied, gone: Offsets, since: datetime, earliest: datetime, when: str
 ) -> tuple[Offsets, dict[str, Any]]:
     for topic, parts in gone.items():
         if parts and since > datetime.fromtimestamp(0, UTC):

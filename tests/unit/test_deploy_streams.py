@@ -32,7 +32,8 @@ SHAPE = Shape(
 def config(tmp_path: Path) -> list[str]:
     (tmp_path / "streams").mkdir()
     file = tmp_path / "config.toml"
-    file.write_text(f'[lake]\nroot = "{tmp_path}/tables"\n[stream]\nstreams_dir = "{tmp_path}/streams"\n')
+    stream = f'[stream]\nstreams_dir = "{tmp_path}/streams"\n'
+    file.write_text(f'[lake]\nroot = "{tmp_path}/tables"\n{stream}[gateway]\nmax_future_seconds = 3600\n')
     return ["--config", str(file)]
 
 
@@ -97,6 +98,7 @@ def test_requests_carry_the_files_text_and_a_plan_that_needs_more_is_exit_1(
     assert kinds == ["plan", "apply", "rewind", "swap", "drop"]
     assert asked[0].arguments["text"] == TEXT
     assert asked[1].reason == "wanted"
+    assert asked[2].arguments["ahead_seconds"] == 3600
     assert asked[4].arguments["keep_table"]
 
 
