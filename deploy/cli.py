@@ -31,6 +31,7 @@ from deploy.commands import (
     proof,
     repair,
     route,
+    soak,
     sql,
     streams,
     tables,
@@ -75,6 +76,7 @@ export.register(app)
 bench.register(app)
 chaos.register(app)
 demo.register(app)
+soak.register(app)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from lakehouse.changes import DataFile
 from lakehouse.create import table_uri
 from lakehouse.files import read_columns
+from lakehouse.log_holds import beginning_of, log_holds
 from lakehouse.tables import Table
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ class Appender:
         self._partitioned_by = self._some(self.to_seq(list(table.partitioned_by)))
         self.log: Any = delta.DeltaLog.forTable(spark._jsparkSession, self.uri)
         self.lock = _LOCKS.setdefault(self.uri, threading.Lock())
+        self.holds = log_holds(self.uri)
+        self.holds.watch(self)
         if self._is_behind():
             self.log.update(False, self._nothing, self._nothing)
 
     def begin(self) -> "Append":
-        """Start a transaction on the newest version."""
-        return Append(self, self.transaction())
+        """Start a transaction on the newest version; what its snapshot reads of the log is held until the block is left."""
+        with self.lock:  # nobody adopts a checkpoint, and removes the one before, until this one is held
+            return Append(self, self.transaction())
 
     def transaction(self) -> Any:
         """Delta's own, on the newest version that this JVM knows; nobody else writes newer ones.
@@ -67,6 +71,10 @@ class Appender:
     def held_commits(self) -> int:
         """Commits since the checkpoint that this JVM began with, each of which it keeps in mind."""
         return int(self.log.unsafeVolatileSnapshot().logSegment().deltas().size())
+
+    def beginning(self) -> int:
+        """Version of the checkpoint that this JVM's newest snapshot begins with; -1 before the first."""
+        return beginning_of(self.log.unsafeVolatileSnapshot())
 
     def _is_behind(self) -> bool:
         """Whether this JVM knew the table already, and somebody else wrote to it since (while no stream ran)."""
@@ -89,6 +97,8 @@ class Append:
         self._files: Any = None
         self._removed: dict[str, DataFile] = {}
         self.paths: list[str] = []
+        self._held: int | None = beginning_of(transaction.snapshot())
+        appender.holds.begin(self._held)
 
     @property
     def version(self) -> int:
@@ -101,6 +111,9 @@ class Append:
     def __exit__(self, *fault: object) -> None:
         with suppress(Exception):
             self.discard()
+        if self._held is not None:
+            self._appender.holds.end(self._held)
+            self._held = None
 
     def write(self, rows: "DataFrame") -> None:
         """Write the rows as data files, in the order of the frame's partitions; replaces an earlier `write`."""

@@ -7,7 +7,9 @@ listing a folder that holds a file per commit of the last day. Here both are don
 import json
 import re
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.changes import parse_change
@@ -17,7 +19,14 @@ from lakehouse.files import is_local
 if TYPE_CHECKING:
     from lakehouse.append import Appender
 
-__all__ = ["adopt_checkpoint", "clean_log", "commit_time", "last_checkpoint", "write_checkpoint"]
+__all__ = [
+    "KEPT_EVERY_SECONDS",
+    "adopt_checkpoint",
+    "clean_log",
+    "commit_time",
+    "last_checkpoint",
+    "write_checkpoint",
+]
 
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
@@ -61,8 +70,8 @@ def adopt_checkpoint(appender: "Appender", version: int) -> None:
     with appender.lock:
         known = log.unsafeVolatileSnapshot()
         deltas, since = known.logSegment().deltas(), known.version() - version
-        if deltas.size() <= since:
-            return  # it begins with this checkpoint, or a newer one, already
+        if since < 0 or deltas.size() <= since:
+            return  # it begins with this checkpoint, or a newer one, already; or it does not know the version yet
         # With the checkpoint's own commit: without any, Delta takes the log for a torn one.
         later = deltas.takeRight(since + 1)
         files = appender.gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, since + 2)
@@ -85,11 +94,29 @@ def commit_time(root: str, name: str, version: int) -> float | None:
     return info.mtime.timestamp() if info.type == FileType.File else None
 
 
-def clean_log(root: str, name: str, *, keep_from: float) -> int:
+def clean_log(
+    root: str,
+    name: str,
+    *,
+    keep_from: float,
+    now: float | None = None,
+    held: Collection[int] = (),
+    every_seconds: float = KEPT_EVERY_SECONDS,
+) -> int:
     """Remove commits and checkpoints that no version since `keep_from` (epoch seconds) needs; returns how many files.
 
     The newest checkpoint that is older than that stays, and every commit after it: all versions since can be read. So does
     the newest commit that says how far the table is (its landing's mark, its derivation's cursor), however old it is.
+
+    Args:
+        root: of the tables.
+        name: of the table.
+        keep_from: versions since then can be read afterwards.
+        now: epoch seconds; the clock's where None.
+        held: versions from which somebody who runs reads the log: the newest checkpoint at or before each of them stays,
+            and every commit after the oldest of these; -1 holds the whole log.
+        every_seconds: of older checkpoints, one per so many seconds stays. One that was the newest within this time stays
+            too: a reader of another process may have begun with it.
     """
     from pyarrow.fs import FileSelector
 
@@ -100,11 +127,14 @@ def clean_log(root: str, name: str, *, keep_from: float) -> int:
     times = {version: found[n].mtime.timestamp() for version, n in checkpoints.items()}
     # A checkpoint is written after its version: that version is older still.
     needed = max((version for version, at in times.items() if at < keep_from), default=-1)
+    bases = {max((version for version in times if version <= each), default=-1) for each in held}
+    needed = min([needed, *bases])
     if any(version < needed for version in commits):
         marked = _newest_marked(files, f"{prefix}_delta_log", sorted(commits.values(), reverse=True))
         needed = max((version for version in times if version <= min(needed, marked)), default=-1)
     old = [n for version, n in [*commits.items(), *checkpoints.items()] if version < needed]
-    old += [checkpoints[version] for version in _between(times, needed)]
+    between = _between(times, needed, now=time.time() if now is None else now, every_seconds=every_seconds)
+    old += [checkpoints[version] for version in between if version not in bases]
     for each in old:
         files.delete_file(f"{prefix}_delta_log/{each}")
     return len(old)
@@ -121,13 +151,15 @@ def _newest_marked(files: Any, folder: str, commits: list[str]) -> int:
     return int(commits[0][:20])
 
 
-def _between(times: dict[int, float], needed: int) -> list[int]:
-    """Checkpoints that come soon after one that is kept; the newest two stay."""
-    gone, kept_at = [], times.get(needed, 0.0)
-    for version in sorted(times)[:-2]:
+def _between(times: Mapping[int, float], needed: int, *, now: float, every_seconds: float) -> list[int]:
+    """Checkpoints that come soon after one that is kept; those that somebody may have begun with lately stay."""
+    gone, kept_at = [], times.get(needed, float("-inf"))
+    versions = sorted(times)
+    for version, following in pairwise(versions[:-1]):
         if version <= needed:
             continue
-        if times[version] - kept_at < KEPT_EVERY_SECONDS:
+        # Until the following one was written, this one was the newest.
+        if times[version] - kept_at < every_seconds and times[following] < now - every_seconds:
             gone.append(version)
         else:
             kept_at = times[version]

@@ -16,7 +16,7 @@ from deploy.local.runfile import is_locked, read_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import FatalError
 
-__all__ = ["bench_target"]
+__all__ = ["bench_target", "own_run"]
 
 
 @contextmanager
@@ -36,12 +36,25 @@ def _started() -> Iterator[Settings]:
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     typer.echo(f"Nothing runs here: starting a pipeline of its own in {folder}.", err=True)
     try:
-        _tidegate("up", "--detach", "--wait", "--no-fleet", "--port-offset", "2000", "--data", str(folder))
+        with own_run(folder, port_offset=2000) as settings:
+            yield settings
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def own_run(folder: Path, *, port_offset: int) -> Iterator[Settings]:
+    """An embedded run without the simulated fleet in a folder of its own, while the block runs; the folder stays.
+
+    Raises:
+        FatalError: it does not start; its words are on stderr.
+    """
+    try:
+        _tidegate("up", "--detach", "--wait", "--no-fleet", "--port-offset", str(port_offset), "--data", str(folder))
         yield _as_devices(locate_settings(None, folder, needs_run=True), folder)
     finally:
         if is_locked(folder):
             _tidegate("down", "--data", str(folder))
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _as_devices(settings: Settings, data: Path) -> Settings:

@@ -15,32 +15,54 @@ from lakehouse.append import Appender, open_anew
 from lakehouse.catalog import table_names
 from lakehouse.derived import ALL_TABLES, DERIVED
 from lakehouse.maintenance import TableState, expired_files, plan_join, table_state
-from lakehouse.maintenance_log import adopt_checkpoint, clean_log, commit_time, last_checkpoint, write_checkpoint
+from lakehouse.maintenance_log import (
+    KEPT_EVERY_SECONDS,
+    adopt_checkpoint,
+    clean_log,
+    commit_time,
+    last_checkpoint,
+    write_checkpoint,
+)
 from lakehouse.maintenance_vacuum import sweep
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS, TABLES, Table
 from streaming.maintain.gauges import Gauges
-from streaming.maintain.holds import needed_since
+from streaming.maintain.holds import LONGEST_SECONDS, needed_since, needed_versions
 from streaming.maintain.rewrite import drop_days, join_files
 from streaming.writer import Writer
 
-__all__ = ["Keeper", "Kept"]
+__all__ = ["Keeper", "Kept", "Limits"]
 
 logger = logging.getLogger("tidegate.streaming.maintain")
 
 PASS_SECONDS: Final = 3.0
 """No further join begins after so long: derived tables wait meanwhile, and they are to be fresh."""
-CHECKPOINT_COMMITS: Final = 200
 CHECKPOINT_DUTY: Final = 100
 """A checkpoint that takes a second is written every so many seconds at most."""
-SWEEP_SECONDS: Final = 3600.0
-FIRST_SWEEP_SECONDS: Final = 300.0
 NEVER: Final = -1
-HELD_COMMITS: Final = 2000
-"""The JVM forgets what came before a checkpoint once it holds so many."""
 LATE: Final = timedelta(hours=1)
 LATE_DERIVED: Final = timedelta(hours=26)
 """How long after midnight rows of a day are still expected; derivations correct the windows of the day before, too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """How often the keeper does what, and for how long it keeps what somebody may still read.
+
+    Attributes:
+        sweep_seconds: between two looks for files that nobody needs; the first comes `first_sweep_seconds` after the start.
+        checkpoint_commits: a checkpoint is written after so many commits.
+        held_commits: the JVM forgets what came before a checkpoint once it holds so many commits.
+        readers_seconds: a snapshot is read for so long after a newer one took its place.
+        every_seconds: of older checkpoints one per so many seconds stays.
+    """
+
+    sweep_seconds: float = 3600.0
+    first_sweep_seconds: float = 300.0
+    checkpoint_commits: int = 200
+    held_commits: int = 2000
+    readers_seconds: float = 3600.0
+    every_seconds: float = KEPT_EVERY_SECONDS
 
 
 @dataclass(slots=True)
@@ -67,17 +89,20 @@ class _Known:
     version: int = NEVER
     checkpoint_seconds: float = 0.0
     checkpoint_at: float = float("-inf")
-    sweep_at: float = field(default_factory=lambda: time.monotonic() + FIRST_SWEEP_SECONDS)
+    sweep_at: float = 0.0
 
 
 class Keeper:
     """Not thread-safe: the chores' thread calls it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, limits: Limits | None = None) -> None:
         self._writer, self._root = writer, writer.root
+        self._limits = limits or Limits()
         self._gauges = Gauges(writer.metrics)
         self._appenders: dict[str, tuple[str, Appender]] = {}
-        self._known: dict[str, _Known] = defaultdict(_Known)
+        self._known: dict[str, _Known] = defaultdict(
+            lambda: _Known(sweep_at=time.monotonic() + self._limits.first_sweep_seconds)
+        )
 
     def run_pass(self) -> None:
         """What is due now; a table that fails does not keep the others.
@@ -110,7 +135,7 @@ class Keeper:
         else:
             state = self._drop(state, kept)
             state, _ = self._join(state, kept, deadline=float("inf"), everything=full)
-            self._checkpoint(state, kept, at_least=1 if full else CHECKPOINT_COMMITS)
+            self._checkpoint(state, kept, at_least=1 if full else self._limits.checkpoint_commits)
         self._sweep(name, kept, keep_hours=keep_hours, dry_run=dry_run)
         self._gauges.table(state)
         kept.files_after, kept.bytes = state.file_count, state.bytes
@@ -120,20 +145,20 @@ class Keeper:
         known, kept, finished = self._known[name], Kept(name), True
         if self._is_news(name, known.version):
             state, finished = self._join(table_state(self._root, name), kept, deadline=deadline)
-            self._checkpoint(state, kept, at_least=CHECKPOINT_COMMITS)
+            self._checkpoint(state, kept, at_least=self._limits.checkpoint_commits)
             self._gauges.table(state)
             known.version = state.version if finished else NEVER
         if time.monotonic() >= known.sweep_at:
             version = self._drop(table_state(self._root, name), kept).version
             known.version = version if finished else NEVER
             self._sweep(name, kept)
-            known.sweep_at = time.monotonic() + SWEEP_SECONDS
+            known.sweep_at = time.monotonic() + self._limits.sweep_seconds
         if finished:
             self._gauges.done(name)
         else:
             # The next pass goes on with it, also where nobody commits meanwhile.
             logger.debug("no time was left for all files of %s that wait to be joined", name)
-        if kept.joined or kept.dropped_days or kept.files_deleted:
+        if kept.joined or kept.dropped_days or kept.files_deleted or kept.log_files_deleted:
             logger.info("%s", kept)
 
     def _is_news(self, name: str, seen: int) -> bool:
@@ -187,7 +212,7 @@ class Keeper:
         kept.checkpoint = write_checkpoint(self._root, state.name)
         known.checkpoint_at, known.checkpoint_seconds = began, time.monotonic() - began
         appender = self._appender(state)
-        if appender.held_commits() > HELD_COMMITS:
+        if appender.held_commits() > self._limits.held_commits:
             adopt_checkpoint(appender, kept.checkpoint)
 
     def _sweep(self, name: str, kept: Kept, *, keep_hours: float | None = None, dry_run: bool = False) -> None:
@@ -195,9 +220,21 @@ class Keeper:
         hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
         since = needed_since(self._root, name, default=time.time() - hours * 3600)
         if not dry_run:
-            kept.log_files_deleted = clean_log(self._root, name, keep_from=since)
+            kept.log_files_deleted = self._clean_log(name, since)
         swept = sweep(self._root, name, keep_hours=(time.time() - since) / 3600, dry_run=dry_run)
         kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
+
+    def _clean_log(self, name: str, since: float) -> int:
+        """Remove what is old of the log, but for what this process and its derivations still read; the number of files."""
+        longest, readers = time.time() - LONGEST_SECONDS, self._limits.readers_seconds
+        needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
+        newest = last_checkpoint(self._root, name)
+        if any(version < newest for version in needed):
+            # The new checkpoint is adopted before the old one may go.
+            adopt_checkpoint(self._appender(table_state(self._root, name)), newest)
+            needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
+        every = self._limits.every_seconds
+        return clean_log(self._root, name, keep_from=since, held=needed, every_seconds=every)
 
     def _appender(self, state: TableState) -> Appender:
         """The way into this very table: one that was dropped and made anew under the same name has another id."""

@@ -173,7 +173,7 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
     retention = lake.spark._jvm.org.apache.spark.sql.delta.sources.DeltaSQLConf.DELTA_LOG_CACHE_RETENTION_MINUTES()
     assert int(lake.spark.conf.get(retention.key())) > 10**6
 
-    # A checkpoint that this JVM did not write: it takes it as its own beginning, and goes on with the next version.
+    # A checkpoint that this JVM did not write: before the log is cleaned it takes it as its own beginning.
     answer = handle(made, Request("maintain", {"table": "readings", "full": True}))
     assert [table["checkpoint"] for table in answer["tables"]] == [kept]
     assert last_checkpoint(root, "readings") == kept
@@ -181,7 +181,7 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
     with appender.begin() as append:
         append.write(lake.spark.read.format("delta").load(f"{root}/readings").limit(1))
         assert append.commit("{}") == kept + 1
-    assert appender.held_commits() > 1
+    assert appender.held_commits() == 1
     adopt_checkpoint(appender, kept)
     assert appender.held_commits() == 1
     with appender.begin() as append:

@@ -1,0 +1,71 @@
+"""Which part breaks when, for how long and in which way: all of it follows from the seed."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from deploy.demo.hold import crashing, hanging
+from deploy.local.runfile import read_run
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["SoakFault", "broken", "kills_of", "plan_faults"]
+
+PARTS: Final = ("gateway", "broker", "kafka", "stream")
+EVERY_SECONDS: Final = 60.0
+CALM_SECONDS: Final = 120.0
+"""Without a fault at the beginning and at the end."""
+LONGEST_SECONDS: Final = {"kill": 8.0, "hang": 40.0}
+
+
+@dataclass(frozen=True)
+class SoakFault:
+    """One fault; `at` is seconds since the load began."""
+
+    at: float
+    part: str
+    way: str
+    seconds: float
+
+
+def plan_faults(seed: int, *, seconds: float) -> list[SoakFault]:
+    """A fault a minute, for as long as the load lasts; none where it is too short."""
+    chance, faults, at = random.Random(seed), [], CALM_SECONDS  # noqa: S311 - must repeat
+    while at + LONGEST_SECONDS["hang"] <= seconds - CALM_SECONDS:
+        way = chance.choice(sorted(LONGEST_SECONDS))
+        part, lasts = chance.choice(PARTS), round(chance.uniform(1.0, LONGEST_SECONDS[way]), 1)
+        faults.append(SoakFault(at, part, way, lasts))
+        at += EVERY_SECONDS
+    return faults
+
+
+def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
+    """How often each part was killed at the most: while a fault lasts, it is killed again whenever it was started."""
+    starts = {fault: 2 + int(fault.seconds) for fault in faults if fault.way == "kill"}
+    killed: Counter[str] = Counter()
+    for fault, count in starts.items():
+        killed[fault.part] += count
+    return killed
+
+
+def broken(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
+    """The part is broken while the block runs.
+
+    Raises:
+        UnavailableError: it does not run at this moment.
+    """
+    if fault.way == "kill":
+        return crashing(partial(_pid, data, fault.part), run_id)
+    if (pid := _pid(data, fault.part)) is None:
+        msg = f"{fault.part} does not run at this moment"
+        raise UnavailableError(msg)
+    return hanging(pid, run_id)
+
+
+def _pid(data: Path, part: str) -> int | None:
+    run = read_run(data)
+    return run.parts.get(part) if run is not None else None

@@ -1,0 +1,181 @@
+"""`tidegate soak`: start the pipeline, load it, break it, look at it every ten seconds, and strike the balance."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.audit import audit
+from deploy.bench.environment import hardware, hardware_line, versions
+from deploy.bench.target import own_run
+from deploy.local.runfile import read_state, require_run
+from deploy.settings import Settings
+from deploy.soak.faults import SoakFault, broken, kills_of, plan_faults
+from deploy.soak.load import SoakLoad
+from deploy.soak.sample import Counted, take_figures
+from deploy.soak.slopes import Sample, as_rows, judge, slopes_of
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["PORT_OFFSET", "SoakOptions", "render_soak", "run_soak"]
+
+PORT_OFFSET: Final = 3000
+LOOK_SECONDS: Final = 10.0
+TELL_SECONDS: Final = 60.0
+READY_SECONDS: Final = 300.0
+AUDIT_SECONDS: Final = 180.0
+
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoakOptions:
+    """How long, how fast, and whether parts break."""
+
+    minutes: float
+    rate: float
+    faults: bool
+    seed: int
+
+
+@dataclass
+class _Watched:
+    """What was seen so far."""
+
+    began: float = field(default_factory=time.monotonic)
+    samples: list[Sample] = field(default_factory=list)
+    landing: Counted = field(default_factory=Counted)
+    injected: list[SoakFault] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+
+def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any]:
+    """One soak in this folder; the result as `--json` prints it.
+
+    Args:
+        options: time, load and faults.
+        folder: for the run's data; it must not be another run's.
+        tell: takes a sentence about what goes on.
+
+    Raises:
+        FatalError: the pipeline does not start.
+    """
+    machine, began_at = hardware(), datetime.now(UTC)
+    tell(f"Starting a pipeline of its own in {folder}.")
+    with own_run(folder, port_offset=PORT_OFFSET) as settings:
+        watched, load = _Watched(), SoakLoad(settings.mqtt, rate=options.rate, seconds=options.minutes * 60)
+        _load_and_look(options, folder, settings, watched, load, tell)
+        ready = _wait_until_ready(folder, READY_SECONDS)
+        watched.samples.append(Sample(watched.seconds, take_figures(folder, settings, watched.landing)))
+        tell("The load is over; the audit reads everything.")
+        report = audit(settings.kafka, settings.lake.root, None, wait_seconds=AUDIT_SECONDS).to_dict()
+        restarts = {name: part["restarts"] for name, part in read_state(folder).get("parts", {}).items()}
+    slopes = slopes_of(watched.samples)
+    verdict = judge(
+        slopes,
+        report,
+        restarts=restarts,
+        kills=kills_of(watched.injected),
+        landing_failures=int(watched.landing.total),
+        landing_faults=sum(fault.part == "kafka" for fault in watched.injected),
+        ready=ready,
+    )
+    return {
+        "passed": verdict.passed,
+        "wrong": list(verdict.wrong),
+        "minutes": options.minutes,
+        "rate": options.rate,
+        "seed": options.seed if options.faults else None,
+        "began_at": began_at.isoformat(timespec="seconds"),
+        "sent": load.sent,
+        "acknowledged": load.acknowledged,
+        "minutes_broken_off": load.broken,
+        "audit": report,
+        "restarts": restarts,
+        "landing_failures": int(watched.landing.total),
+        "faults": [asdict(fault) for fault in watched.injected],
+        "slopes": as_rows(slopes),
+        "samples": [{"at": round(sample.at, 1), **_rounded(sample)} for sample in watched.samples],
+        "hardware": machine,
+        "versions": versions(),
+    }
+
+
+def _rounded(sample: Sample) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in sample.figures.items()}
+
+
+def _load_and_look(
+    options: SoakOptions, folder: Path, settings: Settings, watched: _Watched, load: SoakLoad, tell: Tell
+) -> None:
+    seconds, done = options.minutes * 60, threading.Event()
+    breaking = threading.Thread(target=_break, args=(options, folder, watched, done, tell), name="faults", daemon=True)
+    load.start()
+    breaking.start()
+    told = 0.0
+    try:
+        while watched.seconds < seconds:
+            figures = take_figures(folder, settings, watched.landing)
+            watched.samples.append(Sample(watched.seconds, figures))
+            if watched.seconds - told >= TELL_SECONDS:
+                told = watched.seconds
+                tell(_progress(watched, figures))
+            done.wait(max(0.5, LOOK_SECONDS - watched.seconds % LOOK_SECONDS))
+    finally:
+        done.set()
+        breaking.join()
+        load.stop()
+
+
+def _progress(watched: _Watched, figures: dict[str, float]) -> str:
+    memory = sum(value for name, value in figures.items() if name.startswith("memory_mb."))
+    latency = ", ".join(
+        f"{name} {figures[f'latency_ms.{name}']:.0f} ms" for name in ("p50", "p99") if f"latency_ms.{name}" in figures
+    )
+    return f"{watched.seconds / 60:6.1f} min  {memory:.0f} MB, {figures['files']:.0f} files, {latency or 'latency unknown'}"
+
+
+def _break(options: SoakOptions, folder: Path, watched: _Watched, done: threading.Event, tell: Tell) -> None:
+    if not options.faults:
+        return
+    run_id = require_run(folder).run_id
+    for fault in plan_faults(options.seed, seconds=options.minutes * 60):
+        if done.wait(max(0.0, fault.at - watched.seconds)):
+            return
+        # A part that the fault before ended, and that is not back yet, cannot hang.
+        with suppress(UnavailableError), broken(folder, fault, run_id):
+            watched.injected.append(fault)
+            tell(f"{watched.seconds / 60:6.1f} min  {fault.part} {fault.way}s for {fault.seconds:g} s")
+            done.wait(fault.seconds)
+
+
+def _wait_until_ready(folder: Path, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (ready := bool(read_state(folder).get("ready"))) and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return ready
+
+
+def render_soak(result: dict[str, Any]) -> str:
+    """The result in some lines for people."""
+    lines = [f"{result['minutes']:g} minutes at {result['rate']:g} messages/s, {len(result['faults'])} faults"]
+    lines.append(f"{'':<34}{'first':>10} {'last':>10} {'most':>10} {'an hour':>10} {'bound':>10}")
+    for slope in result["slopes"]:
+        figures = (slope["first"], slope["last"], slope["most"], slope["per_hour"], slope["bound"])
+        shown = " ".join(f"{'-' if figure is None else format(figure, 'g'):>10}" for figure in figures)
+        lines.append(f"{slope['name']:<34}{shown}{'  above its bound' if slope['above'] else ''}")
+    found = result["audit"]
+    names = ("received", "unaccounted", "duplicate_rows", "order_violations")
+    lines.append("Audit: " + ", ".join(f"{name.replace('_', ' ')} {found[name]:,}" for name in names))
+    lines.append(hardware_line(result["hardware"]))
+    return "\n".join([*lines, _verdict(result["wrong"])])
+
+
+def _verdict(wrong: Sequence[str]) -> str:
+    return "Passed." if not wrong else "\n".join(["NOT passed:", *(f"  {each}" for each in wrong)])

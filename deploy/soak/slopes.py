@@ -1,0 +1,151 @@
+"""What grows: the slope of each figure per hour, and the bound that it must not pass. Pure."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from itertools import combinations
+from typing import Any, Final
+
+__all__ = ["BOUNDS", "Sample", "Slope", "SoakVerdict", "as_rows", "judge", "slope_per_hour", "slopes_of"]
+
+WARM_UP_RATIO: Final = 0.2
+"""Of the whole time: caches fill and the JVM's heap takes its size, so this part is not judged."""
+LEAST_SECONDS: Final = 600.0
+"""A slope per hour of a shorter time says nothing."""
+BINS: Final = 60
+
+BOUNDS: Final[Mapping[str, float]] = {
+    "memory_mb.stream/java": 200.0,
+    "memory_mb.kafka": 150.0,
+    "memory_mb.*": 60.0,
+    "descriptors.*": 60.0,
+    "table_files.*": 300.0,
+    "log_files_besides_commits": 800.0,
+    "state_files": 200.0,
+    "state_kb": 2000.0,
+    "state.*": 5000.0,
+    "latency_ms.p50": 300.0,
+    "latency_ms.p99": 2000.0,
+}
+"""The most that a figure may grow in an hour; the first pattern that fits counts, and a figure without one is only reported."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All figures at one moment; `at` is seconds since the load began. A figure that is unknown then is left out."""
+
+    at: float
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """How one figure went; `per_hour` and `bound` are None where it was not judged."""
+
+    name: str
+    first: float
+    last: float
+    most: float
+    per_hour: float | None
+    bound: float | None
+
+    @property
+    def above(self) -> bool:
+        """Whether it grew faster than it may."""
+        return self.per_hour is not None and self.bound is not None and self.per_hour > self.bound
+
+
+@dataclass(frozen=True)
+class SoakVerdict:
+    """All that is wrong, a sentence each; nothing where the soak is passed."""
+
+    wrong: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong
+
+
+def slope_per_hour(points: Sequence[tuple[float, float]]) -> float | None:
+    """The median of the slopes between all pairs of bins, so that single peaks and a sawtooth count little; None of one bin.
+
+    Args:
+        points: (seconds, value), ascending.
+    """
+    bins = _bins(points)
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(bins, 2) if b[0] > a[0]]
+    return statistics.median(slopes) * 3600 if slopes else None
+
+
+def _bins(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    size = max(1, -(-len(points) // BINS))
+    chunks = [points[first : first + size] for first in range(0, len(points), size)]
+    return [(statistics.median(at for at, _ in chunk), statistics.median(v for _, v in chunk)) for chunk in chunks]
+
+
+def slopes_of(samples: Sequence[Sample], bounds: Mapping[str, float] = BOUNDS) -> list[Slope]:
+    """The slope of each figure after the warm-up, by name; not judged where what is left is too short."""
+    if not samples:
+        return []
+    begin = samples[-1].at * WARM_UP_RATIO
+    series: dict[str, list[tuple[float, float]]] = {}
+    for sample in samples:
+        for name, value in sample.figures.items():
+            series.setdefault(name, []).append((sample.at, value))
+    return [_slope(name, points, begin, bounds) for name, points in sorted(series.items())]
+
+
+def _slope(name: str, points: list[tuple[float, float]], begin: float, bounds: Mapping[str, float]) -> Slope:
+    warm = [point for point in points if point[0] >= begin]
+    long_enough = bool(warm) and warm[-1][0] - warm[0][0] >= LEAST_SECONDS
+    per_hour = slope_per_hour(warm) if long_enough else None
+    bound = next((limit for pattern, limit in bounds.items() if fnmatchcase(name, pattern)), None)
+    values = [value for _, value in points]
+    rounded = None if per_hour is None else round(per_hour, 2)
+    return Slope(name, round(values[0], 2), round(values[-1], 2), round(max(values), 2), rounded, bound)
+
+
+def judge(
+    slopes: Iterable[Slope],
+    audit: Mapping[str, Any],
+    *,
+    restarts: Mapping[str, int],
+    kills: Mapping[str, int],
+    landing_failures: int,
+    landing_faults: int,
+    ready: bool,
+) -> SoakVerdict:
+    """Everything that a soak must not show.
+
+    Args:
+        slopes: of all figures.
+        audit: what `tidegate audit --json` says at the end.
+        restarts: of each part, by the supervisor.
+        kills: of each part, by the faults: so many restarts are meant.
+        landing_failures: restarts of the landing query that the stream counted.
+        landing_faults: faults that may end the landing query: of Kafka.
+        ready: whether all parts are ready at the end.
+    """
+    wrong = [
+        f"{slope.name} grows by {slope.per_hour:g} an hour, and {slope.bound:g} is the bound"
+        for slope in slopes
+        if slope.above
+    ]
+    for name in ("unaccounted", "duplicate_rows", "order_violations"):
+        if audit[name]:
+            wrong.append(f"the audit finds {audit[name]:,} {name.replace('_', ' ')}")
+    for part, count in sorted(restarts.items()):
+        if count > kills.get(part, 0):
+            wrong.append(f"{part} restarted {count} times, and the faults killed it {kills.get(part, 0)} times")
+    if landing_failures > landing_faults:
+        wrong.append(f"the landing query failed {landing_failures} times, and faults explain {landing_faults}")
+    if not ready:
+        wrong.append("not all parts are ready at the end")
+    return SoakVerdict(tuple(wrong))
+
+
+def as_rows(slopes: Iterable[Slope]) -> list[dict[str, Any]]:
+    """As JSON has them."""
+    return [asdict(slope) | {"above": slope.above} for slope in slopes]

@@ -1,0 +1,70 @@
+"""Which part of a table's log this process still reads: every snapshot of its JVM begins with one checkpoint.
+
+Delta computes the state of a snapshot lazily, from the checkpoint that the snapshot began with and the commits after it. That
+may be at a commit, hours after the snapshot was made. So the files of each snapshot in use are held against cleaning.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakSet
+
+__all__ = ["LogHolds", "beginning_of", "log_holds"]
+
+_HOLDS: "dict[str, LogHolds]" = {}
+_MAKING: Final = threading.Lock()
+
+
+def beginning_of(snapshot: Any) -> int:
+    """Version of the checkpoint that a snapshot of Delta begins with; -1 where it begins with the first commit."""
+    return int(snapshot.logSegment().checkpointProvider().version())
+
+
+class LogHolds:
+    """The checkpoints that snapshots of one table begin with. Safe for threads.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: Counter[int] = Counter()
+        self._noted: dict[int, float] = {}
+        self._sources: WeakSet[Any] = WeakSet()
+
+    def watch(self, source: Any) -> None:
+        """Ask `source.beginning()` at each look; for as long as somebody else keeps the source."""
+        with self._lock:
+            self._sources.add(source)
+
+    def begin(self, beginning: int) -> None:
+        """Hold the checkpoint until `end`: a transaction reads a snapshot that begins with it."""
+        with self._lock:
+            self._open[beginning] += 1
+
+    def end(self, beginning: int) -> None:
+        """One transaction on this checkpoint is over; its commit may have left a snapshot of it."""
+        with self._lock:
+            self._open = self._open - Counter([beginning])
+            self._noted[beginning] = self._clock()
+
+    def held(self, *, readers_seconds: float) -> frozenset[int]:
+        """What snapshots begin with now, or began with in the last `readers_seconds`: a plan may still read those."""
+        with self._lock:
+            sources = list(self._sources)
+        installed = {source.beginning() for source in sources}  # asks the JVM, so without the lock
+        with self._lock:
+            now = self._clock()
+            self._noted |= dict.fromkeys(installed, now)
+            self._noted = {each: at for each, at in self._noted.items() if at >= now - readers_seconds}
+            return frozenset(installed | set(self._open) | set(self._noted))
+
+
+def log_holds(uri: str) -> LogHolds:
+    """The holds of this process on the table of this URI."""
+    with _MAKING:
+        return _HOLDS.setdefault(uri, LogHolds())
