@@ -50,7 +50,7 @@ def identity_of(message: Message, decoded: Decoded) -> str | None:
     if given is not None:
         return given
     if decoded.message_id:
-        return f"fm:{decoded.message_id}"
+        return f"{decoded.id_kind}:{decoded.message_id}"
     if message.retain:
         digest = hashlib.sha256(message.topic + b"\0" + message.payload).hexdigest()
         return f"rt:{digest[:32]}"

@@ -50,11 +50,13 @@ _FAR: Final = datetime.max.replace(tzinfo=UTC)
 _STATISTICS_STEP: Final = timedelta(milliseconds=1)
 """Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
-# A time that the gateway made of a relative one differs at each delivery; a corrected row is no longer what was sent.
+# A time that the gateway made of a relative one differs at each delivery; a corrected row is no longer what was sent. Of a
+# telegram that several receivers heard (`tg:`) each has its own time, and what they added to it (`rx:`) is theirs alone.
 _HASHED: Final = """
     SELECT hash(device, metric, index, message_id) AS id,
-        CASE WHEN list_contains(flags, 'corrected') THEN NULL ELSE hash(value, text, unit,
-            CASE WHEN list_contains(flags, 'relative_time') THEN NULL ELSE epoch_us(device_time) END) END AS content,
+        CASE WHEN list_contains(flags, 'corrected') THEN NULL WHEN starts_with(message_id, 'rx:') THEN 0::UBIGINT
+            ELSE hash(value, text, unit, CASE WHEN list_contains(flags, 'relative_time') OR starts_with(message_id, 'tg:')
+            THEN NULL ELSE epoch_us(device_time) END) END AS content,
         payload_hash, hash(gateway, gateway_epoch, message_number) AS message, value, partition, "offset"
     FROM rows WHERE message_id IS NOT NULL"""
 

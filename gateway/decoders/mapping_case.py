@@ -5,9 +5,10 @@ from typing import Any
 
 from gateway.decoders.flatten import Quantity, Shape
 from gateway.decoders.mapping_conditions import Conditions
-from gateway.decoders.mapping_names import Names
+from gateway.decoders.mapping_names import AnyOf, Names
 from gateway.decoders.mapping_paths import EACH_ITEM, BadPath, Path, Template, parse_path
 from gateway.decoders.mapping_settings import CaseSettings, TimeFormat, TimeSource
+from gateway.decoders.mapping_telegram import Telegram
 from gateway.decoders.values import NO_VALUE
 
 __all__ = ["Case"]
@@ -42,7 +43,14 @@ class Case:
         self.time = None if settings.time is None else [_time_source(source) for source in settings.time]
         whole = not several
         times = {_from(path, whole) for path, _how in self.time or ()}
-        self.id_holds_time = any(_from(path, whole) in times for template in self.message_id for path in template.paths)
+        self.id_holds_time = any(
+            "second" in template.of_telegram or any(_from(path, whole) in times for path in template.paths)
+            for template in self.message_id
+        )
+        needs_telegram = any(template.of_telegram for template in self.message_id)
+        self.telegram = (
+            Telegram(AnyOf(settings.radio), [_flat(steps) for _, steps in times]) if needs_telegram else None
+        )
         self.shape = _shape(settings)
         self.names = Names(settings, units, self._hidden(settings))
         for template in self.names.templates:

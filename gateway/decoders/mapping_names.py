@@ -12,7 +12,7 @@ from gateway.decoders.mapping_settings import CaseSettings
 from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
 from gateway.glob import glob, glob_pattern, is_glob
 
-__all__ = ["Names", "Patterns", "Rule", "Rules"]
+__all__ = ["AnyOf", "Names", "Patterns", "Rule", "Rules"]
 
 _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 10_000
@@ -75,7 +75,7 @@ class _Globs:
         return None if found is None or found.lastindex is None else self._hits[found.lastindex - 1]
 
 
-class _AnyOf:
+class AnyOf:
     """Whether any of the patterns matches; false where there are none."""
 
     __slots__ = ("_all", "_exact", "_last", "_whole")
@@ -90,6 +90,7 @@ class _AnyOf:
         return bool(self._exact or self._whole or self._last)
 
     def __call__(self, name: str, last: str) -> bool:
+        """Whether one matches this name, or its last key."""
         if self._all or name in self._exact or last in self._exact:
             return True
         whole = self._whole is not None and self._whole(name)
@@ -112,8 +113,8 @@ class Names:
         ]
         self.templates = (self.prefix, *self._renames.values())
         self._hidden = frozenset(hidden)
-        self._skip, self._keep = _AnyOf(settings.skip), _AnyOf(settings.keep)
-        self._text, self._numeric = _AnyOf(settings.text), _AnyOf(settings.numeric_text)
+        self._skip, self._keep = AnyOf(settings.skip), AnyOf(settings.keep)
+        self._text, self._numeric = AnyOf(settings.text), AnyOf(settings.numeric_text)
         self._errors = Patterns(settings.errors.items())
         units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
         self._units = Patterns([*route_units.items(), *units])

@@ -133,6 +133,8 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     item: object
     received_us: int
     keys: tuple[str, ...] = ()
+    telegram: str | None = None
+    second: int | None = None
 
 
 _Part = Callable[[Scope], Any]
@@ -140,15 +142,23 @@ _KNOWN: Final[dict[str, _Part]] = {
     "key": lambda scope: scope.keys[0] if scope.keys else None,
     "key2": lambda scope: scope.keys[1] if len(scope.keys) > 1 else None,
     "payload": lambda scope: hashlib.blake2b(scope.payload, digest_size=16).hexdigest(),
+    "telegram": lambda scope: scope.telegram,
+    "second": lambda scope: scope.second,
     "device": lambda scope: scope.match.device,
     "metric": lambda scope: scope.match.metric,
 }
 
 
 class Template:
-    """Text with references. `paths` are those it looks at; `per_item` says whether items of one message may differ."""
+    """Text with references.
 
-    __slots__ = ("_constant", "_parts", "paths", "per_item", "segments", "text")
+    Attributes:
+        paths: those it looks at.
+        per_item: whether items of one message may differ.
+        of_telegram: what it needs of the item's telegram: `telegram`, `second`.
+    """
+
+    __slots__ = ("_constant", "_parts", "of_telegram", "paths", "per_item", "segments", "text")
 
     def __init__(self, text: str) -> None:
         """Compile.
@@ -160,6 +170,7 @@ class Template:
         self.paths: list[Path] = []
         self.segments: list[str] = []
         self.per_item = False
+        self.of_telegram: set[str] = set()
         self._parts: list[str | _Part] = []
         end = 0
         for found in _REFERENCE.finditer(text):
@@ -175,7 +186,9 @@ class Template:
         if name.startswith((".", "$")):
             return self._member(name if name.startswith("$") else name[1:])
         if name in _KNOWN:
-            self.per_item |= name.startswith("key")
+            if name in ("telegram", "second"):
+                self.of_telegram.add(name)
+            self.per_item |= name.startswith("key") or name in self.of_telegram
             return _KNOWN[name]
         received = _RECEIVED.fullmatch(name)
         if received is not None:

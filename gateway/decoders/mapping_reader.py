@@ -5,9 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, number_twins, trail_path
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
+from gateway.decoders.mapping_telegram import TELEGRAM
 from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.values import MAX_METRIC_BYTES
@@ -17,6 +20,7 @@ from gateway.settings import GatewaySettings
 from gateway.show import show_value
 from gateway.times import AMBIGUOUS_LOCAL
 from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
 __all__ = ["read_case"]
@@ -101,6 +105,9 @@ class _Reader:
         if isinstance(device, Reject):
             self._lost.append(device)
             return
+        time_key = self._time_key(scope.item)
+        at = self._time_of(scope, trail, time_key)
+        scope = self._with_telegram(scope, at)
         decoded = self._found.get(device)
         if decoded is None:
             decoded = self._found[device] = self._begin(device, scope)
@@ -109,8 +116,6 @@ class _Reader:
             # An item with an identity of its own is the same wherever it stands; two of one identity are told apart.
             place = self._items.get((device, own), 0)
             self._items[device, own] = place + 1
-        time_key = self._time_key(scope.item)
-        at = self._time_of(scope, trail, time_key)
         if isinstance(at, Reject):
             decoded.rejects.append(at)
             return
@@ -131,10 +136,26 @@ class _Reader:
         else:
             flattener.walk(body, name or self._match.metric, self._match.metric, trail)
         self._left -= len(flattener.readings) + len(flattener.rejects)
-        for reading in flattener.readings if own is not None else ():
-            reading.message_id = f"fm:{own}"
+        self._identify(flattener.readings, decoded, own)
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
+
+    def _with_telegram(self, scope: Scope, at: At | Reject) -> Scope:
+        telegram = self._case.telegram
+        if telegram is None:
+            return scope
+        us = None if isinstance(at, Reject) else at[0]
+        second = None if us is None else us // 1_000_000
+        return msgspec.structs.replace(scope, telegram=telegram.hash(scope.item), second=second)
+
+    def _identify(self, readings: list[Reading], decoded: Decoded, own: str | None) -> None:
+        """Name what differs from the message's identity: items of their own, and what a receiver added."""
+        if own is not None:
+            for reading in readings:
+                reading.message_id = f"{decoded.id_kind}:{own}"
+        named = own or decoded.message_id
+        if self._case.telegram is not None and named is not None:
+            self._case.telegram.name(readings, named)
 
     def _device(self, scope: Scope, trail: Trail) -> str | Reject:
         case, match = self._case, self._match
@@ -162,7 +183,8 @@ class _Reader:
             filled = {tag: text for tag, template in case.tags.items() if (text := template.fill(scope)) is not None}
             tags = {**filled, **(tags or {})} or None
         own = None if case.id_per_item else identity(case.message_id, scope)
-        return Decoded(device, [], [], flags or None, tags, message_id=own)
+        kind = "fm" if case.telegram is None else TELEGRAM
+        return Decoded(device, [], [], flags or None, tags, message_id=own, id_kind=kind)
 
     def _time_key(self, item: Any) -> str | None:
         """Of generic JSON: the key that the route names as time."""

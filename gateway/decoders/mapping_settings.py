@@ -7,7 +7,8 @@ Paths      `a.b` a member; `"PM2.5"` (in quotes) a name with a dot; `a[0]` an it
            They begin at the item; `$.a` begins at the whole message. JSON null counts as absent.
 Templates  text with references: `{.path}` of the item, `{$.path}` of the message, `{key}` the member name that a `*` in
            `items` met (`{key2}` that of a second `*`), `{segment}` a named segment of the route's filter, `{device}` and
-           `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes, `{received/600}` the receive
+           `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes, `{telegram}` a hash of the item
+           without its time and what `radio` names, `{second}` the item's time in whole seconds, `{received/600}` the receive
            time in whole ten minutes. Text and integers fill a reference; `{.path.*}` is all members of an object of
            such, as `a=x,b=y` in order of the keys. Where one is absent the whole template gives nothing. Lists of
            templates: the first that gives.
@@ -119,6 +120,12 @@ class CaseSettings(BaseModel):
         (),
         description="Templates of the format's own identity of a message. One that holds the time is none where the time "
         "is ambiguous (the repeated hour) or of a clock that was not set.",
+    )
+
+    radio: Texts = Field(
+        (),
+        description="Patterns of the fields that a receiver adds to what a device said (rssi, snr, its own name). They are no "
+        "part of `{telegram}`, and a copy that another receiver heard may differ in them.",
     )
 
     keep: Texts = Field((), description="Patterns of the only fields that are readings; default: all.")

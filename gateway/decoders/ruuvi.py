@@ -2,13 +2,15 @@
 
 The tag's MAC in the data (else the route's device) is the device. Every field has a pattern that means "not available":
 it gives no reading. A tag sends each measurement several times, and several gateways hear it: the raw measurement with
-its number is the message's identity. The number alone is none: after 65,535 measurements (a day or two) it comes again.
+its number is the message's identity, whenever and however well it was heard. The number alone is none: after 65,535
+measurements (a day or two) it comes again.
 Source: Ruuvi, "Data format 5 (RAWv2)"; Bluetooth core specification, advertising data.
 """
 
 import struct
 from typing import Final
 
+from gateway.decoders.mapping_telegram import RADIO, TELEGRAM
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import read_value, refuse_value
 from gateway.json_text import parse_json
@@ -85,7 +87,7 @@ def _add_data(decoded: Decoded, data: object, match: RouteMatch) -> Reject | Non
             return Reject(Reason.IDENTITY_MISMATCH, "$.data", f"data of {mac}", f"data of {match.device}, as the topic")
         decoded.device = mac
     if number is not None:
-        decoded.message_id = f"ruuvi5:{content[1 : 1 + _MEASUREMENT_BYTES].hex()}"
+        decoded.message_id, decoded.id_kind = f"ruuvi5:{content[1 : 1 + _MEASUREMENT_BYTES].hex()}", TELEGRAM
     decoded.readings += [
         Reading(metric, value, None, match.units.get(metric) or unit) for metric, value, unit in values
     ]
@@ -101,6 +103,8 @@ def _add_rssi(decoded: Decoded, rssi: object, match: RouteMatch) -> None:
     if isinstance(reading, Reject):
         decoded.rejects.append(reading)
     else:
+        if decoded.message_id is not None:
+            reading.message_id = f"{RADIO}:{decoded.message_id}"
         decoded.readings.append(reading)
 
 

@@ -58,7 +58,8 @@ class Decoded(msgspec.Struct, gc=False):
     """Readings of one device, and the parts that were refused. `sequence` holds (boot, seq) of each numbered item.
 
     `message_id` is the format's own key (a frame counter, a deduplication id), where it has one. Without readings it
-    is a dead letter (for its first refused part), and without these too it is ignored `no_value`.
+    is a dead letter (for its first refused part), and without these too it is ignored `no_value`. `id_kind` says what kind of
+    key it is: `fm`, or `tg` of a telegram that several receivers may hear.
     """
 
     device: str
@@ -70,6 +71,7 @@ class Decoded(msgspec.Struct, gc=False):
     seq: int | None = None
     sequence: list[tuple[int, int]] = []
     message_id: str | None = None
+    id_kind: str = "fm"
     replies: list[Reply] = []
 
 

@@ -1,0 +1,44 @@
+"""What a device said over the air, apart from what its receiver added: so one telegram that two receivers heard is one."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gateway.decoders.mapping_names import AnyOf
+from ingest.contract.reading import Reading
+
+__all__ = ["RADIO", "TELEGRAM", "Telegram"]
+
+TELEGRAM = "tg"
+"""Kind of an identity of what a device said: the time is the receiver's, and that of a copy is not compared."""
+RADIO = "rx"
+"""Kind of the identity of what a receiver added to a telegram: of a copy nothing is compared."""
+
+
+class Telegram:
+    """Of the messages of one case."""
+
+    def __init__(self, radio: AnyOf, times: Iterable[str]) -> None:
+        """`times` are the flat names of the item's time."""
+        self._radio, self._times = radio, frozenset(times)
+
+    def hash(self, item: object) -> str:
+        """32 hex digits of the item without its time and what the receiver added; the order of members does not count."""
+        said = sorted(self._members(item, ""))
+        return hashlib.blake2b(json.dumps(said, default=repr).encode(), digest_size=16).hexdigest()
+
+    def name(self, readings: Iterable[Reading], own: str) -> None:
+        """Give the readings that the receiver added the identity of theirs."""
+        for reading in readings:
+            if self._radio(reading.metric, reading.metric.rpartition(".")[2]):
+                reading.message_id = f"{RADIO}:{own}"
+
+    def _members(self, value: Any, flat: str) -> Iterator[tuple[str, str]]:
+        if type(value) is not dict:
+            yield flat, json.dumps(value, sort_keys=True, default=repr)
+            return
+        for key, inner in value.items():
+            name = f"{flat}.{key}" if flat else key
+            if name not in self._times and not self._radio(name, key):
+                yield from self._members(inner, name)

@@ -1,0 +1,154 @@
+"""One telegram that several receivers heard is one reading; what another receiver adds to it is no other content."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.outcome import Gate, Message
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.reading import ReadingRecord, decode_record
+from ingest.contract.topics import READINGS
+from streaming.conflicts import COMPARED_COLUMNS, Contents
+
+RECEIVED_US = 1_795_900_000_000_000
+TIME = "2026-11-28T21:06:40Z"
+RUUVI = "0201061BFF99040512FC5394C37C0004FFFC040CAC364200CDCBB8334C884F"
+METER = {
+    "media": "water", "meter": "multical21", "name": "MyTapWater", "id": "76348799", "total_m3": 6.408,
+    "status": "DRY", "timestamp": TIME, "rssi_dbm": -62, "device": "rtlwmbus[00000001]",
+}  # fmt: skip
+WEATHER = {
+    "time": TIME, "model": "Acurite-5n1", "id": 1234, "channel": "A", "temperature_C": 21.5, "rain_mm": 0.2,
+    "rssi": -3.1, "snr": 12.5, "noise": -15.6, "mod": "ASK", "freq": 433.92,
+}  # fmt: skip
+TAG = {
+    "rssi": -60, "timestamp": 1_795_899_000, "measurementSequenceNumber": 51, "temperature": 21.5, "humidity": 40.0,
+}  # fmt: skip
+PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
+    ("wmbus", "wmbusmeters/MyTapWater", METER, "wmbusmeters/MyTapWater",
+     {"rssi_dbm": -90, "device": "im871a[12345678]"}),
+    ("rtl_433", "rtl_433/recv-a/events", WEATHER, "rtl_433/recv-b/events",
+     {"rssi": -9.7, "snr": 3.0, "noise": -18.0, "freq": 433.95}),
+    ("rtl_433 of another level", "rtl_433/recv-a/events", WEATHER, "RTL_433/JSON", {"protocol": 40, "freq1": 433.9}),
+    ("rtl_433 to the microsecond", "rtl_433/a/events", WEATHER, "rtl_433/b/events", {"time": "2026-11-28T21:06:40.7Z"}),
+    ("rtl_433 by OpenMQTTGateway", "home/OMG_1/RTL_433toMQTT/Acurite", WEATHER, "home/OMG_2/RTL_433toMQTT/Acurite",
+     {"rssi": -80}),
+    ("ruuvi", "ruuvi/AA:BB:CC:DD:EE:FF/CB:B8:33:4C:88:4F", {"rssi": -60, "ts": "1795899000", "data": RUUVI},
+     "ruuvi/AA:BB:CC:DD:EE:00/CB:B8:33:4C:88:4F", {"rssi": -80, "ts": "1795899001", "gwts": "1795899001"}),
+]  # fmt: skip
+
+
+def decide(topic: str, body: Any, number: int = 1) -> ReadingRecord:
+    gate = Gate(compile_routes((), GatewaySettings()), GatewaySettings())
+    outcome = gate.decide(Message(number, 1, RECEIVED_US, topic.encode(), json.dumps(body).encode()))
+    [record] = [decode_record(record.value) for record in outcome.records if record.topic == READINGS]
+    return record
+
+
+def table(record: ReadingRecord, offset: int) -> list[dict[str, Any]]:
+    """The record's rows as the landing compares them."""
+    return [
+        {
+            "device": record.device, "metric": one.metric, "index": one.index, "offset": offset, "partition": 0,
+            "message_id": one.message_id or record.message_id, "value": one.value, "text": one.text, "unit": one.unit,
+            "device_time": None if one.time_us is None else datetime.fromtimestamp(one.time_us / 1e6, UTC),
+            "flags": [*(record.flags or ()), *(one.flags or ())], "payload_hash": record.payload_hash, "gateway": "gw-1",
+            "gateway_epoch": 1, "message_number": record.number,
+        }
+        for one in record.readings
+    ]  # fmt: skip
+
+
+def landed(first: ReadingRecord, second: ReadingRecord) -> tuple[list[dict[str, Any]], list[Any]]:
+    """What the second adds to the table, and its dead letters."""
+    import pyarrow as pa
+
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
+        return row["device"], row["metric"], row["index"], row["message_id"]
+
+    rows, more = table(first, 0), table(second, 1)
+    known = {key(row) for row in rows if row["message_id"] is not None}
+    copies = [row for row in more if key(row) in known]
+    schema = pa.schema(
+        [
+            ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
+            ("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.float64()), ("text", pa.string()),
+            ("unit", pa.string()), ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
+            ("payload_hash", pa.int64()), ("event_time", pa.timestamp("us", "UTC")),
+            ("gateway", pa.string()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
+        ]
+    )  # fmt: skip
+    places = [
+        {"row": place, "partition": 0, "offset": 1, "position": place}
+        for place, row in enumerate([*rows, *more], start=1)
+        if place > len(rows) and row in copies
+    ]
+    whole = pa.Table.from_pylist([*rows, *more], schema=schema).select(COMPARED_COLUMNS)
+    places_schema = pa.schema([(name, pa.int64()) for name in ("row", "partition", "offset", "position")])
+    conflicts, _ = Contents().conflicts(whole, pa.Table.from_pylist(places, schema=places_schema))
+    return [row for row in more if row not in copies], conflicts
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "other_topic", "change"), [pair[1:] for pair in PAIRS], ids=[p[0] for p in PAIRS]
+)
+def test_what_two_receivers_heard_is_one_reading(
+    topic: str, body: dict[str, Any], other_topic: str, change: dict[str, Any]
+) -> None:
+    first, second = decide(topic, body), decide(other_topic, body | change, 2)
+    assert first.device == second.device
+    added, conflicts = landed(first, second)
+    assert {row["metric"] for row in added} <= set(change) - set(body), "at most what only the second receiver measures"
+    assert conflicts == []
+    assert "no_identity" not in (first.flags or [])
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "change"),
+    [
+        ("wmbusmeters/MyTapWater", METER, {"total_m3": 6.409}),
+        ("wmbusmeters/MyTapWater", METER, {"timestamp": "2026-11-28T21:06:48Z"}),
+        ("rtl_433/recv-a/events", WEATHER, {"temperature_C": 21.6}),
+        ("rtl_433/recv-a/events", WEATHER, {"time": "2026-11-28T21:06:41Z"}),
+        ("rtl_433/recv-a/events", WEATHER, {"sequence_num": 1}),
+    ],
+)
+def test_another_telegram_is_another_reading(topic: str, body: dict[str, Any], change: dict[str, Any]) -> None:
+    first, second = decide(topic, body), decide(topic, body | change, 2)
+    added, _ = landed(first, second)
+    assert len(added) == len(second.readings)
+
+
+def test_the_json_of_a_ruuvi_gateway_names_its_measurements_as_well() -> None:
+    def tags(gateway: str, **change: Any) -> ReadingRecord:
+        body = {"data": {"tags": {"CB:B8:33:4C:88:4F": TAG | change}}}
+        return decide(f"ruuvi/{gateway}/all", body)
+
+    first = tags("a")
+    assert landed(first, tags("b", rssi=-80, timestamp=1_795_899_002)) == ([], [])
+    assert len(landed(first, tags("a", measurementSequenceNumber=52))[0]) == 3
+    assert len(landed(first, tags("a", temperature=21.6))[0]) == 3
+    assert len(landed(tags("a", measurementSequenceNumber=None), tags("b", measurementSequenceNumber=None))[0]) == 3
+
+
+def test_a_mapping_of_ones_own_says_what_a_receiver_adds() -> None:
+    route = RouteSettings.model_validate(
+        {
+            "filter": "radio/{hub}",
+            "mapping": {
+                "device": ["{.who}"], "time": ["at"], "message_id": "{second}:{telegram}", "radio": ["link.*", "hub"],
+            },
+        }
+    )  # fmt: skip
+    gate = Gate(compile_routes((route,)), GatewaySettings())
+
+    def send(**change: Any) -> ReadingRecord:
+        body = {"who": "w", "at": TIME, "hub": "a", "t": 1.5, "link": {"rssi": -3, "lqi": 9}} | change
+        outcome = gate.decide(Message(1, 1, RECEIVED_US, b"radio/a", json.dumps(body).encode()))
+        return decode_record(outcome.records[0].value)
+
+    assert landed(send(), send(hub="b", link={"rssi": -9, "lqi": 2})) == ([], [])
+    assert len(landed(send(), send(t=1.6))[0]) == 4
