@@ -16,6 +16,7 @@ from gateway.accounts import Accounts
 from gateway.ack_chain import AckChain
 from gateway.answers import Answers
 from gateway.block import Block
+from gateway.broker_window import BrokerWindow
 from gateway.client import MqttSession
 from gateway.condition import Condition
 from gateway.decoders.state import DecoderState
@@ -79,11 +80,12 @@ class GatewayService(SessionEvents):
         self._tick_at = 0.0
         self._accounts = Accounts(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
+        self._broker = BrokerWindow(gateway.window_messages)
         self._chain = AckChain(gateway.gateway_id)
         self._log: LogWriter | None = None
         self._answers = Answers(receipts or Receipts(), self._session.publish, self._accounts)
         self._pump = Pump(
-            self._chain, self._gate, self._accounts, self._session.acknowledge, gateway.gateway_id,
+            self._chain, self._gate, self._accounts, self._acknowledge, gateway.gateway_id,
             told=self._answers.told,
         )  # fmt: skip
         self._failures = 0
@@ -130,6 +132,7 @@ class GatewayService(SessionEvents):
     def connected(self, epoch: int, *, session_lost: bool) -> None:
         """See SessionEvents."""
         dropped = self._pump.begin(epoch)
+        self._broker.begin(time.monotonic())
         self._accounts.connected(session_lost=session_lost)
         if session_lost:
             logger.error("the broker has forgotten this gateway's session: what it queued is lost; gaps show it")
@@ -141,6 +144,7 @@ class GatewayService(SessionEvents):
     def disconnected(self, why: str) -> None:
         """See SessionEvents."""
         self._pump.halt()
+        self._broker.begin(time.monotonic())
         self._accounts.disconnected()
 
     def received(self, messages: list[Incoming]) -> None:
@@ -151,7 +155,13 @@ class GatewayService(SessionEvents):
             if any(outcome.rejected is Reason.INTERNAL_ERROR for outcome in block.odd.values()):
                 self._accounts.failed("decode")
             self._pump.add(block)
+        self._broker.received(taken, time.monotonic())
         self._accounts.received(len(messages), at_qos_1=taken, dropped=self._intake.dropped - dropped)
+
+    def _acknowledge(self, epoch: int, mids: list[bytes]) -> int:
+        sent = self._session.acknowledge(epoch, mids)
+        self._broker.acknowledged(sent, time.monotonic())
+        return sent
 
     def _outcome_bytes(self) -> int:
         """How much of an outcome record a block may take: small against the whole, so that several fit."""
@@ -194,8 +204,8 @@ class GatewayService(SessionEvents):
             read = read and not self._holds_enough()
             self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
         pause = self._pause(log)
-        # With half a window in flight nothing comes before the next report; else a sleep costs less than a wait.
-        crowded = 2 * self._chain.in_flight >= self._limits.window_messages
+        # With half a window in flight little comes before the next report; else a sleep costs less than a wait.
+        crowded = self._broker.is_half_full
         try:
             self._pump.turn(log, pause if crowded else 0.0)
         except FatalError as error:
@@ -204,7 +214,7 @@ class GatewayService(SessionEvents):
             self._pump.proven, self._failures = False, 0
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
         if pause and not crowded and (self._pump.busy or log.in_flight):
-            time.sleep(pause)
+            time.sleep(self._broker.gather_seconds(pause))
 
     def _is_held_back(self, log: LogWriter) -> bool:
         """Whether the next connection has to wait: each brings its window again, so Kafka takes the last one's first."""

@@ -27,6 +27,8 @@ _RECORD_CODES: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG, KafkaError._BAD_MSG, KafkaError._KEY_SERIALIZATION}
 )
 _SIZE_CODES: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+LOOK_SECONDS: Final = 0.0002
+LONGEST_LOOK_SECONDS: Final = 0.005
 _NEXT_STEPS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the Kafka user WRITE on the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the Kafka user IDEMPOTENT_WRITE on the cluster",
@@ -126,14 +128,16 @@ class KafkaWriter:
     def poll(self, timeout_seconds: float) -> int:
         """See LogWriter."""
         before = self._reported
-        deadline = time.monotonic() + timeout_seconds
+        began = time.monotonic()
         self._send()
         while self._producer is not None:
-            left = deadline - time.monotonic()
-            self._producer.poll(max(0.0, left) if self._flying else 0.0)
+            self._producer.poll(0.0)
             self._land()
-            if self._reported > before or left <= 0 or not self._flying:
+            waited = time.monotonic() - began
+            if self._reported > before or waited >= timeout_seconds or not self._flying:
                 break
+            # The client wakes a waiting poll for failures only, so a flight's arrival is looked for: soon, then rarely.
+            time.sleep(min(timeout_seconds - waited, LOOK_SECONDS + waited / 8, LONGEST_LOOK_SECONDS))
         return self._reported - before
 
     def max_record_bytes(self, topic: str) -> int:

@@ -25,7 +25,7 @@ class KafkaSettings(BaseModel):
     retention_bytes: int = Field(10 * 1024**3, ge=8 * 1024**2, description="Per partition of telemetry.readings.")
     retention_hours: int = Field(7 * 24, ge=1)
     max_record_bytes: int = Field(1024 * 1024, ge=64 * 1024)
-    linger_ms: int = Field(1, ge=0, le=1000)
+    linger_ms: int = Field(0, ge=0, le=1000)
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
     extra: dict[str, str] = Field(
         default_factory=dict,

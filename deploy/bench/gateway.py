@@ -35,7 +35,7 @@ _FROM_RECEIPT: Final = "tidegate_gateway_produce_duration_seconds"
 
 
 def measure_gateway(
-    *, rate: float, seconds: float, repetitions: int = 3, protocol: str = "5",
+    *, rate: float, seconds: float, repetitions: int = 3, protocol: str = "5", inflight: int = 0,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Run the load; the result as it is printed with --json.
@@ -45,6 +45,7 @@ def measure_gateway(
         seconds: how long each repetition publishes at that rate; at saturation it is 40,000 messages.
         repetitions: of which the medians are the result; one more before them warms up and does not count.
         protocol: MQTT version of the gateway's session.
+        inflight: not 0: a scripted broker sends at most so many unacknowledged messages, by MQTT 3.1.1.
         settings: further settings of the gateway.
 
     Raises:
@@ -58,7 +59,7 @@ def measure_gateway(
     machine = hardware()
     messages = int(rate * seconds) if rate else SATURATION_MESSAGES
     runs: list[dict[str, Any]] = []
-    with stage(protocol=protocol, settings=settings) as parts:
+    with stage(protocol=protocol, inflight=inflight, settings=settings) as parts:
         boot = int(time.time())
         for number in range(repetitions + 1):
             count = messages if number else min(messages, 5000)
@@ -80,7 +81,8 @@ def measure_gateway(
         "lost": sum(run["lost"] for run in runs),
         "duplicates": sum(run["duplicates"] for run in runs),
         "rss_mb": measured[-1]["rss_mb"],
-        "protocol": protocol,
+        "protocol": "3.1.1" if inflight else protocol,
+        "inflight": inflight or None,
         "repetitions": measured,
         "hardware": machine,
         "versions": versions(),
@@ -97,7 +99,7 @@ def _plan(parts: Stage, messages: int, rate: float, boot: int) -> LoadPlan:
 def _repetition(parts: Stage, plan: LoadPlan) -> dict[str, Any]:
     begin = end_offsets(parts.kafka, READINGS)
     command = [sys.executable, "-P", "-m", "deploy.bench.load"]
-    load = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    load = parts.limited or subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         if load.stdout is None or load.stdin is None:
             raise AssertionError
@@ -115,8 +117,9 @@ def _repetition(parts: Stage, plan: LoadPlan) -> dict[str, Any]:
         after = _scrape(parts)
         published = json.loads(load.stdout.readline() or "{}")
     finally:
-        load.kill()
-        load.wait()
+        if load is not parts.limited:
+            load.kill()
+            load.wait()
     found, records = _count(parts, begin, plan.boot)
     p50, p99 = histogram_quantiles(after, before, _FROM_RECEIPT, (0.5, 0.99)) or (float("nan"),) * 2
     return {
@@ -187,9 +190,11 @@ def _median(values: list[float]) -> float:
 def render_gateway(result: Mapping[str, Any]) -> str:
     """The result in a few lines for people."""
     how = "as fast as it goes" if result["rate"] is None else f"at {result['rate']:g} messages/s"
+    limit = f", at most {result['inflight']} in flight" if result["inflight"] else ""
     return "\n".join(
         [
-            f"Gateway process alone, {result['messages']} messages {how}, medians of {len(result['repetitions'])}:",
+            f"Gateway process alone, {result['messages']} messages {how}{limit}, "
+            f"medians of {len(result['repetitions'])}:",
             f"  {result['cpu_us_per_message']} µs of processor time per message ({result['cpu_user_us']} user, "
             f"{result['cpu_system_us']} system), {result['messages_per_second']:g} messages/s",
             f"  receipt to PUBACK p50 {result['puback_p50_ms']} ms, p99 {result['puback_p99_ms']} ms "

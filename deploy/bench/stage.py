@@ -40,17 +40,23 @@ class Stage:
     kafka: KafkaSettings
     gateway_pid: int
     metrics_url: str
+    limited: "subprocess.Popen[str] | None" = None
 
 
 @contextmanager
 def stage(
-    *, partitions: int = 6, protocol: str = "5", settings: Mapping[str, Mapping[str, Any]] | None = None
+    *,
+    partitions: int = 6,
+    protocol: str = "5",
+    inflight: int = 0,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Stage]:
     """Start broker, Kafka and gateway; everything is stopped and removed afterwards.
 
     Args:
         partitions: of `telemetry.readings`.
         protocol: MQTT version of the gateway's session.
+        inflight: not 0: the gateway is at a broker of its own that has at most so many messages on the way.
         settings: further settings of the gateway, by section and key.
 
     Raises:
@@ -73,6 +79,10 @@ def stage(
             "kafka": {"bootstrap_servers": kafka.bootstrap_servers, "partitions": partitions},
             "monitoring": {"gateway_port": port},
         }  # fmt: skip
+        limited = None
+        if inflight:
+            limited, limited_port = parts.enter_context(_limited(inflight))
+            own["mqtt"] |= {"port": limited_port, "protocol": "3.1.1"}
         for section, values in (settings or {}).items():
             own[section] = own.get(section, {}) | dict(values)
         config.write_text(to_toml(own), encoding="utf-8")
@@ -81,7 +91,7 @@ def stage(
         gateway = parts.enter_context(
             running(command, folder / "gateway.log", ready=lambda: healthz(f"{url}/healthz")[0])
         )
-        yield Stage(broker, password, kafka, gateway.pid, f"{url}/metrics")
+        yield Stage(broker, password, kafka, gateway.pid, f"{url}/metrics", limited)
 
 
 @contextmanager
@@ -104,6 +114,20 @@ def _broker(folder: Path, password: str) -> EmbeddedBroker:
     broker = make_broker(find_broker(), folder / "broker", port, port_v5=port_v5, users={USER: password})
     broker.prepare()
     return broker
+
+
+@contextmanager
+def _limited(inflight: int) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    command = [sys.executable, "-P", "-m", "deploy.bench.limited_broker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdin is None or process.stdout is None:
+                raise AssertionError
+            process.stdin.write(f"{inflight}\n")
+            process.stdin.flush()
+            yield process, int(process.stdout.readline())
+        finally:
+            process.kill()
 
 
 def _kafka(folder: Path) -> EmbeddedKafka:

@@ -50,6 +50,12 @@ def gateway(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="Of each repetition, with --rate.")] = 10.0,
     repetitions: Annotated[int, typer.Option("--repetitions", min=1, help="The medians of these are shown.")] = 3,
     protocol: Annotated[str, typer.Option("--protocol", help="MQTT version of the gateway: 3.1.1 or 5.")] = "5",
+    inflight: Annotated[
+        int,
+        typer.Option(
+            "--inflight", min=0, max=65535, help="Of a scripted broker that keeps to it; 0 is the real broker."
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Measure what one message costs the gateway process, with every duty on.
@@ -59,7 +65,7 @@ def gateway(
     """
     from deploy.bench.gateway import measure_gateway, render_gateway
 
-    result = measure_gateway(rate=rate, seconds=seconds, repetitions=repetitions, protocol=protocol)
+    result = measure_gateway(rate=rate, seconds=seconds, repetitions=repetitions, protocol=protocol, inflight=inflight)
     if as_json:
         show_json(result)
     else:
