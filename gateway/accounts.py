@@ -47,6 +47,11 @@ class Accounts:
         """The connection is gone."""
         self._metrics.connected.set(0)
 
+    def session(self, *, broker_limit: int, contended: bool) -> None:
+        """The state of the session, once a second."""
+        self._metrics.broker_limit.set(broker_limit)
+        self._metrics.contended.set(contended)
+
     def flush(self, *, in_flight: int, stale_reports: int) -> None:
         """Add what a loop pass collected."""
         if self._received:

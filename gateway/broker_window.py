@@ -8,8 +8,10 @@ from typing import Final
 
 __all__ = ["BrokerWindow"]
 
-QUIET_SECONDS: Final = 0.02
-"""So long without a message, the broker has stopped."""
+LEVEL_HITS: Final = 4
+LEVEL_MISSES: Final = 3
+"""So often the same number was held before an acknowledgement, with no more than so many lower ones between: there the
+broker stops. Of messages at a pace the number is another one each time."""
 RATE_SECONDS: Final = 0.1
 LIMIT_SECONDS: Final = 5.0
 LIMIT_SHARE: Final = 0.5
@@ -33,8 +35,7 @@ class BrokerWindow:
     def begin(self, now: float) -> None:
         """A new connection, or none."""
         self.held = self.level = self.limit = 0
-        self._candidate = 0
-        self._arrived_at = now
+        self._top = self._hits = self._misses = 0
         self._rate, self._counted, self._counted_since = 0.0, 0, now
         self._full_since: float | None = None
         self._full_seconds, self._refills, self._judged_at = 0.0, 0, now
@@ -42,13 +43,12 @@ class BrokerWindow:
     def received(self, count: int, now: float) -> None:
         """So many messages came."""
         self.held += count
-        self._arrived_at = now
         self._counted += count
         if now - self._counted_since >= RATE_SECONDS:
             self._rate = self._counted / (now - self._counted_since)
             self._counted, self._counted_since = 0, now
         if self.held > self.level:
-            # It goes on: what looked like its limit was a pause of the devices.
+            # It goes on: what looked like its limit was a habit of the devices.
             self.level = 0
             self._end_full(None)
         elif self.held == self.level and self._full_since is None:
@@ -56,14 +56,24 @@ class BrokerWindow:
             self._refills += 1
 
     def acknowledged(self, count: int, now: float) -> None:
-        """So many were acknowledged. It stopped where it was quiet before, twice at the same number."""
+        """So many were acknowledged."""
         if not count:
             return
-        if not self.level and now - self._arrived_at >= QUIET_SECONDS:
-            self.level = self.held if self.held == self._candidate else 0
-            self._candidate = self.held
+        self._learn(self.held)
         self._end_full(now)
         self.held -= count
+
+    def _learn(self, held: int) -> None:
+        if held > self._top:
+            self._top, self._hits, self._misses = held, 1, 0
+        elif held == self._top:
+            self._hits, self._misses = self._hits + 1, 0
+        else:
+            self._misses += 1
+            if self._misses > LEVEL_MISSES:
+                self._top, self._hits, self._misses = held, 1, 0
+        if not self.level and self._hits >= LEVEL_HITS:
+            self.level = self._top
 
     @property
     def is_half_full(self) -> bool:

@@ -5,9 +5,11 @@ costs. Here a chunk is cut into packets by `publish_packet.split`; all other pac
 used, so `why_not` says at start whether this paho has them as this was proved with; else stock paho does the work.
 """
 
+import contextlib
+import socket
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import paho.mqtt.client as paho
 from paho.mqtt import __version__ as paho_version
@@ -23,6 +25,7 @@ CHUNK_BYTES: Final = 64 * 1024
 _KNOWN_PAHO: Final = "2.2."
 _METHODS: Final = ("_sock_recv", "_sock_close", "_packet_handle", "_packet_queue", "_loop_rc_handle", "_handle_publish")
 _FIELDS: Final = ("_sock", "_in_packet", "_last_bytes_received", "_ping_t", "_protocol")
+_QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 Receive = Callable[["ChunkClient", list[Incoming]], None]
 
 
@@ -67,12 +70,20 @@ class ChunkClient(paho.Client):
         if not chunk:
             return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         self._last_bytes_received = time.monotonic()
+        self._confirm()
         # A packet may be 256 MB: its parts are joined once, when all of them are here.
         self._parts.append(chunk)
         self._held_bytes += len(chunk)
         if self._held_bytes < self._needed_bytes:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         return self._take(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+
+    def _confirm(self) -> None:
+        """TCP's own ACK at once: a broker that sends by Nagle's rule (mosquitto's default) waits up to 40 ms for it."""
+        sock = cast("socket.socket | None", self._sock)
+        if _QUICKACK is not None and sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def acknowledge(self, mids: list[bytes]) -> bool:
         """Send the PUBACKs of these packet identifiers, in order, in one piece; False where the connection is gone."""

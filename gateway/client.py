@@ -74,6 +74,17 @@ class MqttSession(BrokerAnswers):
         return self._link is not None and self._link.live
 
     @property
+    def contended(self) -> bool:
+        """Whether connection after connection ends soon and nothing says why, as where two clients share the client id."""
+        return self._reconnect.is_suspect(self._clock())
+
+    @property
+    def state(self) -> str:
+        """How it is, for people; with the suspicion for as long as there is one."""
+        suspected = suspicion(self._reconnect.quick_losses, self._settings.client_id) if self.contended else ""
+        return self.detail + suspected
+
+    @property
     def closed(self) -> bool:
         """Whether there is no connection, nor an attempt at one: only the next `loop` would begin it."""
         return self._link is None

@@ -25,6 +25,7 @@ class Reconnect:
         self._attempts = 0
         self._quick_losses = 0
         self._pause_seconds = 0.0
+        self._is_up = False
 
     def wait_seconds(self, now: float) -> float:
         """How long until the next attempt; at most 0 where it is due."""
@@ -36,7 +37,7 @@ class Reconnect:
 
     def accepted(self, now: float) -> None:
         """The broker let us in."""
-        self._connected_at = now
+        self._connected_at, self._is_up = now, True
 
     def established(self) -> None:
         """The subscriptions stand: the next loss begins with the shortest pause."""
@@ -49,10 +50,17 @@ class Reconnect:
             now: when.
             explained: whether it is known why, which makes it no sign of a bad link.
         """
-        quick_seconds = max(QUICK_LOSS_SECONDS, QUICK_LOSS_PAUSES * self._pause_seconds)
-        is_quick = not explained and now - self._connected_at < quick_seconds
+        is_quick = not explained and not self._has_lasted(now)
+        self._is_up = False
         self._quick_losses = self._quick_losses + 1 if is_quick else 0
         return self._quick_losses >= QUICK_LOSSES
+
+    def is_suspect(self, now: float) -> bool:
+        """Whether connections end soon again and again, and none has lasted since."""
+        return self._quick_losses >= QUICK_LOSSES and not (self._is_up and self._has_lasted(now))
+
+    def _has_lasted(self, now: float) -> bool:
+        return now - self._connected_at >= max(QUICK_LOSS_SECONDS, QUICK_LOSS_PAUSES * self._pause_seconds)
 
     @property
     def quick_losses(self) -> int:

@@ -29,6 +29,7 @@ from gateway.pump import Pump
 from gateway.refusal import Receipts
 from gateway.routes import compile_routes
 from gateway.session_events import Incoming, SessionEvents
+from gateway.session_words import limits
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.show import show
 from ingest.contract.errors import FatalError, RetryableError
@@ -265,6 +266,8 @@ class GatewayService(SessionEvents):
         if now < self._tick_at:
             return
         self._tick_at = now + TICK_SECONDS
+        self._broker.judge(now)
+        self._accounts.session(broker_limit=self._broker.limit, contended=self._session.contended)
         try:
             self._gate.tick()
             self._express.tick()
@@ -298,4 +301,4 @@ class GatewayService(SessionEvents):
         elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
             self._condition.say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
         else:
-            self._condition.say("running", self._session.detail)
+            self._condition.say("running", self._session.state + limits(self._broker.limit))

@@ -5,9 +5,9 @@ from typing import Final
 
 from paho.mqtt.reasoncodes import ReasonCode
 
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import ConfigError
 
-__all__ = ["downgrade", "refusal", "suspicion", "taken_over"]
+__all__ = ["downgrade", "limits", "refusal", "suspicion", "taken_over"]
 
 _BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
 
@@ -20,6 +20,16 @@ def downgrade(filters: Sequence[str], username: str | None) -> str:
     )
 
 
+def limits(inflight: int) -> str:
+    """The broker waits for PUBACK at so many messages, and that limits the gateway; nothing for 0."""
+    if not inflight:
+        return ""
+    return (
+        f"; the broker sends at most {inflight} unacknowledged messages, which limits the throughput: raise the broker's "
+        "max_inflight_messages (README names the setting of each broker)"
+    )
+
+
 def refusal(reason: ReasonCode, address: str, username: str | None) -> str:
     """Why the broker does not let us in."""
     if reason.value in _BAD_CREDENTIALS:
@@ -28,9 +38,9 @@ def refusal(reason: ReasonCode, address: str, username: str | None) -> str:
     return f"the broker at {address} refuses the connection: {reason}"
 
 
-def taken_over(client_id: str, address: str) -> FatalError:
-    """Going on would be an endless fight between two gateways."""
-    return FatalError(
+def taken_over(client_id: str, address: str) -> ConfigError:
+    """Going on would be an endless fight between two gateways, and a restart too: the exit code says so."""
+    return ConfigError(
         f"another MQTT client uses client id {client_id!r} at {address} (the broker says the session was taken over): "
         "stop the other gateway, or give this one its own mqtt.client_id"
     )

@@ -87,6 +87,10 @@ CASES: list[Case] = [
     ),
     *gauge("TidegateBrokerUnreachable", "tidegate_broker_reachable", "monitor", good=1, bad=0, seconds=30),
     monitor_first("TidegateBrokerUnreachable", "tidegate_broker_reachable"),
+    *gauge("TidegateSessionContended", "tidegate_gateway_session_contended", "gateway", good=0, bad=1, seconds=0),
+    *gauge(
+        "TidegateBrokerLimitsGateway", "tidegate_gateway_broker_inflight_limit", "gateway", good=0, bad=20, seconds=60
+    ),
     *gauge("TidegateGatewayDisconnected", "tidegate_gateway_connected", "gateway", good=1, bad=0, seconds=30),
     *of(
         "TidegateGatewayDisconnected",

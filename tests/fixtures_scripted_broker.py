@@ -177,6 +177,7 @@ class ScriptedBroker:
                 self.pump()
                 time.sleep(0.002)
                 continue
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.links.append(Link(sock, self.protocol, self.pump))
             return self.links[-1]
 

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from dataclasses import asdict
+from typing import TextIO
 
 from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan, LoadResult, native_payload, publish_packet
 
@@ -40,17 +41,18 @@ class LimitedBroker:
         self.subscribed = False
         self.acknowledged = self.most_in_flight = 0
 
-    def turn(self, timeout_seconds: float, *inputs: object) -> list[object]:
-        """Take what the client sends; returns which of the `inputs` can be read."""
+    def turn(self, timeout_seconds: float, *inputs: TextIO) -> bool:
+        """Take what the client sends; returns whether one of the `inputs` can be read."""
         sockets = [self._listener] if self._client is None else [self._listener, self._client]
-        readable = select.select([*sockets, *inputs], [], [], timeout_seconds)[0]
+        waited: list[socket.socket | TextIO] = [*sockets, *inputs]
+        readable = select.select(waited, [], [], timeout_seconds)[0]
         if self._listener in readable:
             self._client, _ = self._listener.accept()
             self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._buffer, self.subscribed = b"", False
-        elif self._client in readable:
+        elif self._client is not None and self._client in readable:
             self._receive(self._client)
-        return [found for found in readable if found in inputs]
+        return any(found in inputs for found in readable)
 
     def run(self, packets: list[bytes], rate: float) -> LoadResult:
         """Send all of them, no more than the limit on the way, and wait for the last PUBACK."""

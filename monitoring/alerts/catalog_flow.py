@@ -57,7 +57,7 @@ def _broker_drops(severity: Severity, signal: Signal, summary: str, text: str) -
             '`tidegate sql "SELECT device, sum(gap) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
             'HAVING sum(gap) > 0"`: whose messages are missing.',
             "`tidegate logs broker -n 100`: which client's queue is full.",
-            "Raise the broker's queue limits, or add a gateway with the same shared subscription.",
+            "Raise the broker's queue limits, or add a gateway whose topic filters do not overlap with this one's.",
         ),
     )
 
@@ -141,6 +141,47 @@ GATEWAY: Final = (
             '`tidegate sql "SELECT device, sum(gap) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
             'HAVING sum(gap) > 0"`: what is missing.',
             "Turn the broker's persistence on; ask devices with a memory of their own to send again.",
+        ),
+    ),
+    Alert(
+        name="TidegateSessionContended",
+        part="gateway",
+        severity="critical",
+        signal=Compare(select("tidegate_gateway_session_contended"), "==", 1),
+        keep_firing_seconds=60,
+        summary="Another client may use the gateway's client id",
+        text="The gateway's connections end soon after they begin, again and again, and the broker gives no reason.",
+        impact="While another client has the session, it gets the gateway's messages; what it acknowledges is lost.",
+        causes=(
+            "Another client connects with the same client id: a second gateway, a copy of the settings, a test.",
+            "The network between gateway and broker is bad.",
+        ),
+        actions=(
+            "`tidegate logs broker -n 100`: does a client of this id connect from another address?",
+            "`tidegate logs gateway -n 100`: since when, and how long each connection lasted.",
+            "Stop the other client, or give this gateway its own `mqtt.client_id`.",
+            "`tidegate audit --since 1h`, and look for sequence gaps: whether anything is missing.",
+        ),
+        follows=("TidegateBrokerUnreachable",),
+    ),
+    Alert(
+        name="TidegateBrokerLimitsGateway",
+        part="gateway",
+        severity="warning",
+        signal=Compare(select("tidegate_gateway_broker_inflight_limit"), ">", 0),
+        for_seconds=60,
+        summary="The broker's limit of unacknowledged messages slows the gateway",
+        text="The broker sends at most {value} unacknowledged messages, and nearly always waits for the gateway.",
+        impact="The gateway takes fewer messages than it could. Where devices send more, the broker's queue grows until it "
+        "drops.",
+        causes=(
+            "The broker's limit is small: 20 or 32 by default for some brokers.",
+            "Kafka is slow, so that each round of acknowledgements takes long.",
+        ),
+        actions=(
+            "Raise the broker's limit to `gateway.window_messages`: README names the setting of each broker.",
+            "Use MQTT 5 (`mqtt.protocol`) where the broker takes the limit from the client.",
+            "`tidegate status`: is Kafka slow?",
         ),
     ),
     Alert(

@@ -59,6 +59,16 @@ class GatewayMetrics:
         self.in_flight = Gauge(
             "tidegate_gateway_inflight_messages", "Messages received and not yet acknowledged.", registry=registry
         )
+        self.broker_limit = Gauge(
+            "tidegate_gateway_broker_inflight_limit",
+            "Unacknowledged messages at which the broker stops, while that limits the gateway; else 0.",
+            registry=registry,
+        )
+        self.contended = Gauge(
+            "tidegate_gateway_session_contended",
+            "1 while connections end soon after they begin and nothing says why: another client may use the client id.",
+            registry=registry,
+        )
         self.produce = Histogram(
             "tidegate_gateway_produce_duration_seconds",
             "From receipt to Kafka's report of the outcome record, oldest message of each acknowledged batch.",

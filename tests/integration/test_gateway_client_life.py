@@ -58,8 +58,9 @@ def test_a_taken_over_session_ends_the_process_instead_of_a_fight(scripted_broke
     link.handshake()
     mqtt_rig.until(lambda: mqtt_rig.session.connected)
     link.send(b"\xe0\x02\x8e\x00")
-    with pytest.raises(FatalError, match="another MQTT client uses client id 'gate'"):
+    with pytest.raises(FatalError, match="another MQTT client uses client id 'gate'") as raised:
         mqtt_rig.until(lambda: False)
+    assert raised.value.exit_code == 78, "a restart would begin the fight again"
 
 
 def test_a_link_that_breaks_again_and_again_is_told_and_never_ends_the_process(
@@ -72,8 +73,13 @@ def test_a_link_that_breaks_again_and_again_is_told_and_never_ends_the_process(
         link.close()
         mqtt_rig.until(lambda: not mqtt_rig.session.connected)
     assert "the link is bad, or another client uses client id 'gate'" in mqtt_rig.session.detail
+    assert mqtt_rig.session.contended
     scripted_broker.accept().handshake()
     mqtt_rig.until(lambda: mqtt_rig.session.connected)
+    assert "another client uses client id 'gate'" in mqtt_rig.session.state, "shown while connected, too"
+    mqtt_rig.ahead += 3600
+    assert not mqtt_rig.session.contended
+    assert mqtt_rig.session.state == mqtt_rig.session.detail
 
 
 def test_a_broker_that_says_nothing_is_left_after_the_handshake_time(

@@ -224,3 +224,51 @@ def test_a_decoder_that_fails_is_a_dead_letter_and_a_counted_error(
     assert record.value is not None
     assert base64.b64decode(decode_dead_letter(record.value).payload_base64) == payload
     assert gateway_rig.metric("tidegate_gateway_errors_total", stage="decode") == 1
+
+
+@pytest.mark.parametrize("limit", [1, 20, 100])
+def test_a_broker_that_stops_below_the_window_is_not_waited_for(
+    limit: int, scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+
+    sent = 0
+
+    def publish() -> None:
+        nonlocal sent
+        sent += 1
+        link.publish(TOPIC, native(sent), sent)
+
+    def go_on(rounds: int) -> None:
+        for _ in range(rounds * limit):
+            link.packet(PUBACK)
+            publish()
+
+    for _ in range(limit):
+        publish()
+    go_on(8)
+    slept: list[float] = []
+    monkeypatch.setattr("gateway.service.time.sleep", slept.append)
+    go_on(10)
+    assert sum(seconds for seconds in slept if seconds >= 0.01) < 0.1, "gathering again and again"
+
+
+def test_a_limit_of_the_broker_is_shown_while_it_holds_the_gateway_up(
+    scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.broker_window.LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.broker_window.LIMIT_SHARE", 0.0)
+    monkeypatch.setattr("gateway.broker_window.LIMIT_REFILLS", 0)
+    monkeypatch.setattr("gateway.service.TICK_SECONDS", 0.0)
+    link = scripted_broker.accept()
+    link.handshake()
+    for mid in range(1, 21):
+        link.publish(TOPIC, native(mid), mid)
+    for mid in range(21, 221):
+        link.packet(PUBACK)
+        link.publish(TOPIC, native(mid), mid)
+    gateway_rig.log.hold()
+    gateway_rig.until(lambda: gateway_rig.metric("tidegate_gateway_broker_inflight_limit") == 20)
+    assert "at most 20 unacknowledged messages" in gateway_rig.service.status()["detail"]
+    gateway_rig.log.release()

@@ -61,3 +61,19 @@ def test_a_long_connection_ends_the_suspicion() -> None:
     reconnect.accepted(now)
     assert not reconnect.lost(now + 3600.0, explained=False)
     assert reconnect.plan(now + 3600.0) <= FIRST_SECONDS
+
+
+def test_a_fight_is_named_until_a_connection_lasts() -> None:
+    reconnect, now = Reconnect(30.0), 0.0
+    for _ in range(QUICK_LOSSES):
+        assert not reconnect.is_suspect(now)
+        now += 1.0
+        reconnect.accepted(now)
+        reconnect.lost(now + 0.1, explained=False)
+        reconnect.plan(now + 0.1)
+    assert reconnect.is_suspect(now)
+    assert reconnect.is_suspect(now + 3600), "between two connections nothing has lasted"
+    now += 60
+    reconnect.accepted(now)
+    assert reconnect.is_suspect(now + 1)
+    assert not reconnect.is_suspect(now + 300)

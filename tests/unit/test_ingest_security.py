@@ -51,7 +51,7 @@ def test_the_producer() -> None:
         "acks": "all",
         "partitioner": "murmur2_random",
         "message.timeout.ms": 0,
-        "linger.ms": 1,
+        "linger.ms": 0,
         "compression.type": "lz4",
         "message.max.bytes": 2_000_256,
         "batch.size": 1000,
