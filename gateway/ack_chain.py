@@ -58,6 +58,7 @@ class AckChain:
         self._carried: dict[_Key, Count] = {}
         self._halted = False
         self._dropped = 0
+        self._began: int | None = None
         self.epoch = 0
         self.in_flight = self.in_flight_bytes = 0
         self.stale_reports = 0
@@ -72,7 +73,7 @@ class AckChain:
             self._carry(self._in_flight.record)
         dropped, self._dropped = self._dropped, 0
         self._in_flight, self._halted = None, False
-        self.epoch = epoch
+        self.epoch, self._began = epoch, None
         return dropped
 
     def halt(self) -> None:
@@ -87,6 +88,7 @@ class AckChain:
 
     def receive(self, block: Block) -> None:
         """Add messages, in receive order."""
+        self._began = block.first if self._began is None else self._began
         self._blocks.append(block)
         self.in_flight += len(block)
         self.in_flight_bytes += block.size_bytes
@@ -157,7 +159,9 @@ class AckChain:
                 count.gap += gap
                 count.reordered += reordered
         first, upto = blocks[0].first, blocks[-1].upto
-        return OutcomeRecord(RECORD_VERSION, self._gateway_id, self.epoch, first, upto, list(counts.values()))
+        return OutcomeRecord(
+            RECORD_VERSION, self._gateway_id, self.epoch, first, upto, list(counts.values()), self._began
+        )
 
     def _carry(self, record: OutcomeRecord) -> None:
         """Keep the gaps of an outcome that may be lost with its epoch: the redelivery will not show them again."""

@@ -176,7 +176,7 @@ class Redrive:
             return
         reports.wait()
         outcome = OutcomeRecord(
-            RECORD_VERSION, REDRIVE_GATEWAY, self.report.run, first, self._number, list(counts.values())
+            RECORD_VERSION, REDRIVE_GATEWAY, self.report.run, first, self._number, list(counts.values()), began=1
         )
         reports.produce(OUTCOMES, REDRIVE_GATEWAY.encode(), encode_outcome(outcome))
         reports.wait()

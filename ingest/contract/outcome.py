@@ -30,7 +30,8 @@ class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):
 
     Produced only after every record of those messages was delivered. So a record in `telemetry.readings` or
     `telemetry.dead-letters` whose number is past the last `upto` of its epoch was received but not counted here (the
-    gateway died in between): the audit counts it from the record itself.
+    gateway died in between): the audit counts it from the record itself. `began` is the number of the epoch's first message,
+    so that any outcome of an epoch shows a loss before it.
     """
 
     v: int
@@ -39,6 +40,7 @@ class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):
     first: int
     upto: int
     counts: list[Count]
+    began: int | None = None
 
 
 _encoder = msgspec.json.Encoder()

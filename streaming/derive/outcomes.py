@@ -21,7 +21,9 @@ _COUNT: Final = (
     "STRUCT<minute BIGINT, received BIGINT, device STRING, accepted BIGINT, partial BIGINT, dead_lettered MAP<STRING, BIGINT>, "
     "ignored MAP<STRING, BIGINT>, gap BIGINT, reordered BIGINT, shared BIGINT>"
 )
-OUTCOME_SCHEMA: Final = f"v INT, gateway STRING, epoch BIGINT, first BIGINT, upto BIGINT, counts ARRAY<{_COUNT}>"
+OUTCOME_SCHEMA: Final = (
+    f"v INT, gateway STRING, epoch BIGINT, first BIGINT, upto BIGINT, counts ARRAY<{_COUNT}>, began BIGINT"
+)
 """ingest.contract.outcome.OutcomeRecord in Spark's words; a test compares the two."""
 
 # Years 2000 to 2200, in minutes.
