@@ -6,26 +6,30 @@ that anyone claims to have reached.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from deploy.balance import MINUTE_US, Books, Figures, Rows
+from deploy.corrected import corrections
 from deploy.erased import erased_devices
+from deploy.settings import Settings
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
 from ingest.groups import group_lag
+from ingest.log import LogRecord
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.settings import KafkaSettings
 from lakehouse.dataset import dataset_of
 
-__all__ = ["AuditReport", "audit"]
+__all__ = ["AuditBounds", "AuditReport", "audit"]
 
 Offsets = dict[str, dict[int, int]]
 
@@ -34,6 +38,47 @@ _CLOCK_MARGIN_US: Final = 10 * MINUTE_US
 _HISTORY: Final = 20
 _LOOKS: Final = 3
 _SOURCES: Final = (READINGS, DEAD_LETTERS)
+_MIDNIGHT: Final = timedelta(hours=1)
+"""Retention may begin with the next day while an audit runs."""
+_MOST_IN_FLIGHT: Final = 65_535
+"""MQTT 3.1.1 gives a client no word on how many messages its broker sends before they are acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditBounds:
+    """What the settings say of how far a gateway, a broker and the tables reach.
+
+    Attributes:
+        window_messages: received by a gateway and not yet counted, at most.
+        horizon: how long after its original a copy may come.
+        gateways: those that are known; others are by what they counted.
+        keep_days: days that the tables keep, each; 0 keeps all.
+    """
+
+    window_messages: int = 1000
+    horizon: timedelta = timedelta(days=8)
+    gateways: tuple[str, ...] = ()
+    keep_days: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Of a pipeline."""
+        window = settings.gateway.window_messages if settings.mqtt.protocol == "5" else _MOST_IN_FLIGHT
+        horizon = timedelta(seconds=settings.mqtt.session_expiry_seconds, days=1)
+        return cls(
+            window,
+            horizon,
+            (settings.gateway.gateway_id,),
+            (settings.lake.readings_days, settings.lake.dead_letters_days),
+        )
+
+    def kept_since_us(self, now: datetime) -> int:
+        """From which time on the tables keep their rows, in µs; 0 where they keep all."""
+        days = [days for days in self.keep_days if days]
+        if not days:
+            return 0
+        first = (now + _MIDNIGHT).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=min(days))
+        return int(first.timestamp()) * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -76,6 +121,7 @@ def audit(
     lake_root: str,
     since: timedelta | None = None,
     *,
+    bounds: AuditBounds | None = None,
     wait_seconds: float = 30.0,
     pause_seconds: float = 0.5,
 ) -> AuditReport:
@@ -84,7 +130,8 @@ def audit(
     Args:
         kafka: the cluster.
         lake_root: folder or URI that holds the tables.
-        since: how far back, rounded down to a minute of receive time; None = as far as Kafka reaches.
+        since: how far back, rounded down to a minute of receive time; None = as far as Kafka and the tables reach.
+        bounds: of the pipeline's settings; None = of the defaults, and tables that keep all.
         wait_seconds: how long to wait for Spark to land what is in Kafka now; the rest is unaccounted.
         pause_seconds: between two looks at the tables.
 
@@ -92,13 +139,18 @@ def audit(
         RetryableError: Kafka does not answer.
         FatalError: the topics do not exist.
     """
-    until = datetime.now(UTC)
+    until, bounds = datetime.now(UTC), bounds or AuditBounds()
     # Outcomes first: all records of the messages that they cover then lie below the ends read after them.
     ends = {topic: end_offsets(kafka, topic) for topic in (OUTCOMES, *_SOURCES)}
     reach_us = _reach(kafka, ends, until)
     cutoff_us = reach_us if since is None else int((until - since).timestamp() * 1e6) // MINUTE_US * MINUTE_US
+    kept_us = bounds.kept_since_us(until)
+    is_cut = kept_us > cutoff_us
+    cutoff_us = max(cutoff_us, kept_us)
     landed = _wait_for_landing(kafka, lake_root, ends, time.monotonic() + wait_seconds, pause_seconds)
-    strike = partial(_strike, kafka, lake_root, ends=ends, landed=landed, pause_seconds=pause_seconds)
+    strike = partial(
+        _strike, kafka, lake_root, bounds, is_deep=since is None, ends=ends, landed=landed, pause_seconds=pause_seconds
+    )
     figures, starts = strike(cutoff_us)
     if reach_us > cutoff_us and figures.only_counts_differ:
         # Not before: what retention deleted may well be older than the window.
@@ -107,6 +159,8 @@ def audit(
     since_at, notes = datetime.fromtimestamp(cutoff_us / 1e6, UTC), []
     if cutoff_us == reach_us > 0:
         notes.append(f"Kafka's retention has deleted older records: the audit starts at {since_at.isoformat()}.")
+    elif is_cut:
+        notes.append(f"The tables keep no older rows, as [lake] says: the audit starts at {since_at.isoformat()}.")
     behind = _behind(ends, landed)
     if behind:
         notes.append(
@@ -119,17 +173,34 @@ def audit(
 
 
 def _strike(
-    kafka: KafkaSettings, lake_root: str, cutoff_us: int, *, ends: Offsets, landed: Offsets, pause_seconds: float
+    kafka: KafkaSettings,
+    lake_root: str,
+    bounds: AuditBounds,
+    cutoff_us: int,
+    *,
+    is_deep: bool,
+    ends: Offsets,
+    landed: Offsets,
+    pause_seconds: float,
 ) -> tuple[Figures, Offsets]:
     """The balance from a cutoff on, and the offsets at which it began to read."""
     starts = {topic: _starts(kafka, topic, cutoff_us) for topic in ends}
-    with Books(cutoff_us) as books:
+    with Books(
+        cutoff_us,
+        window_messages=bounds.window_messages,
+        horizon_us=int(bounds.horizon.total_seconds() * 1e6),
+        gateways=bounds.gateways,
+        from_the_start=not any(starts[OUTCOMES].values()),
+        is_deep=is_deep,
+    ) as books:
         books.load_tables(*_tables(lake_root))
         books.add_erased(erased_devices(lake_root))
+        books.add_corrections(corrections(lake_root))
         adders = {OUTCOMES: books.add_outcomes, READINGS: books.add_readings, DEAD_LETTERS: books.add_dead_letters}
         for topic, add in adders.items():
             for batch in read_range(kafka, topic, starts[topic], ends[topic]):
                 add(batch)
+        _follow_gateways(kafka, books, starts[OUTCOMES], ends[OUTCOMES], pause_seconds)
         figures = books.balance(landed)
         # Readings are committed before the dead letters of the same batch: the latter may have come in the meantime.
         for _ in range(_LOOKS):
@@ -137,8 +208,42 @@ def _strike(
                 break
             time.sleep(pause_seconds)
             books.load_tables(*_tables(lake_root))
+            books.add_corrections(corrections(lake_root))
             figures = books.balance(landed)
     return figures, starts
+
+
+def _follow_gateways(
+    kafka: KafkaSettings, books: Books, start: Mapping[int, int], end: Mapping[int, int], pause_seconds: float
+) -> None:
+    """Read what was counted while the records were read: it says how far each gateway is, and that a new one is one.
+
+    Of a gateway that has counted nothing in the window older outcomes are looked for: it may have been silent.
+    """
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(pause_seconds)
+        newest = end_offsets(kafka, OUTCOMES)
+        for batch in read_range(kafka, OUTCOMES, end, newest):
+            books.add_late_outcomes(batch)
+        end = newest
+        if not books.strangers:
+            return
+    for batch in _backwards(kafka, start):
+        books.add_late_outcomes(batch)
+        if not books.strangers:
+            return
+
+
+def _backwards(kafka: KafkaSettings, until: Mapping[int, int]) -> Iterator[list[LogRecord]]:
+    """The outcomes before these offsets, the newest stretch first; each stretch is twice as long as the one before."""
+    begin, until = begin_offsets(kafka, OUTCOMES), dict(until)
+    for step in count(10):
+        if all(offset <= begin.get(partition, 0) for partition, offset in until.items()):
+            return
+        start = {partition: max(begin.get(partition, 0), offset - 2**step) for partition, offset in until.items()}
+        yield from read_range(kafka, OUTCOMES, start, until)
+        until = start
 
 
 def _starts(kafka: KafkaSettings, topic: str, cutoff_us: int) -> dict[int, int]:
@@ -220,7 +325,14 @@ _ORIGIN: Final = [
     ("received_at", pa.timestamp("us", "UTC")), ("date", pa.date32()),
 ]  # fmt: skip
 _READINGS: Final = pa.schema(
-    [*_ORIGIN, ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string())]
+    [
+        *_ORIGIN, ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
+        ("value", pa.float64()), ("text", pa.string()), ("unit", pa.string()),
+        ("event_time", pa.timestamp("us", "UTC")), ("device_time", pa.timestamp("us", "UTC")),
+        ("flags", pa.list_(pa.string())),
+    ]
+)  # fmt: skip
+_DEAD_LETTERS: Final = pa.schema(
+    [*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string()), ("reason", pa.string())]
 )
-_DEAD_LETTERS: Final = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string())])
 """The columns that the audit reads, for tables that nothing has been landed in yet."""

@@ -1,12 +1,14 @@
 """The arithmetic of the audit: what the gateway counted, what Kafka holds, what the tables hold. No servers, no clock.
 
-Messages are named by (gateway, epoch, number). DuckDB joins and spills to disk: see balance.sql.
+Messages are named by (gateway, epoch, number). DuckDB joins and spills to disk: see balance.sql. Nothing of it is shared
+with who wrote these: a fault of theirs must not hide itself here.
 """
 
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,16 +16,26 @@ from typing import Any, Final, Self
 import duckdb
 import msgspec
 import pyarrow as pa
+import pyarrow.dataset as ds
 
+from deploy.balance_rows import READING_ROWS, RECORD_ROWS, arrow_table, letter_row, reading_rows, record_row
+from deploy.corrected import Correction
+from deploy.counted import MINUTE_US, Counted, Run
 from ingest.contract.dead_letter import decode_dead_letter
-from ingest.contract.outcome import decode_outcome
+from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 
 __all__ = ["MINUTE_US", "Books", "Figures", "Rows"]
 
-MINUTE_US: Final = 60_000_000
+NEAR_US: Final = 15 * MINUTE_US
+"""How far before the window the original of a copy is looked for first: there most are, so that most audits end there."""
+AHEAD_US: Final = 10 * MINUTE_US
+"""How much later than its own time a message was received, at least: the clocks of devices run ahead."""
+_DAY_US: Final = 24 * 60 * MINUTE_US
+_WEEK_US: Final = 8 * _DAY_US
+_FAULTS: Final = ("lost", "altered", "hole", "uncounted", "twice")
 
 Rows = Any
 """Rows of a table: an Arrow table or dataset with the columns of lakehouse/tables.py."""
@@ -35,11 +47,21 @@ _QUERIES: Final = dict(
         re.M | re.S,
     )
 )
+_SHOWN: Final = {
+    "lost": "unaccounted",
+    "altered": "altered",
+    "uncounted": "uncounted",
+    "twice": "named_twice",
+}
+"""Class of a message -> its name among the examples."""
 
 
 @dataclass
 class Figures:
-    """What came out, in messages (`duplicate_rows`: rows, `foreign`: records); `examples` names some of each fault."""
+    """What came out, in messages (`duplicate_rows`: rows, `foreign`: records); `examples` names some of each fault.
+
+    `unaccounted` holds all of them: lost, `altered`, not counted, counted twice, counted and nowhere.
+    """
 
     received: int = 0
     stored: int = 0
@@ -52,12 +74,13 @@ class Figures:
     duplicate_rows: int = 0
     order_violations: int = 0
     foreign: int = 0
+    altered: int = 0
     examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def only_counts_differ(self) -> bool:
-        """True when every message in Kafka is accounted for, and only the gateway's counts say another number."""
-        return "count_differs" in self.examples and "unaccounted" not in self.examples
+        """True when every message in Kafka is accounted for, and only the gateway's counts say something else."""
+        return self.unaccounted > 0 and not {"unaccounted", "altered"} & self.examples.keys()
 
 
 class Books:
@@ -65,14 +88,30 @@ class Books:
 
     Args:
         cutoff_us: only messages received at or after this time count; a whole minute.
+        window_messages: how many messages a gateway may have received and not yet counted.
+        horizon_us: how long after its original a copy may come: what the broker keeps for a gateway that is away.
+        gateways: those that are known without having counted anything yet.
+        from_the_start: True where the outcomes are read from their topic's first record.
+        is_deep: look for doubles of every row within the horizon, not of those only that may have one.
     """
 
-    def __init__(self, cutoff_us: int) -> None:
+    def __init__(
+        self,
+        cutoff_us: int,
+        *,
+        window_messages: int = 1000,
+        horizon_us: int = _WEEK_US,
+        gateways: Iterable[str] = (),
+        from_the_start: bool = False,
+        is_deep: bool = False,
+    ) -> None:
         self.cutoff_us = cutoff_us
-        self._received = 0
-        self._ignored = 0
-        self._foreign = 0
-        self._upto: dict[tuple[str, int], int] = {}
+        self._near_us = max(0, cutoff_us - (max(NEAR_US, horizon_us) if is_deep else NEAR_US))
+        self._horizon_us = horizon_us
+        self._window_messages = window_messages
+        self._received = self._ignored = self._foreign = 0
+        self._counted = Counted(cutoff_us, from_the_start=from_the_start)
+        self._known, self._gateways = frozenset(gateways), set[str]()
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-audit-")
         limits: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": self._folder.name,
@@ -81,11 +120,17 @@ class Books:
         }
         self._db = duckdb.connect(":memory:", config=limits)
         self._db.execute("set timezone = 'UTC'")
-        self._db.execute(f"set variable cutoff_us = {cutoff_us}")
-        self._db.execute(
-            f"set variable readings_topic = '{READINGS}'; set variable dead_letters_topic = '{DEAD_LETTERS}'"
-        )
+        variables: dict[str, int | str] = {
+            "cutoff_us": cutoff_us,
+            "near_us": self._near_us,
+            "window_messages": window_messages,
+            "readings_topic": READINGS,
+            "dead_letters_topic": DEAD_LETTERS,
+        }
+        for name, value in variables.items():
+            self._db.execute(f"set variable {name} = {value!r}")
         self._db.execute(_QUERIES["schema"])
+        self._insert("gateways", _GATEWAYS, [(gateway,) for gateway in sorted(self._known)])
 
     def __enter__(self) -> Self:
         return self
@@ -98,47 +143,64 @@ class Books:
 
     def load_tables(self, readings: Rows, dead_letters: Rows) -> None:
         """Take a snapshot of the two tables; may be called again with newer ones."""
+        self._readings = readings
+        self._payload = "payload_hash" if "payload_hash" in readings.schema.names else "null"
         self._db.register("readings", readings)
         self._db.register("dead_letters", dead_letters)
-        self._db.execute(_QUERIES["views"])
+        self._db.execute(_QUERIES["views"].replace("$payload", self._payload))
         self._db.execute(_QUERIES["rows_at"])
 
     def add_erased(self, devices: Iterable[tuple[str, int]]) -> None:
         """Take which devices were erased by request: SHA-256 of the id, and until when (µs); they count as they did before."""
         self._insert("erased", _ERASED, list(devices))
 
+    def add_corrections(self, corrections: Iterable[Correction]) -> None:
+        """Take what was corrected by request: its rows may be gone, or say something else. May be given again."""
+        self._db.execute("delete from corrections")
+        self._insert("corrections", _CORRECTIONS, list(corrections))
+
     def add_outcomes(self, batch: Iterable[LogRecord]) -> None:
         """Take what the gateways counted."""
+        sums: dict[tuple[str, int, int, str | None], list[int]] = {}
         for record in batch:
-            try:
-                outcome = decode_outcome(record.value or b"")
-            except msgspec.DecodeError:
-                self._foreign += 1
+            outcome = self._outcome(record)
+            if outcome is None or not self._counted.add(outcome, record.timestamp_ms):
                 continue
-            name = (outcome.gateway, outcome.epoch)
-            self._upto[name] = max(outcome.upto, self._upto.get(name, outcome.upto))
-            counts = [count for count in outcome.counts if count.minute * MINUTE_US >= self.cutoff_us]
-            self._received += sum(count.received for count in counts)
-            self._ignored += sum(sum(count.ignored.values()) for count in counts)
+            for count in outcome.counts:
+                if count.minute * MINUTE_US < self.cutoff_us:
+                    continue
+                found = sums.setdefault((outcome.gateway, outcome.epoch, count.minute, count.device), [0, 0])
+                found[0] += count.accepted
+                found[1] += sum(count.dead_lettered.values())
+                self._received += count.received
+                self._ignored += sum(count.ignored.values())
+        self._insert("counted", _COUNTED, [(*name, *found) for name, found in sums.items()])
+
+    def add_late_outcomes(self, batch: Iterable[LogRecord]) -> None:
+        """Take outcomes from outside the stretch that is audited: they say who is alive and how far it has counted."""
+        for record in batch:
+            if (outcome := self._outcome(record)) is not None:
+                self._counted.add_late(outcome, record.timestamp_ms)
+
+    @property
+    def strangers(self) -> set[str]:
+        """Gateways that wrote records of the window, and of which no outcome has come."""
+        return {gateway for gateway in self._gateways - self._known if not self._counted.knows(gateway)}
 
     def add_readings(self, batch: Iterable[LogRecord]) -> None:
         """Take records of `telemetry.readings`."""
-        decoded: list[tuple[LogRecord, ReadingRecord]] = []
+        records: list[tuple[Any, ...]] = []
+        readings: list[tuple[Any, ...]] = []
         for record in batch:
             try:
-                message = decode_record(record.value or b"")
+                message: ReadingRecord = decode_record(record.value or b"")
             except msgspec.DecodeError:
                 self._foreign += 1
                 continue
             if message.received_us >= self.cutoff_us:
-                decoded.append((record, message))
-        rows = [
-            (READINGS, r.partition, r.offset, m.gateway, m.epoch, m.number, m.received_us, m.device, False,
-             len(m.readings))
-            for r, m in decoded
-        ]  # fmt: skip
-        self._insert("records", _RECORDS, rows)
-        self._want_missing(decoded)
+                records.append(record_row(record, message))
+                readings += reading_rows(record, message)
+        self._take(records, readings)
 
     def add_dead_letters(self, batch: Iterable[LogRecord]) -> None:
         """Take records of `telemetry.dead-letters`."""
@@ -150,75 +212,155 @@ class Books:
                 self._foreign += 1
                 continue
             if letter.received_us >= self.cutoff_us:
-                rows.append(
-                    (DEAD_LETTERS, record.partition, record.offset, letter.gateway, letter.epoch, letter.number,
-                     letter.received_us, letter.device, letter.partial, 1)
-                )  # fmt: skip
-        self._insert("records", _RECORDS, rows)
+                rows.append(letter_row(record, letter))
+        self._take(rows, [])
 
-    def balance(self, landed: dict[str, dict[int, int]]) -> Figures:
+    def balance(self, landed: Mapping[str, Mapping[int, int]]) -> Figures:
         """Strike the balance. `landed` says up to which offset Spark has come: what lies behind it is pending."""
-        self._db.execute("delete from upto; delete from landed")
-        self._insert("upto", _UPTO, [(*name, number) for name, number in self._upto.items()])
+        self._db.execute("delete from landed; delete from ranges; delete from lives; delete from openings")
         ends = [(topic, p, offset) for topic, parts in landed.items() for p, offset in parts.items()]
         self._insert("landed", _LANDED, ends)
-        for name in ("states", "pardon", "messages", "doubled", "swapped"):
+        self._insert("ranges", _RUNS, list(self._counted.runs()))
+        self._insert("lives", _LIVES, list(self._counted.lives()))
+        self._insert("openings", _RUNS, list(self._counted.openings(self._window_messages, self._near_us)))
+        self._db.execute(_QUERIES["here"])
+        self._find_older()
+        for name in ("states", "messages", "uncounted", "doubled", "swapped"):
             self._db.execute(_QUERIES[name])
         figures = self._figures()
-        # What the outcomes count and no topic holds, or the other way round, is unaccounted too.
-        accounted = figures.stored + figures.dead_lettered + figures.ignored + figures.duplicate + figures.unaccounted
-        difference = figures.received - accounted
-        figures.unaccounted += abs(difference)
-        if difference:
-            what = "counted by the gateway, but in no topic" if difference > 0 else "in a topic, but not counted"
-            figures.examples["count_differs"] = [{"messages": abs(difference), "what": what}]
+        self._compare_counts(figures)
         return figures
+
+    def _outcome(self, record: LogRecord) -> OutcomeRecord | None:
+        try:
+            return decode_outcome(record.value or b"")
+        except msgspec.DecodeError:
+            self._foreign += 1
+            return None
+
+    def _take(self, records: Sequence[tuple[Any, ...]], readings: Sequence[tuple[Any, ...]]) -> None:
+        """Keep the records, and of those that the table does not hold word for word each reading."""
+        if records:
+            self._gateways |= {row[4] for row in records}
+            self._db.register("batch_records", arrow_table(RECORD_ROWS, records))
+            self._db.register("batch_readings", arrow_table(READING_ROWS, readings))
+            self._db.execute(_QUERIES["take_records"])
+            self._db.unregister("batch_records")
+            self._db.unregister("batch_readings")
+
+    def _find_older(self) -> None:
+        """Read rows from before the window: of copies whose original was not found near it, and of what may be a copy.
+
+        First the days in which the broker may have kept a copy, by what is known of each; only what is then still missing
+        is looked for in the rest of the table.
+        """
+        self._db.execute(_QUERIES["older"])
+        self._db.execute(_QUERIES["elsewhere"])
+        far_us, day_us = max(0, self._near_us - self._horizon_us), max(0, self._near_us - _DAY_US)
+        lost = {(device, name) for device, name in self._pairs(_QUERIES["unresolved"])}
+        recent, old, low_us = set[tuple[str, str]](), set(lost), self._near_us
+        for device, name, event_us in self._pairs(_QUERIES["suspects"]):
+            if event_us is None or event_us - AHEAD_US < day_us:
+                old.add((device, name))
+            else:
+                recent.add((device, name))
+                low_us = min(low_us, event_us - AHEAD_US)
+        self._fetch(recent - old, low_us, self._near_us)
+        self._fetch(old, far_us, self._near_us)
+        if lost:
+            self._db.execute(_QUERIES["elsewhere"])
+            self._fetch(set(self._pairs(_QUERIES["unresolved"])), 0, far_us)
+        self._db.execute(_QUERIES["elsewhere"])
+
+    def _pairs(self, query: str) -> list[tuple[Any, ...]]:
+        return self._db.execute(query).fetchall()
+
+    def _fetch(self, pairs: Iterable[tuple[str, str]], low_us: int, high_us: int) -> None:
+        """Read the rows of these (device, identity) received in a stretch of time; files and row groups are left out."""
+        pairs = sorted(pairs)
+        if not pairs or low_us >= high_us:
+            return
+        names = pa.table({"device": [d for d, _ in pairs], "message_id": [m for _, m in pairs]})
+        low, high = (datetime.fromtimestamp(us / 1e6, UTC) for us in (low_us, high_us))
+        device, received = ds.field("device"), ds.field("received_at")
+        when = (ds.field("date") >= low.date()) & (ds.field("date") <= high.date()) & (received >= _at(low))
+        who = (device >= pairs[0][0]) & (device <= pairs[-1][0]) & device.isin(names["device"].unique())
+        rows = self._readings if isinstance(self._readings, ds.Dataset) else ds.dataset(self._readings)
+        found = rows.scanner(
+            columns=[*_OLDER, *(["payload_hash"] if self._payload != "null" else [])],
+            filter=when & (received < _at(high)) & who & ds.field("message_id").isin(names["message_id"].unique()),
+        )
+        self._db.register("pairs", names)
+        self._db.register("fetched", found.to_reader())
+        self._db.execute(_QUERIES["take_older"].replace("$payload", self._payload))
+        self._db.unregister("fetched")
+        self._db.unregister("pairs")
 
     def _figures(self) -> Figures:
         classes = dict(self._db.execute("select class, count(*) from messages group by class").fetchall())
         figures = Figures(
-            received=self._received + self._one("select count(*) from messages where not is_counted"),
+            received=self._received + self._one("select count(*) from messages where place <> 'counted'"),
             stored=classes.get("stored", 0),
             partial=self._one("select count(*) from messages where class = 'stored' and has_part"),
             dead_lettered=classes.get("dead_lettered", 0),
             ignored=self._ignored,
             duplicate=classes.get("duplicate", 0),
-            unaccounted=classes.get("unaccounted", 0),
-            pending=self._one("select count(*) from messages where class = 'unaccounted' and is_pending"),
+            unaccounted=sum(classes.get(name, 0) for name in _FAULTS),
+            pending=self._one("select count(*) from messages where class = 'lost' and is_pending"),
             duplicate_rows=self._one("select coalesce(sum(extra), 0) from doubled"),
             order_violations=self._one("select count(*) from swapped"),
             foreign=self._foreign,
+            altered=classes.get("altered", 0),
         )
-        for name in ("unaccounted", "duplicate_rows", "order_violations"):
+        for name, shown in _SHOWN.items():
+            if classes.get(name):
+                figures.examples[shown] = self._rows(_QUERIES["show_messages"], [name])
+        for name in ("duplicate_rows", "order_violations"):
             if getattr(figures, name):
                 figures.examples[name] = self._rows(_QUERIES[f"show_{name}"])
         return figures
 
+    def _compare_counts(self, figures: Figures) -> None:
+        """What the outcomes count and no topic holds, or the other way round, or twice, or not at all, is unaccounted too."""
+        holes = list(self._counted.holes())
+        if holes:
+            # Some of these messages have records, which are unaccounted already.
+            missing = max(
+                0, sum(run.messages for run in holes) - self._one("select count(*) from messages where class = 'hole'")
+            )
+            figures.unaccounted += missing
+            figures.received += missing
+            figures.examples["hole"] = [_shown(run, "received, and in no outcome") for run in holes[:10]]
+        elif records := self._rows(_QUERIES["show_messages"], ["hole"]):
+            figures.examples["hole"] = records
+        if self._counted.overlaps:
+            figures.unaccounted += self._counted.overlaps
+            figures.received += self._counted.overlaps
+            figures.examples["overlap"] = [_shown(run, "counted twice") for run in self._counted.examples]
+        rows = self._rows(_QUERIES["differing"])
+        differing: dict[tuple[str, int], list[int]] = {}
+        for row in rows:
+            sums = differing.setdefault((row["gateway"], row["epoch"]), [0, 0])
+            sums[0] += row["messages"]
+            sums[1] += row["difference"]
+        for name, count in self._counted.short().items():
+            sums = differing.setdefault(name, [0, 0])
+            sums[0] = max(sums[0], count)
+        if differing:
+            figures.unaccounted += sum(count for count, _ in differing.values())
+            figures.examples["count_differs"] = [
+                {"gateway": gateway, "epoch": epoch, "messages": count, "what": _what(difference)}
+                for (gateway, epoch), (count, difference) in list(differing.items())[:10]
+            ]
+
     def _insert(self, table: str, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
-            columns = [
-                pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), schema.types, strict=True)
-            ]
-            self._db.register("batch", pa.Table.from_arrays(columns, schema=schema))
+            self._db.register("batch", arrow_table(schema, rows))
             self._db.table("batch").insert_into(table)
             self._db.unregister("batch")
 
-    def _want_missing(self, decoded: Sequence[tuple[LogRecord, ReadingRecord]]) -> None:
-        """Of records that have fewer rows than readings, note each reading: is it stored elsewhere?"""
-        if not decoded:
-            return
-        offsets = [record.offset for record, _ in decoded]
-        complete = set(self._db.execute(_QUERIES["complete"], [min(offsets), max(offsets)]).fetchall())
-        rows = [
-            (r.partition, r.offset, m.epoch, m.number, m.device, x.metric, x.index, x.message_id or m.message_id)
-            for r, m in decoded
-            if (r.partition, r.offset) not in complete
-            for x in m.readings
-        ]
-        self._insert("wanted", _WANTED, rows)
-
-    def _rows(self, query: str) -> list[dict[str, Any]]:
-        cursor = self._db.execute(query)
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        cursor = self._db.execute(query, list(values))
         names = [column[0] for column in cursor.description or []]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -227,19 +369,43 @@ class Books:
         return int(row[0]) if row else 0
 
 
-_RECORDS: Final = pa.schema(
+def _at(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, pa.timestamp("us", "UTC"))
+
+
+def _shown(run: Run, what: str) -> dict[str, Any]:
+    return {"gateway": run.gateway, "epoch": run.epoch, "from": run.first, "to": run.upto, "what": what}
+
+
+def _what(difference: int) -> str:
+    if difference:
+        return "counted by the gateway, but in no topic" if difference > 0 else "in a topic, but not counted"
+    return "counted as something else: another device, minute or end, or another number of messages"
+
+
+_OLDER: Final = (
+    "device", "message_id", "metric", "index", "value", "text", "unit", "device_time", "flags", "received_at", "partition",
+    "offset",
+)  # fmt: skip
+_COUNTED: Final = pa.schema(
     [
-        ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("gateway", pa.string()),
-        ("epoch", pa.int64()), ("number", pa.int64()), ("received_us", pa.int64()), ("device", pa.string()),
-        ("is_partial", pa.bool_()), ("reading_count", pa.int64()),
+        ("gateway", pa.string()), ("epoch", pa.int64()), ("minute", pa.int64()), ("device", pa.string()),
+        ("accepted", pa.int64()), ("dead", pa.int64()),
     ]
 )  # fmt: skip
-_WANTED: Final = pa.schema(
+_RUNS: Final = pa.schema([("gateway", pa.string()), ("epoch", pa.int64()), ("low", pa.int64()), ("high", pa.int64())])
+_LIVES: Final = pa.schema(
     [
-        ("partition", pa.int32()), ("offset", pa.int64()), ("epoch", pa.int64()), ("number", pa.int64()),
-        ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
+        ("gateway", pa.string()), ("epoch", pa.int64()), ("first_ms", pa.int64()), ("last_ms", pa.int64()),
+        ("upto", pa.int64()),
     ]
 )  # fmt: skip
-_UPTO: Final = pa.schema([("gateway", pa.string()), ("epoch", pa.int64()), ("upto", pa.int64())])
+_GATEWAYS: Final = pa.schema([("gateway", pa.string())])
 _LANDED: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end", pa.int64())])
 _ERASED: Final = pa.schema([("device_sha256", pa.string()), ("at_us", pa.int64())])
+_CORRECTIONS: Final = pa.schema(
+    [
+        ("device_sha256", pa.string()), ("metric", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64()),
+        ("at_us", pa.int64()), ("is_deletion", pa.bool_()),
+    ]
+)  # fmt: skip

@@ -45,6 +45,7 @@ SHARED_FIXTURES = (
     "fixtures_fleet.py",
     "fixtures_naughty.py",
     "fixtures_balance.py",
+    "fixtures_audit_history.py",
     "fixtures_ledger.py",
     "fixtures_outcome.py",
 )

@@ -1,4 +1,4 @@
-"""`tidegate bench e2e | gateway | land | layout | day | decoders`: time to a queryable row, and what a message or row costs."""
+"""`tidegate bench e2e | gateway | land | layout | day | decoders | audit`: time to a queryable row, cost of a message or row."""
 
 from pathlib import Path
 from typing import Annotated
@@ -161,3 +161,29 @@ def decoders(
         show_json(result)
     else:
         typer.echo(render_decoders(result))
+
+
+@app.command()
+def audit(
+    rows: Annotated[
+        int, typer.Option("--rows", min=2_000_000, help="Of the large table, in whole millions.")
+    ] = 100_000_000,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1000, help="Of the ten minutes that are audited.")
+    ] = 60_000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="The medians of these are shown.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Measure what an audit of ten minutes costs next to a million rows, and next to many.
+
+    Makes the tables in a temporary folder; needs no server.
+    """
+    from deploy.bench.audit import FILE_ROWS, measure_audit, render_audit
+
+    sizes = (FILE_ROWS, rows // FILE_ROWS * FILE_ROWS)
+    result = measure_audit(rows=sizes, messages=messages, runs=runs, tell=lambda text: typer.echo(text, err=True))
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render_audit(result))
+    raise typer.Exit(0 if result["balanced"] else 1)

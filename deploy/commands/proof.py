@@ -49,12 +49,14 @@ def audit(
     if accept:
         _accept(config, data, author)
         return
+    from deploy.audit import AuditBounds
     from deploy.audit import audit as strike_balance
     from deploy.local.locate import locate_settings
 
     span = parse_span(since) if since is not None else None
     settings = locate_settings(config, data, needs_run=True)
-    report = strike_balance(settings.kafka, settings.lake.root, span, wait_seconds=wait)
+    bounds = AuditBounds.of(settings)
+    report = strike_balance(settings.kafka, settings.lake.root, span, bounds=bounds, wait_seconds=wait)
     found = report.to_dict()
     if as_json:
         show_json(found)

@@ -191,8 +191,9 @@ class Demo:
         return self._ready() and self._fault.alert not in story.unfinished
 
     def _strike(self, report: DemoReport) -> None:
-        from deploy.audit import audit
+        from deploy.audit import AuditBounds, audit
 
         since = timedelta(seconds=time.time() - self._began_at + MARGIN_SECONDS)
-        found = audit(self._settings.kafka, self._settings.lake.root, since, wait_seconds=60.0)
+        kafka, root, bounds = self._settings.kafka, self._settings.lake.root, AuditBounds.of(self._settings)
+        found = audit(kafka, root, since, bounds=bounds, wait_seconds=60.0)
         report.audit, report.balanced = found.to_dict(), found.balanced

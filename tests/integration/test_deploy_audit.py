@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +13,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from deploy.audit import audit
+from deploy.audit import AuditBounds, audit
 from deploy.balance import MINUTE_US
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter, encode_dead_letter
@@ -36,8 +37,14 @@ _ORIGIN = [
     ("partition", pa.int32()), ("offset", pa.int64()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
     ("received_at", pa.timestamp("us", "UTC")), ("date", pa.date32()), ("device", pa.string()),
 ]  # fmt: skip
-_READINGS = pa.schema([*_ORIGIN, ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string())])
-_DEAD_LETTERS = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string())])
+_READINGS = pa.schema(
+    [
+        *_ORIGIN, ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()), ("value", pa.float64()),
+        ("text", pa.string()), ("unit", pa.string()), ("event_time", pa.timestamp("us", "UTC")),
+        ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
+    ]
+)  # fmt: skip
+_DEAD_LETTERS = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string()), ("reason", pa.string())])
 
 
 class Pipeline:
@@ -49,7 +56,7 @@ class Pipeline:
         self.at_us = time.time_ns() // 1000
         self.landed: dict[str, dict[int, int]] = {READINGS: {0: 0, 1: 0}, DEAD_LETTERS: {0: 0}}
 
-    def receive(self, good: int, bad: int, *, count: bool = True) -> None:
+    def receive(self, good: int, bad: int, *, count: bool = True, gateway: str = "gw-1") -> None:
         writer = open_writer(self.kafka)
         first = self.number + 1
         for is_good in [True] * good + [False] * bad:
@@ -59,7 +66,7 @@ class Pipeline:
                 readings = [Reading("a", 1.0), Reading("b", 2.0)]
                 record = ReadingRecord(
                     1,
-                    "gw-1",
+                    gateway,
                     self.epoch,
                     self.number,
                     self.at_us,
@@ -75,8 +82,10 @@ class Pipeline:
         assert writer.flush(60) == 0
         if count:
             minute = self.at_us // MINUTE_US
-            counts = [Count(minute, good + bad, None, good, dead_lettered={"bad_json": bad})]
-            outcome = OutcomeRecord(1, "gw-1", self.epoch, first, self.number, counts)
+            devices = Counter(f"dev-{number % 7}" for number in range(first, first + good))
+            counts = [Count(minute, n, device, n) for device, n in devices.items()]
+            counts += [Count(minute, bad, None, dead_lettered={"bad_json": bad})]
+            outcome = OutcomeRecord(1, "gw-1", self.epoch, first, self.number, counts, began=1)
             writer.produce(OUTCOMES, b"gw-1", encode_outcome(outcome), _delivered)
             assert writer.flush(60) == 0
         writer.close()
@@ -90,13 +99,14 @@ class Pipeline:
             for r in batch[skip:]:
                 m = decode_record(r.value or b"")
                 origin = self._origin(r, m)
-                readings += [origin | {"metric": x.metric, "index": 0, "message_id": m.message_id} for x in m.readings]
+                named = origin | {"index": 0, "message_id": m.message_id, "event_time": origin["received_at"]}
+                readings += [named | {"metric": x.metric, "value": x.value} for x in m.readings]
             skip = 0
         for batch in read_range(self.kafka, DEAD_LETTERS, self.landed[DEAD_LETTERS], ends[DEAD_LETTERS]):
             for r in batch:
                 d = decode_dead_letter(r.value or b"")
                 origin = self._origin(r, d)
-                letters.append(origin | {"source_topic": DEAD_LETTERS, "stage": "gateway"})
+                letters.append(origin | {"source_topic": DEAD_LETTERS, "stage": "gateway", "reason": "bad_json"})
         mark = json.dumps({"app": "test", "batch": 1, "offsets": ends})
         commit = CommitProperties(custom_metadata={"userMetadata": mark})
         for name, rows, schema in (("readings", readings, _READINGS), ("dead_letters", letters, _DEAD_LETTERS)):
@@ -108,7 +118,7 @@ class Pipeline:
 
     @staticmethod
     def _origin(record: LogRecord, message: ReadingRecord | DeadLetterRecord) -> dict[str, Any]:
-        at = datetime.fromtimestamp(message.received_us / 1e6, UTC)
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=message.received_us)
         return {
             "partition": record.partition, "offset": record.offset, "gateway_epoch": message.epoch,
             "message_number": message.number, "received_at": at, "date": at.date(), "device": message.device,
@@ -174,6 +184,47 @@ def test_the_audit_follows_the_pipeline(pipeline: Pipeline) -> None:
     pipeline.land(skip=1)
     report = run(pipeline)
     assert (report.figures.unaccounted, report.figures.pending, report.behind) == (1, 0, 0)
+    lost = report.to_dict()["details"]["unaccounted"][0]["device"]
+
+    # It was taken away by request: of what was received before, the journal pardons it.
+    at = datetime.now(UTC).isoformat()
+    entry = {"id": "1", "state": "done", "at": at, "device": lost, "metric": None, "delete": True}
+    (pipeline.root / "_corrections.jsonl").write_text(json.dumps(entry) + "\n")
+    assert run(pipeline).balanced
+
+    # What somebody else writes is stored, and counted by nobody; what is changed in the table differs from Kafka.
+    pipeline.receive(2, 0, count=False, gateway="somebody")
+    pipeline.land()
+    report = run(pipeline)
+    assert (report.figures.unaccounted, report.figures.pending) == (2, 0)
+    assert [each["gateway"] for each in report.to_dict()["details"]["uncounted"]] == ["somebody"] * 2
+    kept = DeltaTable(str(pipeline.root / "readings"))
+    kept.update(predicate="gateway_epoch = 1 and message_number = 20 and metric = 'a'", updates={"value": "7.5"})
+    assert run(pipeline).figures.altered == 1
+
+    # The gateway acknowledges ten messages of which nothing is left, and goes on.
+    pipeline.number += 10
+    pipeline.receive(1, 0)
+    pipeline.land()
+    details = run(pipeline).to_dict()["details"]
+    assert [(hole["from"], hole["to"]) for hole in details["hole"]] == [(5, 16)]
+
+
+def test_what_the_tables_no_longer_keep_is_not_audited(pipeline: Pipeline) -> None:
+    now_us = pipeline.at_us
+    pipeline.at_us -= 3 * 86_400 * 1_000_000
+    pipeline.receive(0, 4)
+    pipeline.receive(5, 0)
+    pipeline.at_us = now_us
+    pipeline.receive(10, 2)
+    pipeline.land()
+    readings = DeltaTable(str(pipeline.root / "readings"))
+    readings.delete(f"date < '{datetime.now(UTC).date() - timedelta(days=1)}'")
+    assert run(pipeline).figures.unaccounted == 5
+    report = run(pipeline, bounds=AuditBounds(keep_days=(1, 90)))
+    assert report.balanced, report.to_dict()
+    assert report.figures.received == 12
+    assert "keep no older rows" in report.notes[0]
 
 
 def test_what_retention_has_deleted_moves_the_beginning_and_is_said(pipeline: Pipeline) -> None:

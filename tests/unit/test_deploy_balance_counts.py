@@ -1,6 +1,6 @@
 """The audit's arithmetic: what the gateway counted against what the topics hold."""
 
-from tidegate_tests_fixtures_balance import World, assert_faults
+from tidegate_tests_fixtures_balance import EPOCH, World, assert_faults
 
 
 def test_messages_not_counted_before_a_crash_are_counted_from_their_records(world: World) -> None:
@@ -28,14 +28,16 @@ def test_a_part_whose_message_never_came_was_not_acknowledged(world: World) -> N
 
 def test_a_counted_message_that_no_topic_holds_is_unaccounted(world: World) -> None:
     world.number += 1
-    world.count(accepted=1)
+    world.count(accepted=["a"])
     figures = world.balance()
     assert_faults(figures, unaccounted=1)
     assert figures.only_counts_differ
-    assert figures.examples["count_differs"] == [{"messages": 1, "what": "counted by the gateway, but in no topic"}]
+    what = "counted by the gateway, but in no topic"
+    named = {"gateway": "gw-1", "epoch": EPOCH, "messages": 1, "what": what}
+    assert figures.examples["count_differs"] == [named]
 
 
 def test_a_message_that_the_gateway_forgot_to_count_is_unaccounted(world: World) -> None:
     world.store("a", "bs:1:3")
-    world.count(accepted=0)
+    world.count()
     assert_faults(world.balance(), unaccounted=1)

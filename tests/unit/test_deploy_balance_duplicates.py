@@ -49,7 +49,7 @@ def test_a_half_new_redelivery_is_no_duplicate(world: World) -> None:
 
 
 def test_a_batch_of_which_a_part_was_stored_before_is_stored(world: World) -> None:
-    world.store("c", "bs:7:1")
+    world.store("c", "bs:7:1", value=1.0)
     world.store_batch("c", [("bs:7:1", False), ("bs:7:2", True), (None, True)])
     figures = world.balance()
     assert_faults(figures)

@@ -18,8 +18,9 @@ def test_records_of_different_devices_may_interleave(world: World) -> None:
 
 
 def test_two_gateways_number_their_messages_apart(world: World) -> None:
-    world.gateway, world.epoch, world.number = "gw-2", EPOCH - 5, 0
+    world.gateway, world.epoch, world.number, world.counted = "gw-2", EPOCH - 5, 0, 0
     world.store("a", "bs:1:3")
+    world.count(accepted=["a"])
     assert_faults(world.balance())
 
 

@@ -1,0 +1,75 @@
+"""Records of Kafka as the rows that the audit joins: one of each record, and one of each reading as it must be stored."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ingest.contract.dead_letter import DeadLetterRecord
+from ingest.contract.reading import ReadingRecord
+from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.log import LogRecord
+
+__all__ = ["READING_ROWS", "RECORD_ROWS", "arrow_table", "letter_row", "reading_rows", "record_row"]
+
+RECORD_ROWS: Final = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("at_ms", pa.int64()),
+        ("gateway", pa.string()), ("epoch", pa.int64()), ("number", pa.int64()), ("received_us", pa.int64()),
+        ("device", pa.string()), ("mqtt_topic", pa.string()), ("is_partial", pa.bool_()), ("is_qos_0", pa.bool_()),
+        ("payload", pa.string()),
+    ]
+)  # fmt: skip
+READING_ROWS: Final = pa.schema(
+    [
+        ("partition", pa.int32()), ("offset", pa.int64()), ("epoch", pa.int64()), ("number", pa.int64()),
+        ("received_us", pa.int64()), ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()),
+        ("message_id", pa.string()), ("value", pa.float64()), ("text", pa.string()), ("unit", pa.string()),
+        ("event_us", pa.int64()), ("device_us", pa.int64()), ("is_relative", pa.bool_()), ("payload", pa.string()),
+    ]
+)  # fmt: skip
+_RELATIVE: Final = "relative_time"
+
+
+def record_row(record: LogRecord, message: ReadingRecord) -> tuple[Any, ...]:
+    """A record of `telemetry.readings`, as RECORD_ROWS."""
+    return (
+        READINGS, record.partition, record.offset, record.timestamp_ms, message.gateway, message.epoch, message.number,
+        message.received_us, message.device, message.topic, False, message.qos == 0, _payload(message),
+    )  # fmt: skip
+
+
+def letter_row(record: LogRecord, letter: DeadLetterRecord) -> tuple[Any, ...]:
+    """A record of `telemetry.dead-letters`, as RECORD_ROWS."""
+    return (
+        DEAD_LETTERS, record.partition, record.offset, record.timestamp_ms, letter.gateway, letter.epoch, letter.number,
+        letter.received_us, letter.device, letter.topic, letter.partial, letter.qos == 0,
+        letter.payload_sha256 or letter.payload_base64,
+    )  # fmt: skip
+
+
+def reading_rows(record: LogRecord, message: ReadingRecord) -> Iterator[tuple[Any, ...]]:
+    """The readings of a record, as READING_ROWS: what the columns of `readings` must say."""
+    payload, is_relative = _payload(message), _RELATIVE in (message.flags or ())
+    for one in message.readings:
+        event_us = message.received_us if one.time_us is None else one.time_us
+        yield (
+            record.partition, record.offset, message.epoch, message.number, message.received_us, message.device,
+            one.metric, one.index, one.message_id or message.message_id, one.value, one.text, one.unit, event_us,
+            one.time_us if one.claimed_us is None else one.claimed_us, is_relative or _RELATIVE in (one.flags or ()),
+            payload,
+        )  # fmt: skip
+
+
+def arrow_table(schema: pa.Schema, rows: Any) -> pa.Table:
+    """Rows as a table."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.Table.from_arrays(
+        [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)], schema=schema
+    )
+
+
+def _payload(message: ReadingRecord) -> str | None:
+    """The hash of the message's payload, where its gateway gave one."""
+    found = getattr(message, "payload_hash", None)
+    return None if found is None else str(found)
