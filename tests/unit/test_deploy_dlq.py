@@ -184,6 +184,15 @@ def test_a_long_payload_is_shown_around_the_place_and_bytes_as_hex() -> None:
     assert "\x1b" not in "".join(mark_payload(b'{"\x1b[2J": 1}', "$", None))
 
 
+def test_a_redriven_message_counts_its_other_devices_as_shared(lake: Lake) -> None:
+    lake.receive("v1/gateway/telemetry", b'{"a": [{"t": 1}], "b": [{"t": 2}], "c": [{"t": 3}]}')
+    report = lake.redrive(gate=Gate(compile_routes((), LIMITS), LIMITS))
+    assert (report.accepted, len(lake.records())) == (1, 3)
+    (outcome,) = [decode_outcome(record.value or b"") for record in lake.log.records(OUTCOMES)]
+    counted = {count.device: (count.received, count.accepted, count.shared) for count in outcome.counts}
+    assert counted == {"a": (1, 1, 0), "b": (0, 0, 1), "c": (0, 0, 1)}
+
+
 def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> None:
     lake.receive("site/attic/t", b"21.5")
     lake.receive("tidegate/v1/d1/readings", b'{"values": ')
