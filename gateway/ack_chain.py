@@ -52,7 +52,7 @@ class AckChain:
 
     def __init__(self, gateway_id: str, tracker: SequenceTracker | None = None) -> None:
         self._gateway_id = gateway_id
-        self._tracker = tracker or SequenceTracker()
+        self._tracker = SequenceTracker() if tracker is None else tracker
         self._blocks: deque[Block] = deque()
         self._in_flight: Batch | None = None
         self._carried: dict[_Key, Count] = {}
@@ -62,6 +62,11 @@ class AckChain:
         self.epoch = 0
         self.in_flight = self.in_flight_bytes = 0
         self.stale_reports = 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether all that the numbers of devices showed is in outcomes that Kafka has."""
+        return self._in_flight is None and not self._carried
 
     def begin(self, epoch: int) -> int:
         """Start the epoch of a new connection; returns how many messages of the old one were dropped unacknowledged."""
@@ -159,8 +164,11 @@ class AckChain:
                 count.gap += gap
                 count.reordered += reordered
         first, upto = blocks[0].first, blocks[-1].upto
+        counters = {(device, boot): None for block in blocks for device, boot, _seq in block.sequences}
+        highs = [(device, boot, self._tracker.high(device, boot)) for device, boot in counters]
+        sequences = [(device, boot, high) for device, boot, high in highs if high is not None]
         return OutcomeRecord(
-            RECORD_VERSION, self._gateway_id, self.epoch, first, upto, list(counts.values()), self._began
+            RECORD_VERSION, self._gateway_id, self.epoch, first, upto, list(counts.values()), self._began, sequences
         )
 
     def _carry(self, record: OutcomeRecord) -> None:

@@ -17,7 +17,7 @@ from ingest.contract.topics import READINGS
 __all__ = ["COUNT_BYTES", "Block", "full_message"]
 
 COUNT_BYTES: Final = 200
-"""At most what one device's counts of one minute take in an outcome record, without its id."""
+"""At most what one device's counts of one minute and its number take in an outcome record, without its id."""
 _REASON_BYTES: Final = 40
 
 

@@ -69,6 +69,16 @@ class MqttSession(BrokerAnswers):
         return f"{self._settings.host}:{self._settings.port}"
 
     @property
+    def name(self) -> str:
+        """The session at the broker, for who remembers something of it."""
+        return f"{self._settings.client_id}@{self.address}"
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The session's filters."""
+        return self._subscriptions
+
+    @property
     def live(self) -> bool:
         """Whether this connection can still acknowledge."""
         return self._link is not None and self._link.live

@@ -14,7 +14,7 @@ from gateway.dead_letters import shrink
 from gateway.outcome import Gate, Message, Outcome, Record
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
-from ingest.contract.outcome import encode_outcome
+from ingest.contract.outcome import OutcomeRecord, encode_outcome
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import DeliveryError, Failure, LogFull, LogWriter
@@ -53,6 +53,7 @@ class Pump:
         name: str,
         *,
         told: Callable[[list[Block]], None] = lambda blocks: None,
+        counted: Callable[[OutcomeRecord], None] = lambda record: None,
     ) -> None:
         """Take the parts.
 
@@ -63,9 +64,10 @@ class Pump:
             acknowledge: sends PUBACKs: (epoch, packet identifiers) to how many went out.
             name: the gateway's, key of its outcomes.
             told: hears of blocks that were acknowledged.
+            counted: hears of outcomes that are in Kafka.
         """
         self._chain, self._gate, self._accounts, self._acknowledge = chain, gate, accounts, acknowledge
-        self._told, self._key = told, name.encode()
+        self._told, self._counted, self._key = told, counted, name.encode()
         self._backlog: deque[_Job] = deque()
         self._outcome_waiting: Batch | None = None
         self._live = False
@@ -214,7 +216,9 @@ class Pump:
                 self.abort_because = _sentence(OUTCOMES, error)
             return
         self.proven = True
-        if self._chain.outcome_delivered(batch):
+        is_current = self._chain.outcome_delivered(batch)
+        self._counted(batch.record)
+        if is_current:
             now = self.progress_at = time.monotonic()
             acknowledged = self._acknowledge(batch.epoch, batch.mids)
             changes = [change for block in batch.blocks for change in block.changes()]

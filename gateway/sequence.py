@@ -1,10 +1,10 @@
 """What a device's own counter says about loss: gaps and late arrivals, in bounded memory."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
-__all__ = ["SequenceTracker"]
+__all__ = ["Numbers", "SequenceTracker"]
 
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was set anew, not a loss."""
@@ -22,6 +22,9 @@ class _Counter:
 
 _Boots = OrderedDict[int, _Counter]
 """The boot seen last stands last."""
+
+Numbers = list[tuple[int, int, list[tuple[int, int]]]]
+"""(boot, highest number, ranges missing below it) of one device, the boot seen last at the end."""
 
 
 class SequenceTracker:
@@ -58,6 +61,40 @@ class SequenceTracker:
             if gap or reordered:
                 found.append((device, gap, reordered))
         return found
+
+    def high(self, device: str, boot: int) -> int | None:
+        """The highest number of a boot; None where it is not followed any more."""
+        boots = self._devices.get(device)
+        counter = None if boots is None else boots.get(boot)
+        return None if counter is None else counter.high
+
+    def reach(self, device: str, boot: int, seq: int) -> None:
+        """All up to this number is counted already; what is missing below it stays so."""
+        boots = self._boots(device)
+        counter = boots.pop(boot, None)
+        if counter is None:
+            self._make_room(boots)
+            counter = _Counter(seq)
+        counter.high = seq
+        boots[boot] = counter
+        self._latest[device] = boot, counter
+
+    def numbers(self, group_of: Callable[[str], int], wanted: Container[int]) -> dict[int, dict[str, Numbers]]:
+        """What is known of the devices of the wanted groups, for `load`."""
+        found: dict[int, dict[str, Numbers]] = {}
+        for device, boots in self._devices.items():
+            group = group_of(device)
+            if group in wanted:
+                numbers = [(boot, counter.high, list(counter.missing)) for boot, counter in boots.items()]
+                found.setdefault(group, {})[device] = numbers
+        return found
+
+    def load(self, known: dict[str, Numbers]) -> None:
+        """Take what `numbers` gave, before the first message."""
+        for device, numbers in known.items():
+            for boot, high, missing in numbers:
+                self.reach(device, boot, high)
+                self._devices[device][boot].missing = list(missing)
 
     def see(self, device: str, boot: int, seq: int) -> tuple[int, int]:
         """Count one number; returns (gap, reordered)."""

@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gateway.accounts import Accounts
@@ -24,15 +24,18 @@ from gateway.express import Express
 from gateway.intake import Intake
 from gateway.kafka_log import OpenLog
 from gateway.outcome import Gate
+from gateway.own_state import OwnState, is_own_state
 from gateway.policy import Policy
 from gateway.pump import Pump
 from gateway.refusal import Receipts
 from gateway.routes import compile_routes
+from gateway.sequence import SequenceTracker
 from gateway.session_events import Incoming, SessionEvents
 from gateway.session_words import limits
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.show import show
 from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import OUTCOMES
 from ingest.log import LogWriter
@@ -45,6 +48,9 @@ logger = logging.getLogger("tidegate.gateway")
 ReadState = Callable[[], list[tuple[str, bytes]]]
 """What earlier gateways remembered for their decoders; read once, before the first connection."""
 
+ReadOutcomes = Callable[[int], Iterable[OutcomeRecord]]
+"""Outcomes since a time in epoch ms, in the order written; read once, before the first connection."""
+
 GATHER_SECONDS: Final = 0.03
 """How long a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
 HURRY_BYTES: Final = 16 * 1024
@@ -53,6 +59,8 @@ TICK_SECONDS: Final = 1.0
 HELD_UP_SECONDS: Final = 0.05
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
+SAVE_SECONDS: Final = 2.0
+"""For what this gateway writes of itself at a stop."""
 
 
 class GatewayService(SessionEvents):
@@ -69,6 +77,7 @@ class GatewayService(SessionEvents):
         policy: Policy | None = None,
         receipts: Receipts | None = None,
         read_state: ReadState = list,
+        read_outcomes: ReadOutcomes = lambda since_ms: (),
     ) -> None:
         self._limits = gateway
         self._state = DecoderState()
@@ -76,18 +85,20 @@ class GatewayService(SessionEvents):
         self._gate = Gate(table, gateway, state=self._state, policy=policy)
         self._express = Express(table, gateway, policy)
         self._intake = Intake(self._gate, self._express, is_full=self._is_full)
-        self._open_log, self._read_state = open_log, read_state
+        self._open_log, self._read_state, self._read_outcomes = open_log, read_state, read_outcomes
         self._state_read = False
         self._tick_at = 0.0
         self._accounts = Accounts(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
         self._broker = BrokerWindow(gateway.window_messages)
-        self._chain = AckChain(gateway.gateway_id)
+        tracker = SequenceTracker()
+        self._chain = AckChain(gateway.gateway_id, tracker)
+        self._own = OwnState(gateway.gateway_id, self._session.name, tracker)
         self._log: LogWriter | None = None
         self._answers = Answers(receipts or Receipts(), self._session.publish, self._accounts)
         self._pump = Pump(
             self._chain, self._gate, self._accounts, self._acknowledge, gateway.gateway_id,
-            told=self._answers.told,
+            told=self._answers.told, counted=self._counted,
         )  # fmt: skip
         self._failures = 0
         self._condition = Condition()
@@ -253,12 +264,22 @@ class GatewayService(SessionEvents):
         try:
             log = self._open_log(stop, self._wait_for)
             if log is not None and not self._state_read:
-                self._state.load(self._read_state())
+                self._recall(self._read_state())
                 self._state_read = True
+            self._own.reopen()
             self._log = log
         except RetryableError as error:
             self._wait_for(str(error))
             stop.wait(max(self._next_delay(), error.retry_after_seconds))
+
+    def _recall(self, found: list[tuple[str, bytes]]) -> None:
+        """What earlier processes remembered: of devices for the decoders, and of this gateway itself."""
+        self._state.load([(key, value) for key, value in found if not is_own_state(key)])
+        since_ms = self._own.load(found)
+        if since_ms is not None:
+            self._own.replay(self._read_outcomes(since_ms))
+        if self._own.filters is not None:
+            self._session.subscriptions.recall(self._own.filters)
 
     def _tick(self) -> None:
         """Once a second, between messages."""
@@ -272,6 +293,7 @@ class GatewayService(SessionEvents):
             self._gate.tick()
             self._express.tick()
             self._answers.tick()
+            self._save(stopped=False)
         except Exception as error:
             logger.error("what is done each second failed: %s", show(f"{type(error).__name__}: {error}"))
             self._accounts.failed("tick")
@@ -286,6 +308,19 @@ class GatewayService(SessionEvents):
             self._raise_give_up()
             if self._pump.abort_because is not None:
                 break
+        if self._log is not None:
+            self._save(stopped=True)
+            self._log.flush(SAVE_SECONDS)
+
+    def _counted(self, record: OutcomeRecord) -> None:
+        self._own.follow(record)
+        # Under load the next outcome is on its way at each tick.
+        self._save(stopped=False)
+
+    def _save(self, *, stopped: bool) -> None:
+        if self._log is not None and self._chain.is_counted:
+            self._own.filters = self._session.subscriptions.held
+            self._own.save(self._log, stopped=stopped)
 
     # What people see.
 

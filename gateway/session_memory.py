@@ -22,6 +22,11 @@ class SessionMemory:
         """The filters last granted, None where nothing is known."""
         return self._filters
 
+    def recall(self, filters: tuple[str, ...]) -> None:
+        """Take what is known of this session from elsewhere, unless the file says more."""
+        if self._filters is None:
+            self._filters = filters
+
     def remember(self, filters: tuple[str, ...]) -> None:
         """Keep the filters; a file that cannot be written costs a SUBSCRIBE at the next start, nothing else."""
         if filters == self._filters:

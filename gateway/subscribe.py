@@ -40,6 +40,15 @@ class Subscriptions:
         """Whether a session with subscriptions was left at the broker, as far as is known here."""
         return self._memory.filters() is not None
 
+    @property
+    def held(self) -> tuple[str, ...] | None:
+        """The filters last granted, None where nothing is known."""
+        return self._memory.filters()
+
+    def recall(self, filters: tuple[str, ...]) -> None:
+        """Take what an earlier process was granted in this session; before the first connection."""
+        self._memory.recall(filters)
+
     def ask(self, client: paho.Client, *, present: bool) -> bool:
         """Subscribe, unless the broker's session, if it is `present`, holds just these filters: True then."""
         held = self._memory.filters() if present else ()

@@ -1,14 +1,18 @@
 """What gateways remember in `telemetry.gateway-state`: the newest value of each key, read once at a gateway's start."""
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from ingest.consumer import read_range
-from ingest.contract.topics import GATEWAY_STATE
-from ingest.offsets import begin_offsets, end_offsets
+from ingest.contract.outcome import OutcomeRecord, decode_outcome
+from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
+from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.settings import KafkaSettings
 
-__all__ = ["MAX_STATE_BYTES", "read_state"]
+__all__ = ["MAX_STATE_BYTES", "read_outcomes", "read_state"]
 
 logger = logging.getLogger("tidegate.ingest.state")
 
@@ -79,3 +83,19 @@ def read_state(
     if foreign:
         logger.warning("topic %s holds %d records whose key is no text: they are none of ours", topic, foreign)
     return list(newest.items())
+
+
+def read_outcomes(settings: KafkaSettings, since_ms: int, *, stall_seconds: float = 30.0) -> Iterator[OutcomeRecord]:
+    """The outcomes of all gateways that Kafka took since then, in order; what is no outcome is left out.
+
+    Raises:
+        RetryableError: Kafka is away, or stopped answering.
+        FatalError: the topic does not exist, or must not be read.
+    """
+    begin, end = offsets_at(settings, OUTCOMES, since_ms), end_offsets(settings, OUTCOMES)
+    for batch in read_range(settings, OUTCOMES, begin, end, stall_seconds=stall_seconds, batch_records=_BATCH_RECORDS):
+        for record in sorted(batch, key=lambda record: (record.partition, record.offset)):
+            try:
+                yield decode_outcome(record.value or b"")
+            except msgspec.DecodeError:
+                continue

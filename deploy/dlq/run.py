@@ -11,6 +11,7 @@ from deploy.dlq.redrive import Redrive, Report
 from deploy.settings import Settings
 from gateway.decoders.state import DecoderState
 from gateway.outcome import Gate
+from gateway.own_state import is_own_state
 from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
 from ingest.contract.errors import TidegateError
@@ -26,6 +27,7 @@ def make_gate(settings: Settings, state: Iterable[tuple[str, bytes]] = ()) -> Ga
     """
     policy = make_policy(settings.gateway, settings.routes, live=False)
     routes = compile_routes(settings.routes, settings.gateway)
+    state = [(key, value) for key, value in state if not is_own_state(key)]
     return Gate(routes, settings.gateway, state=DecoderState(state), policy=policy)
 
 

@@ -97,10 +97,10 @@ class _Readings:
         self._match, self._limits, self._received_us = match, limits, received_us
         self._flags = flags or None
         self._devices: dict[str, Decoded] = {}
-        self._rejects: list[Reject] = []
+        self._nobodys: list[Reject] = []
 
     def read(self, records: list[Any]) -> list[Decoded]:
-        """One entry per device. Refused records go with the first: whose they are may be what is wrong with them."""
+        """One entry per device. A refused record goes with the device that it names, with the first where it names none."""
         pack = Pack()
         for index, record in enumerate(records):
             path = f"$[{index}]"
@@ -108,10 +108,15 @@ class _Readings:
             if isinstance(resolved, Resolved):
                 resolved = self._add_record(resolved, path, index)
             if resolved is not None:
-                self._rejects.append(resolved)
+                self._refuse(resolved, *pack.names(record))
         devices = list(self._devices.values()) or [self._device(self._match.device)]
-        devices[0].rejects = self._rejects
+        devices[0].rejects += self._nobodys
         return devices
+
+    def _refuse(self, reject: Reject, base: str, name: str) -> None:
+        named = read_name(base, name) if base or name else ""
+        rejects = self._nobodys if isinstance(named, str) else self._device(named[0]).rejects
+        rejects.append(reject)
 
     def _device(self, device: str) -> Decoded:
         found = self._devices.get(device)
@@ -135,12 +140,13 @@ class _Readings:
                 return refused
         if metric == WHOLE_NAME and unit in _QUANTITIES:
             metric = unit
-        readings = self._device(device).readings
+        decoded = self._device(device)
+        readings = decoded.readings
         for label, value in values:
             part, its_unit = (metric, unit) if label != "s" else (f"{metric}.sum", _times_seconds(unit))
             reading = read_value(part, value, its_unit or self._match.units.get(part), "")
             if isinstance(reading, Reject):
-                self._rejects.append(replace(reading, path=f"{path}.{label}"))
+                decoded.rejects.append(replace(reading, path=f"{path}.{label}"))
                 continue
             reading.time_us, reading.index = at_us, index
             if flags:

@@ -115,6 +115,11 @@ class Pack:
             return values
         return Resolved(self._name, name or "", unit or self._unit, self._time_us + time_us, values)
 
+    def names(self, record: object) -> tuple[str, str]:
+        """Base name and name of a record; empty where they cannot be read."""
+        name = record.get("n", "") if isinstance(record, dict) else None
+        return (self._name, name) if isinstance(name, str) else ("", "")
+
     def _take_base(self, record: dict[Any, Any], labels: tuple[str, ...], path: str) -> None:
         for label in labels:
             value = record[label]

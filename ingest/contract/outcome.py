@@ -31,7 +31,8 @@ class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):
     Produced only after every record of those messages was delivered. So a record in `telemetry.readings` or
     `telemetry.dead-letters` whose number is past the last `upto` of its epoch was received but not counted here (the
     gateway died in between): the audit counts it from the record itself. `began` is the number of the epoch's first message,
-    so that any outcome of an epoch shows a loss before it.
+    so that any outcome of an epoch shows a loss before it. `sequences` are the highest number of each device and boot that
+    these messages were about: a gateway that starts again goes on from there.
     """
 
     v: int
@@ -41,6 +42,7 @@ class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):
     upto: int
     counts: list[Count]
     began: int | None = None
+    sequences: list[tuple[str, int, int]] = []
 
 
 _encoder = msgspec.json.Encoder()

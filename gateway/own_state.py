@@ -1,0 +1,176 @@
+"""What a gateway must know of itself after a restart: its session's filters, and the last number of each device.
+
+It stands in `telemetry.gateway-state` beside what decoders remember. The numbers are written about once a minute, and at a
+stop; each outcome holds those that its messages reached. So the state as of the last outcome, which is what was
+acknowledged, is the newest numbers written and the outcomes since: after a kill no gap is hidden, and none is made up.
+"""
+
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from gateway.sequence import Numbers, SequenceTracker
+from ingest.contract.outcome import OutcomeRecord
+from ingest.contract.topics import GATEWAY_STATE
+from ingest.log import Failure, LogFull, LogWriter
+
+__all__ = ["Held", "OwnState", "is_own_state"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+PREFIX: Final = "tidegate/"
+SAVE_SECONDS: Final = 60.0
+MARGIN_MS: Final = 120_000
+"""Kafka's clock and the gateway's may differ by this much; by more, and a restart may report gaps that were none."""
+ALIVE_MS: Final = 180_000
+_BUCKETS: Final = 256
+"""So that the numbers of 100,000 devices fit into records of the usual size."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The record of one gateway: `session` is its client id and broker, `filters` what it was granted there.
+
+    `saved_ms`: all numbers as of then are written. `stopped`: it said so itself.
+    """
+
+    session: str
+    filters: tuple[str, ...] | None = None
+    saved_ms: int = 0
+    stopped: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_held = msgspec.json.Decoder(Held).decode
+_decode_numbers = msgspec.json.Decoder(dict[str, Numbers]).decode
+
+
+def is_own_state(key: str) -> bool:
+    """Whether this key of the topic is a gateway's own, and none of a decoder."""
+    return key.startswith(PREFIX)
+
+
+class OwnState:
+    """Owned by the gateway's one thread.
+
+    Attributes:
+        filters: what the broker's session was granted, as far as is known.
+    """
+
+    def __init__(
+        self,
+        gateway_id: str,
+        session: str,
+        tracker: SequenceTracker,
+        *,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`session` names client id and broker."""
+        self._base, self._session, self._tracker = f"{PREFIX}{gateway_id}/", session, tracker
+        self._wall_ms, self._clock = wall_ms, clock
+        self._dirty: set[int] = set()
+        self._saving: tuple[set[int], Held] | None = None
+        self._written: Held | None = None
+        self._save_at = 0.0
+        self._gateway_id = gateway_id
+        self.filters: tuple[str, ...] | None = None
+        self.shared_with: str | None = None
+
+    def load(self, found: Iterable[tuple[str, bytes]]) -> int | None:
+        """Take what this gateway's last process wrote; returns since when outcomes are wanted, in epoch ms."""
+        held = None
+        for key, value in found:
+            if not key.startswith(self._base):
+                continue
+            try:
+                if key == f"{self._base}held":
+                    held = _decode_held(value)
+                else:
+                    self._tracker.load(_decode_numbers(value))
+            except msgspec.MsgspecError as error:
+                logger.warning("what this gateway wrote of itself under %s cannot be read: %s", key, error)
+        if held is None:
+            return None
+        self._written = held
+        if held.session == self._session:
+            self.filters = held.filters
+        elif not held.stopped and self._wall_ms() - held.saved_ms < ALIVE_MS:
+            self.shared_with = held.session
+            logger.error(
+                "another gateway with gateway.gateway_id %r was alive less than %d s ago (MQTT session %s): give each gateway "
+                "an id of its own, else the audit and the ledger take their messages for one another's",
+                self._gateway_id,
+                ALIVE_MS // 1000,
+                held.session,
+            )
+        return max(0, held.saved_ms - MARGIN_MS) if held.saved_ms else None
+
+    def replay(self, outcomes: Iterable[OutcomeRecord]) -> None:
+        """Take the numbers of outcomes since, in the order written."""
+        for outcome in outcomes:
+            if outcome.gateway == self._gateway_id:
+                for device, boot, seq in outcome.sequences:
+                    self._tracker.reach(device, boot, seq)
+                    self._dirty.add(_bucket(device))
+
+    def follow(self, outcome: OutcomeRecord) -> None:
+        """An outcome is in Kafka."""
+        self._dirty.update(_bucket(device) for device, _boot, _seq in outcome.sequences)
+
+    def reopen(self) -> None:
+        """A new writer: what was on its way may be lost."""
+        if self._saving is not None:
+            self._dirty |= self._saving[0]
+            self._saving = None
+        self._save_at = 0.0
+
+    def save(self, log: LogWriter, *, stopped: bool = False) -> None:
+        """Write what changed, about once a minute; at once where filters changed, or at a stop.
+
+        Only while all numbers that are known are in outcomes that Kafka has: else a lost outcome would hide its gaps.
+        """
+        is_due = self._clock() >= self._save_at
+        is_new = self._written is None or (self._written.session, self._written.filters) != (
+            self._session,
+            self.filters,
+        )
+        if self._saving is not None or not (is_due or is_new or stopped):
+            return
+        # Before the numbers are read: an outcome from now on may be among them or behind.
+        held = Held(self._session, self.filters, self._wall_ms(), stopped)
+        buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
+        keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
+        values = [_encode(numbers.get(bucket, {})) for bucket in sorted(buckets)]
+        try:
+            # One record after the other in one partition: who finds the last finds all.
+            taken = log.produce_batch(
+                GATEWAY_STATE, [*keys, f"{self._base}held".encode()], [*values, _encode(held)], self._saved
+            )
+        except LogFull:
+            return
+        self._saving, self._dirty = (buckets, held), set()
+        if taken <= len(keys):
+            self._dirty = set(buckets)
+        self._save_at = self._clock() + SAVE_SECONDS
+
+    def _saved(self, failures: list[Failure]) -> None:
+        saving, self._saving = self._saving, None
+        if saving is None:
+            return
+        if not failures:
+            self._written = saving[1]
+            return
+        self._dirty |= saving[0]
+        logger.warning(
+            "topic %s does not take what this gateway must know after a restart (%s)",
+            GATEWAY_STATE,
+            failures[0][1].text,
+        )
+
+
+def _bucket(device: str) -> int:
+    return zlib.crc32(device.encode("utf-8", "surrogatepass")) % _BUCKETS

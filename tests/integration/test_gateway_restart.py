@@ -1,0 +1,90 @@
+"""A gateway that starts again without any file: the session that is gone, filters it must give back, gaps between."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gateway.service import GatewayService
+from gateway.settings import GatewaySettings, MqttSettings
+from ingest.contract.outcome import OutcomeRecord, decode_outcome
+from ingest.contract.reasons import IgnoredReason, Reason
+from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
+from ingest.memory import MemoryLog
+from monitoring.metrics.gateway import GatewayMetrics
+
+CONNECT, PUBACK, SUBSCRIBE, UNSUBSCRIBE = 1, 4, 8, 10
+TOPIC = b"tidegate/v1/dev-1/readings"
+
+
+def native(seq: int) -> bytes:
+    return json.dumps({"boot": 1, "seq": seq, "values": {"temp": 20}}).encode()
+
+
+@pytest.fixture
+def start(scripted_broker: Any, new_gateway: Callable[..., Any]) -> Callable[..., Any]:
+    """`start(log, *filters)` is a process on that log; it knows nothing but what stands there."""
+
+    def make(log: MemoryLog, *filters: str) -> Any:
+        rig = new_gateway(CollectorRegistry())
+        rig.log, rig.registry = log, CollectorRegistry()
+
+        def state() -> list[tuple[str, bytes]]:
+            newest = {(record.key or b"").decode(): record.value for record in log.records(GATEWAY_STATE)}
+            return [(key, value) for key, value in newest.items() if value]
+
+        def outcomes(_since_ms: int) -> list[OutcomeRecord]:
+            return [decode_outcome(record.value or b"") for record in log.records(OUTCOMES)]
+
+        mqtt = MqttSettings.model_validate(
+            {"port": scripted_broker.port, "protocol": scripted_broker.protocol, "client_id": "gate",
+             "reconnect_max_seconds": 0.05, "subscriptions": filters or ("#",)}
+        )  # fmt: skip
+        rig.service = GatewayService(
+            mqtt, GatewaySettings(), (), rig._open, GatewayMetrics(rig.registry, reasons=Reason, ignored_reasons=IgnoredReason),
+            read_state=state, read_outcomes=outcomes,
+        )  # fmt: skip
+        scripted_broker.pump = rig.pump
+        return rig
+
+    return make
+
+
+def test_a_restart_sees_the_lost_session_and_the_gap(scripted_broker: Any, start: Callable[..., Any]) -> None:
+    log = MemoryLog()
+    first = start(log)
+    link = scripted_broker.accept()
+    link.handshake()
+    link.publish(TOPIC, native(50), 1)
+    link.packet(PUBACK)
+    first.until(
+        lambda: any(b"#" in (record.value or b"") for record in log.records(GATEWAY_STATE)), "the filters are kept"
+    )
+    first.service._session.drop("as by kill -9")
+
+    second = start(log)
+    link = scripted_broker.accept()
+    link.handshake(session_present=False)
+    link.publish(TOPIC, native(100), 1)
+    link.packet(PUBACK)
+    assert second.metric("tidegate_gateway_sessions_lost_total") == 1
+    assert [count.gap for outcome in second.outcomes() for count in outcome.counts] == [0, 49]
+
+
+def test_filters_that_are_no_longer_wanted_are_given_back(scripted_broker: Any, start: Callable[..., Any]) -> None:
+    log = MemoryLog()
+    first = start(log)
+    scripted_broker.accept().handshake()
+    first.until(
+        lambda: any(b"#" in (record.value or b"") for record in log.records(GATEWAY_STATE)), "the filters are kept"
+    )
+    first.service._session.drop("as by kill -9")
+
+    start(log, "hall1/#")
+    link = scripted_broker.accept()
+    link.packet(CONNECT)
+    link.connack(session_present=True)
+    assert link.packet(UNSUBSCRIBE).body.endswith(b"\x00\x01#")
+    assert b"hall1/#" in link.packet(SUBSCRIBE).body

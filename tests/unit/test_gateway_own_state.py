@@ -1,0 +1,141 @@
+"""What a gateway knows of itself after a restart: numbers of devices, and the filters of its session."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.own_state import OwnState, is_own_state
+from gateway.sequence import SequenceTracker
+from ingest.contract.outcome import OutcomeRecord
+from ingest.contract.topics import GATEWAY_STATE
+from ingest.memory import MemoryLog
+
+
+class Gateway:
+    """One process: its tracker, and what it writes of itself."""
+
+    def __init__(self, log: MemoryLog, outcomes: list[OutcomeRecord], session: str = "gate@b:1883") -> None:
+        self.writer, self.outcomes, self.seconds = log.writer(), outcomes, 0.0
+        self.tracker = SequenceTracker()
+        self.own = OwnState(
+            "gw-1",
+            session,
+            self.tracker,
+            wall_ms=lambda: 1_000_000_000 + int(self.seconds * 1000),
+            clock=lambda: self.seconds,
+        )
+        found = {(record.key or b"").decode(): record.value for record in log.records(GATEWAY_STATE)}
+        since = self.own.load([(key, value) for key, value in found.items() if value])
+        if since is not None:
+            self.own.replay(outcomes)
+
+    def count(self, *numbers: tuple[str, int, int]) -> tuple[int, int]:
+        """One outcome of these messages; returns its gap and reordered."""
+        found = self.tracker.follow(numbers)
+        highs = [(d, b, self.tracker.high(d, b)) for d, b in {(d, b): None for d, b, _ in numbers}]
+        outcome = OutcomeRecord(1, "gw-1", 1, 1, 1, [], 1, [(d, b, high) for d, b, high in highs if high is not None])
+        self.outcomes.append(outcome)
+        self.own.follow(outcome)
+        return sum(one[1] for one in found), sum(one[2] for one in found)
+
+    def save(self, **more: Any) -> None:
+        self.own.save(self.writer, **more)
+        self.writer.flush(1)
+
+
+def test_a_gap_over_a_restart_is_counted() -> None:
+    log, outcomes = MemoryLog(), []
+    first = Gateway(log, outcomes)
+    first.save()
+    first.count(("d", 7, 49), ("d", 7, 50))
+    first.save(stopped=True)
+    assert Gateway(log, []).count(("d", 7, 100)) == (49, 0), "from what was written at the stop"
+    assert Gateway(log, outcomes).count(("e", 7, 100)) == (0, 0)
+
+
+def test_after_a_kill_the_outcomes_say_what_was_acknowledged() -> None:
+    log, outcomes = MemoryLog(), []
+    first = Gateway(log, outcomes)
+    first.save()
+    first.count(("d", 7, 50))
+    second = Gateway(log, outcomes)
+    assert second.count(("d", 7, 50), ("d", 7, 51)) == (0, 0), "the redelivery and the next one are no gap"
+    assert second.count(("d", 7, 61)) == (9, 0)
+
+
+def test_a_late_number_over_a_restart_is_reordered() -> None:
+    log, outcomes = MemoryLog(), []
+    first = Gateway(log, outcomes)
+    assert first.count(("d", 7, 1), ("d", 7, 5)) == (3, 0)
+    first.save(stopped=True)
+    assert Gateway(log, outcomes).count(("d", 7, 3), ("d", 7, 3)) == (0, 1)
+
+
+def test_it_is_written_about_once_a_minute_and_when_the_filters_change() -> None:
+    log, outcomes = MemoryLog(), []
+    gateway = Gateway(log, outcomes)
+    gateway.save()
+    written = len(log.records(GATEWAY_STATE))
+    for number in range(200):
+        gateway.count(("d", 7, number))
+        gateway.seconds += 0.1
+        gateway.save()
+    assert len(log.records(GATEWAY_STATE)) == written
+    gateway.own.filters = ("hall1/#",)
+    gateway.save()
+    assert len(log.records(GATEWAY_STATE)) == written + 2
+    gateway.seconds += 60
+    gateway.save()
+    assert len(log.records(GATEWAY_STATE)) == written + 3, "nothing of devices changed"
+    assert all(is_own_state((record.key or b"").decode()) for record in log.records(GATEWAY_STATE))
+    assert Gateway(log, outcomes).own.filters == ("hall1/#",)
+
+
+def test_what_was_on_its_way_to_a_lost_writer_is_written_again() -> None:
+    log, outcomes = MemoryLog(), []
+    gateway = Gateway(log, outcomes)
+    gateway.save()
+    gateway.count(("d", 7, 50))
+    log.hold()
+    gateway.seconds += 60
+    gateway.own.save(gateway.writer)
+    gateway.writer.abort()
+    log.release()
+    gateway.writer = log.writer()
+    gateway.own.reopen()
+    gateway.save()
+    assert Gateway(log, []).tracker.high("d", 7) == 50
+
+
+def test_another_live_gateway_of_this_id_is_noticed() -> None:
+    log = MemoryLog()
+    Gateway(log, [], "one@b:1883").save()
+    assert Gateway(log, [], "two@b:1883").own.shared_with == "one@b:1883"
+    assert Gateway(log, [], "one@b:1883").own.shared_with is None, "itself, started again"
+    Gateway(log, [], "one@b:1883").save(stopped=True)
+    assert Gateway(log, [], "two@b:1883").own.shared_with is None
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.integers(0, 30)), max_size=60),
+    st.lists(st.sampled_from(["keep", "save", "stop", "kill"]), min_size=60, max_size=60),
+)
+def test_restarts_change_no_gap(numbers: list[tuple[str, int, int]], events: list[str]) -> None:
+    """Against one process without a restart: as many gaps; late numbers as late, but what a kill forgot of them."""
+    whole, log, outcomes = SequenceTracker(), MemoryLog(), []
+    gateway = Gateway(log, outcomes)
+    gateway.save()
+    is_killed = False
+    for number, event in zip(numbers, events, strict=False):
+        gap, late = gateway.count(number)
+        expected = whole.see(*number)
+        assert gap == expected[0]
+        assert late == expected[1] or (is_killed and late < expected[1])
+        if event == "save":
+            gateway.seconds += 61
+        if event in ("save", "stop"):
+            gateway.save(stopped=event == "stop")
+        if event in ("stop", "kill"):
+            is_killed |= event == "kill"
+            gateway = Gateway(log, outcomes)
