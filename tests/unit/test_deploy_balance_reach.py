@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from tidegate_tests_fixtures_balance import DEAD_LETTER_ROWS, READING_ROWS, START_US, Row, World, assert_faults
 
 from deploy.balance import Books, Figures
+from deploy.bench import audit as bench
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from lakehouse.dataset import dataset_of
 
@@ -57,6 +58,14 @@ def break_days(table: Path, days: range) -> None:
         for file in folder.glob("*.parquet"):
             if age in days:
                 file.write_bytes(b"no parquet")
+
+
+def test_the_bench_audits_a_window_that_balances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "FILE_ROWS", 2000)
+    result = bench.measure_audit(rows=(2000, 20_000), messages=1500, runs=1)
+    assert result["balanced"]
+    assert [cell["rows"] for cell in result["cells"]] == [2000, 20_000]
+    assert "next to        20,000 rows" in bench.render_audit(result)
 
 
 def test_files_outside_the_window_are_not_opened(world: World, table: Path) -> None:
