@@ -3,12 +3,17 @@
 The tables have one writer, and it is not the redrive. So what a redrive did is written here, after Kafka has it, and
 laid over the table by every `dlq` command. A redrive that was killed before it wrote is done again: the identities of
 its readings make that harmless.
+
+Readers keep what they read and read new files only. On a disk, a redrive that finds many files joins them into one entry per
+letter, without letters that retention has deleted. The joined file `joined-<last>.jsonl` stands for each file up to <last>,
+so a kill between its write and their removal changes nothing.
 """
 
 import getpass
 import os
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "Entry", "Journal", "LetterName", "read_journal"]
 
 FOLDER: Final = "_redrive"
+MOST_FILES: Final = 64
+"""More are joined when the next redrive begins."""
+JOINED: Final = "joined-"
+SPARE_DAYS: Final = 2
+"""Retention deletes whole days, and not on the minute."""
 
 LetterName = tuple[str, int, int, int | None, int | None]
 """Source topic, partition, offset, gateway epoch and number: names a letter also where its topic was made anew."""
@@ -43,6 +53,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     ending: str
     readings: int = 0
     why: str | None = None
+    attempts: int = 1
 
     @property
     def name(self) -> LetterName:
@@ -89,6 +100,27 @@ class Journal:
             raise FatalError(message) from error
         self._files += 1
 
+    def join_files(self, keep_days: int) -> None:
+        """Where there are many files, join them into one entry per letter; only the holder of the lock may.
+
+        Args:
+            keep_days: how long letters are kept; 0 keeps all.
+        """
+        names = self._folder.names()
+        if self._folder.path is None or len(names) <= MOST_FILES:
+            return
+        oldest = datetime.now(UTC) - timedelta(days=keep_days + SPARE_DAYS)
+        known: dict[LetterName, Entry] = {}
+        for name in names:
+            _fold(known, self._folder.read(name))
+        kept = [entry for entry in known.values() if not keep_days or datetime.fromisoformat(entry.at) >= oldest]
+        lines = b"".join(_encoder.encode(entry) + b"\n" for entry in kept)
+        try:
+            self._folder.write(f"{JOINED}{names[-1].removeprefix(JOINED)}", lines)
+            self._folder.remove_replaced()
+        except OSError:
+            return  # the files that are there say the same; the next redrive tries again
+
     def close(self) -> None:
         """Let the next redrive begin."""
         if self._lock is not None:
@@ -97,30 +129,58 @@ class Journal:
 
 def read_journal(root: str) -> "pa.Table":
     """Per letter its name, `attempts`, and time (`at`) and `ending` of the last one."""
-    import pyarrow as pa
-
-    known: dict[LetterName, tuple[int, Entry]] = {}
-    for entry in _entries(_Folder(root)):
-        known[entry.name] = (known.get(entry.name, (0, entry))[0] + 1, entry)
-    rows = [
-        dict(zip(_COLUMNS, (*name, attempts, datetime.fromisoformat(last.at), last.ending), strict=True))
-        for name, (attempts, last) in known.items()
-    ]
-    kinds = (pa.string(), pa.int32(), *(pa.int64(),) * 3, pa.int32(), pa.timestamp("us", "UTC"), pa.string())
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(zip(_COLUMNS, kinds, strict=True))))
+    with _reading:
+        return _read.setdefault(root, _Read()).table(_Folder(root))
 
 
 _COLUMNS: Final = ("source_topic", "partition", "offset", "epoch", "number", "attempts", "at", "ending")
 
 
-def _entries(folder: "_Folder") -> Iterator[Entry]:
-    """All of them, in the order of the runs; what is no entry is passed over."""
-    for lines in folder.read():
-        for line in lines.splitlines():
-            try:
-                yield _decoder.decode(line)
-            except msgspec.DecodeError:
-                continue
+class _Read:
+    """What is known of one folder. Files are written whole and never changed, so each is read once."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._known: dict[LetterName, Entry] = {}
+        self._table: pa.Table | None = None
+
+    def table(self, folder: "_Folder") -> "pa.Table":
+        names = folder.names()
+        if self._table is not None and names == self._names:
+            return self._table
+        if names[: len(self._names)] != self._names:
+            self._names, self._known = [], {}
+        for name in names[len(self._names) :]:
+            _fold(self._known, folder.read(name))
+        self._names, self._table = names, _as_table(self._known)
+        return self._table
+
+
+_reading: Final = threading.Lock()
+_read: Final[dict[str, _Read]] = {}
+
+
+def _fold(known: dict[LetterName, Entry], lines: bytes) -> None:
+    """Add a file's entries, of later runs than those before; what is not an entry is passed over."""
+    for line in lines.splitlines():
+        try:
+            entry = _decoder.decode(line)
+        except msgspec.DecodeError:
+            continue
+        before = known.get(entry.name)
+        entry.attempts += before.attempts if before else 0
+        known[entry.name] = entry
+
+
+def _as_table(known: dict[LetterName, Entry]) -> "pa.Table":
+    import pyarrow as pa
+
+    rows = [
+        dict(zip(_COLUMNS, (*name, last.attempts, datetime.fromisoformat(last.at), last.ending), strict=True))
+        for name, last in known.items()
+    ]
+    kinds = (pa.string(), pa.int32(), *(pa.int64(),) * 3, pa.int32(), pa.timestamp("us", "UTC"), pa.string())
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(zip(_COLUMNS, kinds, strict=True))))
 
 
 class _Folder:
@@ -129,6 +189,17 @@ class _Folder:
     def __init__(self, root: str) -> None:
         self.path = Path(root.removeprefix("file://")) / FOLDER if is_local(root) else None
         self.name = self._uri = f"{root.rstrip('/')}/{FOLDER}"
+
+    def names(self) -> list[str]:
+        """The files that count, in the order of the runs: the newest joined one, and what came after it."""
+        return _counting(self._all())
+
+    def remove_replaced(self) -> None:
+        """Remove what the newest joined file stands for."""
+        assert self.path is not None  # noqa: S101
+        every = self._all()
+        for name in set(every) - set(_counting(every)):
+            (self.path / name).unlink(missing_ok=True)
 
     def write(self, name: str, content: bytes) -> None:
         if self.path is None:
@@ -142,22 +213,35 @@ class _Folder:
             os.fsync(file.fileno())
         part.replace(self.path / name)
 
-    def read(self) -> Iterator[bytes]:
+    def read(self, name: str) -> bytes:
+        """One file; nothing where it was joined meanwhile, which the next look at the names shows."""
+        try:
+            if self.path is not None:
+                return (self.path / name).read_bytes()
+            with self._store().open_input_stream(name) as file:
+                return bytes(file.readall())
+        except FileNotFoundError:
+            return b""
+
+    def _all(self) -> list[str]:
         if self.path is not None:
-            yield from (file.read_bytes() for file in sorted(self.path.glob("[!.]*.jsonl")))
-            return
+            return [path.name for path in self.path.glob("[!.]*.jsonl")]
         from pyarrow.fs import FileSelector
 
-        store = self._store()
-        for info in sorted(store.get_file_info(FileSelector("", allow_not_found=True)), key=lambda found: found.path):
-            with store.open_input_stream(info.path) as file:
-                yield file.readall()
+        return [info.path for info in self._store().get_file_info(FileSelector("", allow_not_found=True))]
 
     def _store(self) -> Any:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
         return PyFileSystem(DeltaStorageHandler(self._uri))
+
+
+def _counting(names: Iterable[str]) -> list[str]:
+    """Sorted, without those that the newest joined file stands for."""
+    by_last = sorted(names, key=lambda name: (name.removeprefix(JOINED), name.startswith(JOINED)))
+    newest = max((at for at, name in enumerate(by_last) if name.startswith(JOINED)), default=0)
+    return by_last[newest:]
 
 
 def _who() -> str:

@@ -68,6 +68,7 @@ def run_redrive(
         if not dry_run:
             journal = Journal(root, run)
             cleanup.callback(journal.close)
+            journal.join_files(settings.lake.dead_letters_days)
             writer = open_writer(settings.kafka, client_id="tidegate-redrive", learned=Learned(batch_bytes=1))
             cleanup.callback(writer.close)
         # Found under the lock: what another redrive has just done is done.
