@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import logging
+import shutil
 import signal
 import tempfile
 import threading
@@ -28,10 +29,11 @@ _UNUSED_DEFAULTS: Final = ("yarn.", "mapreduce.", "ipc.", "ha.", "hadoop.http.",
 
 @dataclass(slots=True)
 class LakeSession:
-    """A Spark session with its JVM."""
+    """A Spark session with its JVM; `scratch` is the private folder for what Spark spills, deleted at the end."""
 
     spark: "SparkSession"
     jvm: SparkJvm
+    scratch: Path | None = None
 
     def close(self) -> None:
         """Stop Spark, then its JVM."""
@@ -39,6 +41,8 @@ class LakeSession:
             self.spark.stop()
         self.jvm.close()
         _forget_gateway()
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def check_versions() -> None:
@@ -62,10 +66,12 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
+def spark_conf(
+    *, master: str, app_name: str, jars: Sequence[str], scratch: Path, extra: Mapping[str, str]
+) -> dict[str, str]:
     """Every Spark setting of the driver; `extra` wins.
 
-    Where the master is not local, executors are sent the jars.
+    Where the master is not local, executors are sent the jars. `scratch` is a folder that only this user may read.
     """
     conf = {
         "spark.master": master,
@@ -114,11 +120,8 @@ def spark_conf(*, master: str, app_name: str, jars: Sequence[str], extra: Mappin
     }
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        # Not into the folder that the command happens to be started in.
-        conf |= {
-            "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/spark-warehouse",
-            "spark.local.dir": tempfile.gettempdir(),
-        }
+        # Not into the folder that the command happens to be started in, nor under names that others can foresee.
+        conf |= {"spark.sql.warehouse.dir": str(scratch / "warehouse"), "spark.local.dir": str(scratch)}
     else:
         conf["spark.jars"] = ",".join(jars)
     return {**conf, **extra}
@@ -140,14 +143,20 @@ def open_session(
     # py4j logs whatever a callback raises with its stack; the landing tells it in one sentence.
     for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    conf = spark_conf(master=master, app_name=app_name, jars=[str(jar) for jar in options.jars], extra=extra or {})
-    jvm = start_jvm(options, conf, keep_open=keep_open)
+    scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-"))
+    jars = [str(jar) for jar in options.jars]
+    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=extra or {})
+    try:
+        jvm = start_jvm(options, conf, keep_open=keep_open)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
     with _own_interrupt():
         SparkContext._ensure_initialized(gateway=jvm.gateway)
         context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=jvm.gateway)
     if master.startswith("local"):
         _shed_defaults(context)
-    return LakeSession(SparkSession(context), jvm)
+    return LakeSession(SparkSession(context), jvm, scratch)
 
 
 def _shed_defaults(context: "SparkContext") -> None:

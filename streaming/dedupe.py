@@ -8,9 +8,11 @@ The ranges are derived from the table and can be lost: `load` reads the snapshot
 the rows that landed since.
 """
 
+import shutil
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,7 +101,8 @@ class Seen:
         import duckdb
 
         # One thread: the work is small and Spark has the cores. What does not fit is spilled to a folder of our own.
-        spill = tempfile.gettempdir()
+        spill = tempfile.mkdtemp(prefix="tidegate-identities-")
+        weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
         self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "512MB", "temp_directory": spill})
         self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
         self._snapshot = snapshot

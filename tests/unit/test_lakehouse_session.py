@@ -1,12 +1,15 @@
 """The session's settings, and the refusal of versions that were not proved together."""
 
+import gc
+import stat
 from pathlib import Path
 
 import pytest
 
 from ingest.contract.errors import ConfigError, UnavailableError
 from lakehouse.jvm import JvmOptions, start_jvm
-from lakehouse.session import check_versions, spark_conf
+from lakehouse.session import check_versions, open_session, spark_conf
+from streaming.dedupe import Seen
 
 
 def test_the_installed_versions_are_the_proved_ones() -> None:
@@ -23,12 +26,35 @@ def test_another_pair_of_versions_is_refused_with_the_mending_command(monkeypatc
     )
 
 
-def test_extra_settings_win_and_executors_get_the_jars() -> None:
-    conf = spark_conf(master="spark://m:1", app_name="x", jars=["a.jar", "b.jar"], extra={"spark.ui.enabled": "true"})
+def test_extra_settings_win_and_executors_get_the_jars(tmp_path: Path) -> None:
+    extra = {"spark.ui.enabled": "true"}
+    conf = spark_conf(master="spark://m:1", app_name="x", jars=["a.jar", "b.jar"], scratch=tmp_path, extra=extra)
     assert conf["spark.jars"] == "a.jar,b.jar"
     assert conf["spark.ui.enabled"] == "true"
-    assert "spark.jars" not in spark_conf(master="local[2]", app_name="x", jars=["a.jar"], extra={})
+    assert "spark.jars" not in spark_conf(master="local[2]", app_name="x", jars=["a.jar"], scratch=tmp_path, extra={})
     assert "spark.jars.packages" not in conf
+
+
+def test_what_spills_goes_into_private_folders_that_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    conf = spark_conf(master="local[2]", app_name="x", jars=[], scratch=tmp_path / "own", extra={})
+    assert {conf["spark.local.dir"], conf["spark.sql.warehouse.dir"]} == {
+        f"{tmp_path}/own",
+        f"{tmp_path}/own/warehouse",
+    }
+    with pytest.raises(UnavailableError, match="no Java at"):
+        open_session(JvmOptions(tmp_path, (), tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    seen = Seen()
+    (spill,) = tmp_path.iterdir()
+    assert stat.S_IMODE(spill.stat().st_mode) == 0o700
+    query = "SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'"
+    assert seen._duckdb.execute(query).fetchall() == [(str(spill),)]
+    del seen
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_java_or_jar_is_one_sentence(tmp_path: Path) -> None:
