@@ -33,21 +33,21 @@ def serve_metrics(
     try:
         exporter = Exporter(registry, host=host, port=port, healthy=healthy)
     except OSError as error:
-        raise UnavailableError(unservable(error, host, port, "the metrics", f"{part}_port")) from error
+        raise UnavailableError(unservable(error, host, port, "the metrics", f"{part}_port", "metrics_host")) from error
     try:
         yield
     finally:
         exporter.close()
 
 
-def unservable(error: OSError, host: str, port: int, what: str, setting: str) -> str:
+def unservable(error: OSError, host: str, port: int, what: str, setting: str, host_setting: str = "host") -> str:
     """Why an address cannot be served at, and which setting helps: another port only where the port is at fault."""
     shown, why = f"[{host}]" if ":" in host else host, error.strerror or error
     if error.errno in (errno.EADDRINUSE, errno.EACCES):
         wanted = "a free port" if error.errno == errno.EADDRINUSE else "a port above 1023"
         step = f"Set monitoring.{setting} to {wanted}"
     else:
-        step = "Set monitoring.host to an address of this machine, or to 127.0.0.1"
+        step = f"Set monitoring.{host_setting} to an address of this machine, or to 127.0.0.1"
     return f"{shown}:{port} cannot serve {what} ({why}). {step}."
 
 
@@ -83,7 +83,11 @@ def run_gateway(settings: Settings) -> None:
     monitoring = settings.monitoring
     with (
         serve_metrics(
-            registry, host=monitoring.host, port=monitoring.gateway_port, part="gateway", healthy=service.healthy
+            registry,
+            host=monitoring.metrics_host,
+            port=monitoring.gateway_port,
+            part="gateway",
+            healthy=service.healthy,
         ),
         tell_stored(settings, metrics, stop),
     ):
@@ -111,12 +115,12 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     metrics = StreamMetrics(registry, query=LAND, tables=ALL_TABLES, topics=topics, chores=CHORE_NAMES)
     java = find_java()
     monitoring = settings.monitoring
-    flags = (*java.gc_options, *spark_flags(monitoring.host, monitoring.spark_jmx_port))
+    flags = (*java.gc_options, *spark_flags(monitoring.metrics_host, monitoring.spark_jmx_port))
     jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=flags)
     state = StreamState()
     mirror = OffsetMirror(settings.kafka, LAND_GROUP)
     with serve_metrics(
-        registry, host=monitoring.host, port=monitoring.stream_port, part="stream", healthy=state.healthy
+        registry, host=monitoring.metrics_host, port=monitoring.stream_port, part="stream", healthy=state.healthy
     ):
         try:
             run(settings.kafka, settings.stream, settings.lake, jvm, metrics, stop, state=state, mirror=mirror.mirror)
@@ -139,7 +143,7 @@ def run_canary_process(settings: Settings) -> None:
     publisher = Publisher(settings.mqtt, client_id=DEVICE, acknowledged=canary.acknowledged, stop=stop)
     monitoring = settings.monitoring
     with serve_metrics(
-        registry, host=monitoring.host, port=monitoring.canary_port, part="canary", healthy=canary.healthy
+        registry, host=monitoring.metrics_host, port=monitoring.canary_port, part="canary", healthy=canary.healthy
     ):
         run_canary(publisher, follower, canary, every_seconds=every, stop=stop)
     publisher.close()

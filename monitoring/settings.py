@@ -27,7 +27,11 @@ class MonitoringSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str = Field("127.0.0.1", description="Address to bind; loopback unless the network is trusted.")
+    host: str = Field("127.0.0.1", description="Address to bind for the page; loopback unless the network is trusted.")
+    metrics_host: str = Field(
+        "127.0.0.1",
+        description="Address to bind for /metrics and /healthz of the parts and the JVM agents, apart from the page's.",
+    )
     page_port: int = Field(9470, ge=0, le=65535, description="The ops page, and the monitor's own /metrics.")
     gateway_port: int = Field(9471, ge=0, le=65535, description="Of the gateway's /metrics; 0 = not watched.")
     stream_port: int = Field(9472, ge=0, le=65535, description="Of the stream's /metrics; 0 = not watched.")

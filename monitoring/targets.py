@@ -31,7 +31,8 @@ def metrics_targets(settings: MonitoringSettings) -> dict[Part, tuple[MetricsTar
         "kafka": settings.kafka_jmx_port,
         "spark": settings.spark_jmx_port,
     }
-    own = {part: (f"http://{reached_at(settings.host, port)}",) for part, port in ports.items() if port}
+    hosts = {part: settings.host if part == "monitor" else settings.metrics_host for part in ports}
+    own = {part: (f"http://{reached_at(hosts[part], port)}",) for part, port in ports.items() if port}
     chosen = {part: settings.targets.get(part, own.get(part, ())) for part in ports}
     return {part: _told_apart(given) for part, given in chosen.items() if given}
 

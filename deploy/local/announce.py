@@ -20,7 +20,7 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     """`/metrics` address per part."""
     monitoring = settings.monitoring
     ports = {"gateway": monitoring.gateway_port, "stream": monitoring.stream_port, "canary": monitoring.canary_port}
-    return {part: f"http://{reached_at(monitoring.host, port)}/metrics" for part, port in ports.items()}
+    return {part: f"http://{reached_at(monitoring.metrics_host, port)}/metrics" for part, port in ports.items()}
 
 
 def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:

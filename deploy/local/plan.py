@@ -93,7 +93,7 @@ def make_plan(
         run.ports["kafka_controller"],
         heap=effective.embedded.kafka_heap,
         temporary=data / "tmp",
-        jmx=(effective.monitoring.host, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
+        jmx=(effective.monitoring.metrics_host, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
     )
     return Plan(
         settings=effective,
@@ -117,10 +117,10 @@ def choose_ports(
         "kafka": (embedded.kafka_port, HOST),
         "kafka_controller": (embedded.kafka_controller_port, HOST),
         "page": (monitoring.page_port, monitoring.host),
-        "gateway": (monitoring.gateway_port, monitoring.host),
-        "stream": (monitoring.stream_port, monitoring.host),
-        "canary": (monitoring.canary_port, monitoring.host),
-        **{f"{name}_jmx": (port, monitoring.host) for name, port in _agents(settings).items()},
+        "gateway": (monitoring.gateway_port, monitoring.metrics_host),
+        "stream": (monitoring.stream_port, monitoring.metrics_host),
+        "canary": (monitoring.canary_port, monitoring.metrics_host),
+        **{f"{name}_jmx": (port, monitoring.metrics_host) for name, port in _agents(settings).items()},
         **{name: (getattr(embedded, f"{name}_port"), HOST) for name in watchers},
     }
     ports: dict[str, int] = {}

@@ -37,7 +37,7 @@ REACHED = [
 
 @pytest.mark.parametrize(("host", "reached"), REACHED)
 def test_everybody_says_the_same_of_where_this_host_is_reached(host: str, reached: str) -> None:
-    settings = load_settings(environ={}, overrides={"monitoring.host": host})
+    settings = load_settings(environ={}, overrides={"monitoring.host": host, "monitoring.metrics_host": host})
     monitoring = settings.monitoring
     assert reached_at(host, 1) == f"{reached}:1"
     assert page_address(monitoring) == f"http://{reached}:9470/"
@@ -46,6 +46,20 @@ def test_everybody_says_the_same_of_where_this_host_is_reached(host: str, reache
     assert addresses(monitoring)["gateway"] == (f"http://{reached}:9471/metrics",)
     jobs = {job["job_name"]: job for job in scrape_config(monitoring)["scrape_configs"]}
     assert jobs["tidegate-gateway"]["static_configs"] == [{"targets": [f"{reached}:9471"]}]
+
+
+def test_the_page_and_the_metrics_are_bound_apart() -> None:
+    opened = load_settings(environ={}, overrides={"monitoring.metrics_host": "ops.lan", "monitoring.kafka_jmx_port": 9})
+    assert page_address(opened.monitoring) == "http://127.0.0.1:9470/"
+    found = {part: targets[0].instance for part, targets in metrics_targets(opened.monitoring).items()}
+    assert found.pop("monitor") == "127.0.0.1:9470"
+    assert found.pop("kafka") == "ops.lan:9"
+    assert {instance.partition(":")[0] for instance in found.values()} == {"ops.lan"}
+    shown = MonitoringSettings(host="ops.lan")
+    assert page_address(shown) == "http://ops.lan:9470/"
+    assert [targets[0].instance for part, targets in metrics_targets(shown).items() if part != "monitor"] == [
+        "127.0.0.1:9471", "127.0.0.1:9472", "127.0.0.1:9473",
+    ]  # fmt: skip
 
 
 def test_prometheus_asks_whom_the_monitor_asks() -> None:
@@ -145,4 +159,4 @@ def test_a_taken_port_and_a_foreign_address_are_different_faults(registry: Colle
     finally:
         exporter.close()
     for host in ("192.0.2.1", "2001:db8::1"):
-        assert "Set monitoring.host to an address of this machine" in refusal(host, 0)
+        assert "Set monitoring.metrics_host to an address of this machine" in refusal(host, 0)
