@@ -187,6 +187,27 @@ def test_what_is_no_query_is_refused_in_a_sentence(root: str, sql: str) -> None:
     assert not list(Path(root).rglob("x.parquet"))
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{secret}')",
+        "SELECT * FROM '{secret}'",
+        "SELECT * FROM read_csv('{root}/readings/../../secret.csv')",
+        "SELECT * FROM glob('{root}/../*')",
+        "WITH s AS (FROM read_blob('{secret}')) SELECT * FROM s, readings",
+        "SELECT getenv('PATH')",
+        "FROM query('COPY (SELECT 1) TO ''{root}/x.csv''')",
+    ],
+)
+def test_nothing_but_the_tables_is_read(root: str, sql: str) -> None:
+    secret = Path(root).parent / "secret.csv"
+    secret.write_text("the canary's words\n")
+    with pytest.raises(TidegateError) as refused:
+        run_sql(root, sql.format(root=root, secret=secret))
+    assert "canary's words" not in str(refused.value)
+    assert not list(Path(root).rglob("x.csv"))
+
+
 def test_one_query_at_a_time(root: str) -> None:
     for sql, found in (("SELECT 1; SELECT 2", "2 statements"), ("  -- nothing", "none")):
         with pytest.raises(TidegateError, match=found):
