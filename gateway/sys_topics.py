@@ -17,6 +17,7 @@ _MOSQUITTO: Final = {
     # The older name and the newer one of the same figure.
     "messages/stored": "broker_messages_stored",
     "store/messages/count": "broker_messages_stored",
+    "store/messages/bytes": "broker_messages_stored_bytes",
     "publish/messages/received": "broker_publish_messages_received",
     "publish/messages/sent": "broker_publish_messages_sent",
     "publish/messages/dropped": "broker_publish_messages_dropped",

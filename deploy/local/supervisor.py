@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.local.broker_log import broker_alerts
 from deploy.local.guard import Guard
-from deploy.local.logs import rotate
+from deploy.local.logs import last_lines, rotate
 from deploy.local.part import Part, PartSpec
 from deploy.local.part_alerts import part_alerts
 from deploy.local.runfile import RunFile
@@ -21,6 +22,7 @@ from deploy.settings_file import write_private
 __all__ = ["Supervisor"]
 
 LOOK_SECONDS: Final = 2.0
+BROKER_LINES: Final = 1000
 
 logger = logging.getLogger("tidegate.deploy.supervisor")
 
@@ -142,7 +144,12 @@ class Supervisor:
 
     def _write(self) -> None:
         parts = self.parts()
-        alerts = [*self._notes, *part_alerts(parts, disk_free_bytes=self._disk_free())]
+        said = last_lines(self._data / "logs" / "broker.log", BROKER_LINES)
+        alerts = [
+            *self._notes,
+            *part_alerts(parts, disk_free_bytes=self._disk_free()),
+            *broker_alerts(said, now=time.time()),
+        ]
         state = {
             "run_id": self._run.run_id,
             "ready": self.ready,

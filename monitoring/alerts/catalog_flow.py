@@ -7,9 +7,12 @@ from monitoring.alerts.operands import Difference, Gain, Least, Less, Quotient, 
 from monitoring.alerts.signals import Both, Compare, Either, Happened, Signal, Unless, young
 from monitoring.indicators import ARRIVED, Count, validity
 
-__all__ = ["BROKER", "GATEWAY"]
+__all__ = ["BROKER", "GATEWAY", "HALF_QUEUE_BYTES", "HALF_QUEUE_MESSAGES"]
 
 MONITOR: Final = "tidegate-monitor"
+HALF_QUEUE_MESSAGES: Final = 500_000
+HALF_QUEUE_BYTES: Final = 128 * 1024 * 1024
+"""Half of what the embedded broker keeps for a session; a figure of all sessions together."""
 _DROPPED: Final = select("broker_publish_messages_dropped", job=MONITOR)
 _DROPS: Final = Either(
     Compare(Gain(_DROPPED, 300), ">", 0),
@@ -85,6 +88,31 @@ BROKER: Final = (
             "`tidegate doctor --config FILE`: does it answer with these settings, are ports and disk free?",
             "Start it again; the embedded one is restarted by itself. The gateway connects by itself.",
         ),
+    ),
+    Alert(
+        name="TidegateBrokerQueueFills",
+        part="broker",
+        severity="warning",
+        signal=Either(
+            Compare(select("broker_messages_stored", job=MONITOR), ">", HALF_QUEUE_MESSAGES),
+            Compare(select("broker_messages_stored_bytes", job=MONITOR), ">", HALF_QUEUE_BYTES),
+        ),
+        for_seconds=30,
+        summary="The MQTT broker's queue is half full",
+        text="The broker holds more than half of what the embedded broker keeps for a session ({value}).",
+        impact="Nothing is lost yet. A full queue drops what devices send, and the broker acknowledges it all the same.",
+        causes=(
+            "The gateway is away, or Kafka does not take what it sends.",
+            "Devices send more than the gateway takes.",
+            "A session of another client, or of an old client id, collects messages that nobody reads.",
+        ),
+        actions=(
+            "`tidegate status`: is the gateway connected, is Kafka ready?",
+            "`tidegate logs gateway -n 100`: what it waits for.",
+            "Bring back what is away: the queue drains by itself, in order.",
+            "Ask devices with a memory of their own to send less until then.",
+        ),
+        follows=("TidegateGatewayDisconnected", "TidegateKafkaUnreachable"),
     ),
     _broker_drops(
         "critical",

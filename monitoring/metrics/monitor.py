@@ -52,6 +52,7 @@ BROKER: Final = (
     Family("broker_messages_received", "MQTT packets received since the broker's start."),
     Family("broker_messages_sent", "MQTT packets sent since the broker's start."),
     Family("broker_messages_stored", "Messages that the broker holds, retained ones included."),
+    Family("broker_messages_stored_bytes", "Bytes of the messages that the broker holds, where it tells."),
     Family("broker_publish_messages_received", "PUBLISH packets received since the broker's start."),
     Family("broker_publish_messages_sent", "PUBLISH packets sent since the broker's start."),
     Family("broker_publish_messages_dropped", "PUBLISH packets that the broker dropped since its start."),

@@ -12,6 +12,7 @@ import pytest
 
 from deploy.local import broker, mqtt_files
 from ingest.contract.errors import ConfigError, UnavailableError
+from monitoring.alerts.catalog_flow import HALF_QUEUE_BYTES, HALF_QUEUE_MESSAGES
 
 USERS = {"gateway": 'p"w\\ ü', "device": "x"}
 
@@ -46,6 +47,16 @@ def test_limits_of_mosquitto_are_explicit_and_never_zero(tmp_path: Path) -> None
     assert ("user" in values) is (os.geteuid() == 0)
     assert part.port_v5 == part.port
     assert part.warnings == []
+
+
+def test_the_queue_that_readme_promises_is_the_one_that_is_set(tmp_path: Path) -> None:
+    part = broker.Mosquitto(tmp_path, 1883, users=USERS)
+    part.prepare()
+    values = dict(line.split(" ", 1) for line in (tmp_path / "mosquitto.conf").read_text("utf-8").splitlines())
+    messages, size_bytes = int(values["max_queued_messages"]), int(values["max_queued_bytes"])
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    assert f"{messages:,} messages or {size_bytes // 1024**2} MB" in readme
+    assert (messages // 2, size_bytes // 2) == (HALF_QUEUE_MESSAGES, HALF_QUEUE_BYTES), "the alert comes before a drop"
 
 
 def test_a_password_line_holds_a_salted_hash_only() -> None:
