@@ -84,6 +84,8 @@ class Accounts:
             _add(metrics.rejected, (outcome.rejected for outcome in outcomes if outcome.rejected))
             _add(metrics.ignored, (outcome.ignored for outcome in outcomes if outcome.ignored))
         metrics.acknowledged.inc(acknowledged)
+        if batch.restarts:
+            metrics.sequence_restarts.inc(len(batch.restarts))
         metrics.produce.observe(produce_seconds)
 
 

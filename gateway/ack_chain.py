@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.block import COUNT_BYTES, Block
 from gateway.outcome import Outcome
-from gateway.sequence import SequenceTracker
+from gateway.sequence import Restart, SequenceTracker
 from ingest.contract.outcome import Count, OutcomeRecord
 from ingest.contract.reading import RECORD_VERSION
 
@@ -26,10 +26,10 @@ _Key = tuple[str | None, int]
 class Batch:
     """A contiguous run of finished blocks, with the outcome record that must be in Kafka before their PUBACKs."""
 
-    __slots__ = ("blocks", "epoch", "record")
+    __slots__ = ("blocks", "epoch", "record", "restarts")
 
-    def __init__(self, epoch: int, blocks: list[Block], record: OutcomeRecord) -> None:
-        self.epoch, self.blocks, self.record = epoch, blocks, record
+    def __init__(self, epoch: int, blocks: list[Block], record: OutcomeRecord, restarts: list[Restart]) -> None:
+        self.epoch, self.blocks, self.record, self.restarts = epoch, blocks, record, restarts
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
@@ -125,7 +125,8 @@ class AckChain:
             if finished and (size_bytes > max_record_bytes // 2 or messages > MAX_BATCH):
                 break
             finished.append(self._blocks.popleft())
-        self._in_flight = Batch(self.epoch, finished, self._count(finished, counts))
+        record = self._count(finished, counts)
+        self._in_flight = Batch(self.epoch, finished, record, self._tracker.take_restarts())
         return self._in_flight
 
     def outcome_delivered(self, batch: Batch) -> bool:
@@ -159,7 +160,7 @@ class AckChain:
                 _add(outcome, counts.get((outcome.device, minute)) or _new(counts, outcome.device, minute))
                 for device in outcome.shared:
                     (counts.get((device, minute)) or _new(counts, device, minute)).shared += 1
-            for device, gap, reordered in self._tracker.follow(block.sequences):
+            for device, gap, reordered in self._tracker.follow(block.sequences, block.copies):
                 count = counts.get((device, minute)) or _new(counts, device, minute)
                 count.gap += gap
                 count.reordered += reordered

@@ -8,6 +8,7 @@ from gateway.accounts import Accounts
 from gateway.block import Block
 from gateway.decoders.shape import Reply
 from gateway.refusal import Receipts
+from gateway.sequence import Restart
 from gateway.show import show
 
 __all__ = ["Answers"]
@@ -26,16 +27,17 @@ class Answers:
     ) -> None:
         self._receipts, self._publish, self._accounts = receipts, publish, accounts
 
-    def told(self, blocks: list[Block]) -> None:
+    def told(self, blocks: list[Block], restarts: list[Restart]) -> None:
         """The messages of these blocks are acknowledged: tell the device side what there is to tell."""
         odd = [block for block in blocks if block.odd]
-        if not odd:
+        if not odd and not restarts:
             return
         replies = [reply for block in odd for reply in block.replies()]
         refusals = [refusal for block in odd for refusal in block.refusals()]
-        if refusals:
+        if refusals or restarts:
             try:
-                replies += self._receipts.of(refusals, odd[0].received_us)
+                replies += self._receipts.of(refusals, blocks[0].received_us)
+                replies += self._receipts.restarted(restarts, blocks[0].received_us)
             except Exception as error:
                 logger.error("receipts failed: %s", show(f"{type(error).__name__}: {error}"))
                 self._accounts.failed("receipts")

@@ -32,6 +32,7 @@ class Block:
         accepted: messages by device, of those that are not in `odd`.
         readings: how many readings these have.
         sequences: (device, boot, seq) in receive order.
+        copies: those of them that the broker sends again, or that share a message with others.
         waiting: batches of records that Kafka has not reported, and those that were not given to it yet.
         received_at: monotonic seconds.
         outcome_bytes: at most what the block takes in an outcome record.
@@ -40,6 +41,7 @@ class Block:
     __slots__ = (
         "_owners",
         "accepted",
+        "copies",
         "epoch",
         "first",
         "keys",
@@ -67,6 +69,7 @@ class Block:
         self.accepted: dict[str, int] = {}
         self.readings = 0
         self.sequences: list[tuple[str, int, int]] = []
+        self.copies: set[tuple[str, int, int]] = set()
         self.odd: dict[int, Outcome] = {}
         self.waiting = 0
         self.outcome_bytes = 0
@@ -105,7 +108,10 @@ class Block:
         self.outcome_bytes += COUNT_BYTES + 2 * len((outcome.device or "").encode()) + _REASON_BYTES
         self.outcome_bytes += sum(COUNT_BYTES + 2 * len(device.encode()) for device in outcome.shared)
         if outcome.device is not None:
-            self.sequences += [(outcome.device, boot, seq) for boot, seq in outcome.sequence]
+            sequences = [(outcome.device, boot, seq) for boot, seq in outcome.sequence]
+            self.sequences += sequences
+            if len(sequences) > 1 or (isinstance(received, Received) and received.dup):
+                self.copies.update(sequences)
 
     def _add_record(self, record: Record) -> None:
         self.size_bytes += len(record.value)

@@ -12,6 +12,7 @@ from gateway.ack_chain import AckChain, Batch
 from gateway.block import Block
 from gateway.dead_letters import shrink
 from gateway.outcome import Gate, Message, Outcome, Record
+from gateway.sequence import Restart
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
 from ingest.contract.outcome import OutcomeRecord, encode_outcome
@@ -52,7 +53,7 @@ class Pump:
         acknowledge: Callable[[int, list[bytes]], int],
         name: str,
         *,
-        told: Callable[[list[Block]], None] = lambda blocks: None,
+        told: Callable[[list[Block], list[Restart]], None] = lambda blocks, restarts: None,
         counted: Callable[[OutcomeRecord], None] = lambda record: None,
     ) -> None:
         """Take the parts.
@@ -63,7 +64,7 @@ class Pump:
             accounts: counts.
             acknowledge: sends PUBACKs: (epoch, packet identifiers) to how many went out.
             name: the gateway's, key of its outcomes.
-            told: hears of blocks that were acknowledged.
+            told: hears of blocks that were acknowledged, and of devices that count again.
             counted: hears of outcomes that are in Kafka.
         """
         self._chain, self._gate, self._accounts, self._acknowledge = chain, gate, accounts, acknowledge
@@ -224,7 +225,7 @@ class Pump:
             changes = [change for block in batch.blocks for change in block.changes()]
             self._gate.acknowledged(batch.record.upto, changes)
             self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.blocks[0].received_at)
-            self._told(batch.blocks)
+            self._told(batch.blocks, batch.restarts)
 
 
 def _sentence(topic: str, error: DeliveryError) -> str:

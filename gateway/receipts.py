@@ -4,9 +4,12 @@
      "topic": "tidegate/v1/attic/readings", "received_at": "2026-11-28T06:01:15.131Z", "partial": false, "count": 1}
 
 `count` is how many parts of the message were refused, the first of which is told; `held_back`, where it stands, how many
-receipts of this device before this one were not sent. A message with an MQTT 5 response topic gets the receipt there
-too, with its correlation data. A device must not make us publish where others take commands: a response topic has to
-lie under `tidegate/receipts/`, or match `receipts.response_topics` and be none that a route ingests.
+receipts of this device before this one were not sent. A device that counts again under the same boot gets
+`{"warning": "sequence_restarted", "got": "…", "wanted": "…", "received_at": "…"}`.
+
+A message with an MQTT 5 response topic gets the receipt there too, with its correlation data. A device must not make us
+publish where others take commands: a response topic has to lie under `tidegate/receipts/`, or match
+`receipts.response_topics` and be none that a route ingests.
 """
 
 import json
@@ -21,6 +24,7 @@ from typing import Final, NamedTuple
 from gateway.decoders.shape import Reply
 from gateway.refusal import Receipts, Refusal
 from gateway.routes import OWN, RouteTable, compile_routes
+from gateway.sequence import Restart
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from gateway.show import show
 from gateway.topics import compile_filter, topic_device
@@ -105,6 +109,21 @@ class DeviceReceipts(Receipts):
             addresses = self._addresses(parts[0])
             if addresses:
                 replies += self._tell(_Waiting(parts, received_us, addresses), now)
+        return replies
+
+    def restarted(self, restarts: list[Restart], received_us: int) -> list[Reply]:
+        """See Receipts."""
+        now, replies = self._clock(), list[Reply]()
+        for one in restarts:
+            bucket, total = self._bucket(one.device, now), self._total
+            mine = bucket.fill(now, self._per_second, self._settings.per_device_burst)
+            if mine and total.fill(now, self._settings.per_second, 2 * self._settings.per_second):
+                bucket.take()
+                total.take()
+                self._metrics.receipts_sent.inc()
+                replies.append(Reply(receipt_topic(one.device), _warning(one, received_us)))
+            else:
+                self._metrics.receipts_held_back.labels("total" if mine else "device").inc()
         return replies
 
     def tick(self) -> list[Reply]:
@@ -200,7 +219,6 @@ def _by_message(refusals: list[Refusal]) -> Iterator[list[Refusal]]:
 def _payload(parts: list[Refusal], received_us: int, held_back: int) -> bytes:
     first = parts[0]
     fault = first.reject
-    at = datetime.fromtimestamp(received_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     told: dict[str, object] = {
         "reason": fault.reason.value,
         "path": _shown(fault.path),
@@ -209,13 +227,27 @@ def _payload(parts: list[Refusal], received_us: int, held_back: int) -> bytes:
         "profile": fault.profile,
         "message_id": _shown(first.message_id),
         "topic": _shown(first.topic),
-        "received_at": at,
+        "received_at": _moment(received_us),
         "partial": first.partial,
         "count": len(parts),
     }
     if held_back > 0:
         told["held_back"] = held_back
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _warning(restart: Restart, received_us: int) -> bytes:
+    told = {
+        "warning": "sequence_restarted",
+        "got": f"boot {restart.boot} counts again from {restart.seq}, though it reached {restart.high}",
+        "wanted": "another `boot` at each start, or a `message-id`: readings under numbers that were used are taken for copies",
+        "received_at": _moment(received_us),
+    }
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _moment(received_us: int) -> str:
+    return datetime.fromtimestamp(received_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(text: str | None) -> str | None:

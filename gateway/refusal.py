@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gateway.decoders.shape import Reply
+from gateway.sequence import Restart
 from ingest.contract.dead_letter import Reject
 
 __all__ = ["Receipts", "Refusal"]
@@ -38,6 +39,10 @@ class Receipts:
             refusals: of one batch, in receive order.
             received_us: when the batch's first message was received (epoch µs).
         """
+        return []
+
+    def restarted(self, restarts: list[Restart], received_us: int) -> list[Reply]:
+        """The replies to devices whose numbers began again under the same boot; arguments as in `of`."""
         return []
 
     def tick(self) -> list[Reply]:

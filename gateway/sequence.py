@@ -2,22 +2,39 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["Numbers", "SequenceTracker"]
+__all__ = ["Numbers", "Restart", "SequenceTracker"]
 
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was set anew, not a loss."""
 
 
+RESTART_RUN: Final = 3
+"""So many numbers in a row that were seen long before are a counter that began again."""
+RESTART_DEPTH: Final = 1000
+"""So far below the highest number; a device may send again what it had in flight. From its beginning (0 or 1) any depth."""
+
+
+class Restart(NamedTuple):
+    """A device counts again from numbers that it used before, under the same boot: what it sends looks like copies."""
+
+    device: str
+    boot: int
+    seq: int
+    high: int
+
+
 class _Counter:
     """The highest number of one boot, and the ranges that are missing below it."""
 
-    __slots__ = ("high", "missing")
+    __slots__ = ("again", "again_since", "high", "missing")
 
     def __init__(self, high: int) -> None:
         self.high = high
         self.missing: list[tuple[int, int]] = []
+        # The newest of numbers that came again one after the other, and the first of them.
+        self.again = self.again_since = -1
 
 
 _Boots = OrderedDict[int, _Counter]
@@ -42,12 +59,18 @@ class SequenceTracker:
         self._devices: OrderedDict[str, _Boots] = OrderedDict()
         self._latest: dict[str, tuple[int, _Counter]] = {}
         self._count = 0
+        self._restarts: list[Restart] = []
 
     def __len__(self) -> int:
         return self._count
 
-    def follow(self, sequences: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-        """Count numbers as (device, boot, seq) in receive order; returns (device, gap, reordered) where there is one."""
+    def follow(
+        self, sequences: Iterable[tuple[str, int, int]], copies: Container[tuple[str, int, int]] = ()
+    ) -> list[tuple[str, int, int]]:
+        """Count numbers as (device, boot, seq) in receive order; returns (device, gap, reordered) where there is one.
+
+        `copies` are those that the broker sends again, or that share a message with others: no sign of a restart.
+        """
         found: list[tuple[str, int, int]] = []
         latest, recent = self._latest, self._devices.move_to_end
         for device, boot, seq in sequences:
@@ -58,6 +81,8 @@ class SequenceTracker:
                 recent(device)
                 continue
             gap, reordered = self.see(device, boot, seq)
+            if (device, boot, seq) not in copies:
+                self._look_for_restart(device, boot, seq, is_late=reordered > 0)
             if gap or reordered:
                 found.append((device, gap, reordered))
         return found
@@ -95,6 +120,23 @@ class SequenceTracker:
             for boot, high, missing in numbers:
                 self.reach(device, boot, high)
                 self._devices[device][boot].missing = list(missing)
+
+    def take_restarts(self) -> list[Restart]:
+        """Those found since the last call, each once."""
+        found, self._restarts = self._restarts, []
+        return found
+
+    def _look_for_restart(self, device: str, boot: int, seq: int, *, is_late: bool) -> None:
+        counter = self._latest[device][1]
+        if seq >= counter.high or is_late:
+            counter.again = counter.again_since = -1
+            return
+        if counter.again < 0 or seq != counter.again + 1:
+            counter.again_since = seq
+        counter.again = seq
+        is_deep = counter.again_since <= 1 or counter.high - counter.again_since > RESTART_DEPTH
+        if seq - counter.again_since + 1 == RESTART_RUN and is_deep:
+            self._restarts.append(Restart(device, boot, counter.again_since, counter.high))
 
     def see(self, device: str, boot: int, seq: int) -> tuple[int, int]:
         """Count one number; returns (gap, reordered)."""

@@ -112,10 +112,12 @@ def _gateway() -> list[Panel]:
         ),
         timeseries(
             "Connections",
-            "MQTT connections made, sessions that the broker had forgotten, reports too late to acknowledge.",
+            "MQTT connections made, sessions that the broker had forgotten, devices that count again under one "
+            "boot, reports too late to acknowledge.",
             "short",
             Query(growth("tidegate_gateway_connections_total"), "connections"),
             Query(growth("tidegate_gateway_sessions_lost_total"), "sessions lost"),
+            Query(growth("tidegate_gateway_sequence_restarts_total"), "devices that count again"),
             Query(growth("tidegate_gateway_stale_acks_total"), "stale reports"),
         ),
         timeseries(

@@ -82,6 +82,11 @@ class GatewayMetrics:
             "Reconnects at which the broker had forgotten the session.",
             registry=registry,
         )
+        self.sequence_restarts = Counter(
+            "tidegate_gateway_sequence_restarts_total",
+            "Devices that began to count again under the same boot, so that their readings look like copies.",
+            registry=registry,
+        )
         self.stale_acks = Counter(
             "tidegate_gateway_stale_acks_total", "Delivery reports of an older connection, dropped.", registry=registry
         )

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sequence import SequenceTracker
+from gateway.sequence import Restart, SequenceTracker
 
 
 def test_gap_then_late_arrival() -> None:
@@ -83,3 +83,26 @@ def test_what_is_still_missing_is_gap_minus_reordered(order: list[int], lost: in
         gap, reordered = gap + more[0], reordered + more[1]
     expected = set(range(first, max(arrived) + 1)) - set(arrived)
     assert gap - reordered == len(expected)
+
+
+def test_a_device_that_counts_again_is_found_once() -> None:
+    tracker = SequenceTracker()
+    tracker.follow([("d", 7, seq) for seq in range(200)])
+    assert tracker.take_restarts() == []
+    tracker.follow([("d", 7, seq) for seq in range(100)])
+    assert tracker.take_restarts() == [Restart("d", 7, 0, 199)]
+    tracker.follow([("d", 7, seq) for seq in range(10)])
+    assert tracker.take_restarts() == [Restart("d", 7, 0, 199)], "each start"
+    tracker.follow([("d", 8, seq) for seq in range(10)])
+    assert tracker.take_restarts() == [], "another boot is right"
+
+
+def test_what_comes_again_for_another_reason_is_no_restart() -> None:
+    tracker = SequenceTracker()
+    tracker.follow([("d", 7, seq) for seq in range(5000)])
+    redelivered = [("d", 7, seq) for seq in range(4000)]
+    tracker.follow(redelivered, set(redelivered))
+    tracker.follow([("d", 7, seq) for seq in range(4990, 5010)])
+    tracker.follow([("d", 7, 5)] * 10)
+    tracker.follow([("d", 7, 6000), ("d", 7, 5500), ("d", 7, 5501), ("d", 7, 5502)])
+    assert tracker.take_restarts() == [], "the broker's copies, a device's last messages, one message, late ones"
