@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from lakehouse.changes import DataFile
 from lakehouse.create import table_uri
-from lakehouse.files import read_columns
+from lakehouse.files import is_local, read_columns, sync_files
 from lakehouse.log_holds import beginning_of, log_holds
 from lakehouse.tables import Table
 
@@ -33,8 +34,10 @@ _LOCKS: dict[str, threading.Lock] = {}
 class Appender:
     """The way into one table; begins one append at a time. One writing process per root: see lakehouse/lock.py."""
 
-    def __init__(self, spark: "SparkSession", root: str, table: Table) -> None:
+    def __init__(self, spark: "SparkSession", root: str, table: Table, *, fsync: bool = False) -> None:
+        """`fsync`: on a local disk, each commit is on the disk when it returns, and what it names was before it."""
         self.uri = table_uri(root, table.name)
+        self.fsync = fsync and is_local(self.uri)
         self.table = table
         self._spark = spark
         jvm: Any = spark._jvm
@@ -56,6 +59,11 @@ class Appender:
         if self._is_behind():
             self.log.update(False, self._nothing, self._nothing)
 
+    @property
+    def folder(self) -> Path:
+        """Of a table on a local disk."""
+        return Path(self.uri.removeprefix("file:"))
+
     def begin(self) -> "Append":
         """Start a transaction on the newest version; what its snapshot reads of the log is held until the block is left."""
         with self.lock:  # nobody adopts a checkpoint, and removes the one before, until this one is held
@@ -67,6 +75,11 @@ class Appender:
         Left to itself, Delta lists the whole log to look for them: 25 µs per commit that is kept, before each commit.
         """
         return self.log.startTransaction(self._nothing, self._some(self.log.unsafeVolatileSnapshot()))
+
+    @property
+    def version(self) -> int:
+        """The newest version that this JVM knows; nobody else writes newer ones."""
+        return int(self.log.unsafeVolatileSnapshot().version())
 
     def held_commits(self) -> int:
         """Commits since the checkpoint that this JVM began with, each of which it keeps in mind."""
@@ -142,17 +155,22 @@ class Append:
             user_metadata: what the table's history says of the commit.
             data_change: False where the same rows are only arranged anew: readers that follow the table pass it over.
         """
-        written, self._files, self.paths = self._files, None, []
+        written, paths, self._files, self.paths = self._files, self.paths, None, []
         sequence = written if data_change and written is not None and not self._removed else None
         if sequence is None:
             sequence = self._appender.to_seq(self._actions(written, data_change=data_change))
         operation = self._appender.operation(user_metadata)
+        if self._appender.fsync:
+            sync_files(self._appender.folder, paths)
         with self._appender.lock:
             # Another thread (compaction) may have committed since this one began: Delta would list the log to see what.
             newest = self._appender.log.unsafeVolatileSnapshot().version()
             fresh = newest != self._transaction.readVersion()
             transaction = self._appender.transaction() if fresh else self._transaction
-            return int(transaction.commit(sequence, operation))
+            version = int(transaction.commit(sequence, operation))
+        if self._appender.fsync:
+            sync_files(self._appender.folder, [f"_delta_log/{version:020d}.json"])
+        return version
 
     def _actions(self, written: Any, *, data_change: bool) -> list[Any]:
         actions = [written.apply(i) for i in range(written.size())] if written is not None else []

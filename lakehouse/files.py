@@ -1,17 +1,30 @@
 """Reads columns of data files by pyarrow, on a local disk or an object store."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["is_local", "read_columns"]
+__all__ = ["is_local", "read_columns", "sync_files"]
 
 
 def is_local(uri: str) -> bool:
     """True for a plain path or a file: URI."""
     return "://" not in uri or uri.startswith("file:")
+
+
+def sync_files(folder: Path, names: Iterable[str]) -> None:
+    """Return when these files of a folder and their names are on the disk: after a power cut they are there, and whole."""
+    paths = [folder / name for name in names]
+    for path in (*paths, *dict.fromkeys(path.parent for path in paths)):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read_columns(uri: str, paths: Sequence[str], columns: Sequence[str]) -> "pa.Table":

@@ -101,9 +101,13 @@ class Checkpoint:
         """Number of the newest batch that was planned."""
         return max(self._numbers("offsets"), default=None)
 
+    def finished(self) -> int | None:
+        """Number of the newest batch that is done; None before the first."""
+        return max(self._numbers("commits"), default=None)
+
     def next_offsets(self) -> Offsets | None:
         """Where the next batch begins: the end of the newest finished one. None before the first."""
-        finished = max(self._numbers("commits"), default=None)
+        finished = self.finished()
         return self.ends(finished) if finished is not None else self._begin()
 
     def planned_ends(self) -> Offsets:

@@ -6,7 +6,7 @@ partition whose name did not come in time keeps the one before: a name holds for
 A new leader's epoch says that the log may have been cut back while the query ran: then the last known name is asked for again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from typing import Final
@@ -16,7 +16,7 @@ from ingest.record_names import Names, RecordName
 from streaming.losses import StartOrder, remade_topics
 from streaming.offsets import Cuts, Mark, Offsets
 
-__all__ = ["Marker", "known_names"]
+__all__ = ["LastNames", "Marker", "known_names"]
 
 PATIENCE_SECONDS: Final = 2.0
 """Kafka has this long to give a batch's names; after a time without an answer no batch waits until one came."""
@@ -25,20 +25,12 @@ ReadNames = Callable[[Mapping[str, Mapping[int, int]], float], tuple[Names, bool
 """Names of the records at these offsets, within so many seconds, and whether Kafka answered for all."""
 
 
-class Marker:
-    """Of one landing; a commit asks it for the mark of its batch."""
+class LastNames:
+    """The names of the last records that were read, asked for batch by batch."""
 
-    def __init__(self, ids: Mapping[str, str], order: StartOrder, cuts: Cuts, last: Names, read: ReadNames) -> None:
-        """A marker that goes on from what the tables hold.
-
-        Args:
-            ids: Kafka's ids of the topics.
-            order: of a repair; its accepted losses go into the first mark.
-            cuts: all accepted ones.
-            last: names that are known already.
-            read: asks Kafka for names.
-        """
-        self._ids, self._order, self._cuts, self._last, self._read = ids, order, cuts, last, read
+    def __init__(self, last: Names, read: ReadNames) -> None:
+        """`last` are known already; `read` asks Kafka."""
+        self._last, self._read = last, read
         self._worker = ThreadPoolExecutor(1, "names")
         self._asked: Future[None] | None = None
         self._patience = PATIENCE_SECONDS
@@ -48,8 +40,8 @@ class Marker:
         if self._asked is None or self._asked.done():
             self._asked = self._worker.submit(self._learn, starts, ends)
 
-    def mark(self, app: str, batch: int, starts: Offsets, ends: Offsets) -> Mark:
-        """The mark of a commit.
+    def before(self, ends: Offsets) -> Names:
+        """The newest names that lie before these ends.
 
         Raises:
             FatalError: Kafka has another record where the mark before names one.
@@ -59,16 +51,10 @@ class Marker:
                 self._asked.result(self._patience)
         except Late:
             self._patience = 0.0
-        last = {
+        return {
             topic: {part: name for part, name in parts.items() if name.offset < ends.get(topic, {}).get(part, 0)}
             for topic, parts in self._last.items()
         }
-        return Mark(app, batch, starts, ends, self._ids, self._order.accepted, last, self._cuts)
-
-    def settle(self) -> None:
-        """The mark is committed: what a repair said to this start is done."""
-        accepted, self._order = self._order, StartOrder()
-        accepted.settle()
 
     def close(self) -> None:
         """Wait for what was asked."""
@@ -104,9 +90,56 @@ class Marker:
             message = (
                 f"Kafka's log was cut back while it was read: {'; '.join(cut)} holds another record than was landed. Nothing is "
                 "skipped in silence. Run `tidegate repair --accept-loss` to see what going on means, and with --apply to do it; "
-                "stored rows stay."
+                "stored rows stay. A SQL stream says at its next start how it goes on."
             )
             raise FatalError(message)
+
+
+class Marker(LastNames):
+    """Of one landing; a commit asks it for the mark of its batch."""
+
+    def __init__(self, ids: Mapping[str, str], order: StartOrder, cuts: Cuts, last: Names, read: ReadNames) -> None:
+        """A marker that goes on from what the tables hold.
+
+        Args:
+            ids: Kafka's ids of the topics.
+            order: of a repair; its accepted losses go into the first mark.
+            cuts: all accepted ones.
+            last: names that are known already.
+            read: asks Kafka for names.
+        """
+        super().__init__(last, read)
+        self._ids, self._order, self._cuts = ids, order, cuts
+
+    def mark(
+        self,
+        app: str,
+        batch: int,
+        starts: Offsets,
+        ends: Offsets,
+        versions: Mapping[str, int] | None = None,
+        follows: Sequence[str] = (),
+    ) -> Mark:
+        """The mark of a commit.
+
+        Args:
+            app: the query.
+            batch: its number.
+            starts: where it begins.
+            ends: where it ends.
+            versions: of the landed tables before this commit.
+            follows: tables that the batch commits to after this one.
+
+        Raises:
+            FatalError: Kafka has another record where the mark before names one.
+        """
+        accepted, last = self._order.accepted, self.before(ends)
+        return Mark(app, batch, starts, ends, self._ids, accepted, last, self._cuts, versions or {}, follows)
+
+    def settle(self) -> None:
+        """The mark is committed: what a repair said to this start is done."""
+        accepted, self._order = self._order, StartOrder()
+        accepted.settle()
 
 
 def known_names(mark: Mark | None, ids: Mapping[str, str], cuts: Cuts) -> Names:

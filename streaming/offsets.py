@@ -22,9 +22,11 @@ __all__ = [
     "behind",
     "largest",
     "mark_history",
+    "moved",
     "newest_mark",
     "newest_of",
     "parse_mark",
+    "parse_names",
     "parse_offset_log",
     "parse_offsets",
     "parse_source_offsets",
@@ -43,8 +45,9 @@ class Mark:
 
     `topics` are Kafka's ids of the topics that the offsets are of (none in marks of older versions); `last` are the names of
     the newest known record of each partition, mostly the one before its end; `cuts` are the offsets at which a partition's log
-    was cut back, each accepted by somebody, oldest first; `lost` are the ranges that were passed over before this batch,
-    because somebody accepted it; `at_ms` is the commit's own time.
+    was cut back, each accepted by somebody, oldest first; `versions` are those of the landed tables before this commit, and
+    `follows` the tables that the same batch commits to after it (none in marks of older versions); `lost` are the ranges that
+    were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time.
     """
 
     app: str
@@ -55,6 +58,8 @@ class Mark:
     lost: Sequence[Sequence[Any]] = ()
     last: Names = field(default_factory=dict)
     cuts: Cuts = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
+    follows: Sequence[str] = ()
     at_ms: int = field(default=0, compare=False)
 
     def encode(self) -> str:
@@ -64,6 +69,8 @@ class Mark:
         told |= {"lost": [list(each) for each in self.lost]} if self.lost else {}
         told |= {"last": self.last} if self.last else {}
         told |= {"cuts": self.cuts} if self.cuts else {}
+        told |= {"versions": dict(self.versions)} if self.versions else {}
+        told |= {"follows": list(self.follows)} if self.follows else {}
         return json.dumps(told)
 
     def edges_since(self, cuts: Cuts, topic: str, part: int) -> Sequence[int]:
@@ -143,15 +150,13 @@ def parse_mark(text: Any) -> Mark | None:
     try:
         data = json.loads(text)
         starts, ends = parse_offsets(data["starts"]), parse_offsets(data["offsets"])
-        last = {
-            topic: {int(part): RecordName(*name) for part, name in parts.items()}
-            for topic, parts in data.get("last", {}).items()
-        }
+        last = parse_names(data.get("last", {}))
         cuts = {
             topic: {int(part): list(edges) for part, edges in parts.items()}
             for topic, parts in data.get("cuts", {}).items()
         }
-        return Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()), last, cuts)
+        mark = Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()), last, cuts)
+        return replace(mark, versions=data.get("versions", {}), follows=data.get("follows", ()))
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
@@ -159,6 +164,11 @@ def parse_mark(text: Any) -> Mark | None:
 def parse_offsets(data: Mapping[str, Mapping[str, int]]) -> Offsets:
     """Offsets out of JSON, whose keys are texts."""
     return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in data.items()}
+
+
+def parse_names(data: Mapping[str, Mapping[str, Sequence[int]]]) -> Names:
+    """Names of records out of JSON."""
+    return {topic: {int(part): RecordName(*name) for part, name in parts.items()} for topic, parts in data.items()}
 
 
 def parse_offset_log(text: str) -> Offsets:
@@ -207,3 +217,8 @@ def largest(*each: Offsets) -> Offsets:
             for part, at in parts.items():
                 into[part] = max(at, into.get(part, at))
     return merged
+
+
+def moved(starts: Offsets, ends: Offsets) -> bool:
+    """Whether a span holds any record."""
+    return any(end > starts.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items())

@@ -41,5 +41,8 @@ class StreamSettings(BaseModel):
         None, description="Folder of SQL files, each a stream; default ./streams, or DATA/streams of an embedded run."
     )
     maintain_seconds: float = Field(60.0, gt=0, description="How often the tables are asked what maintenance is due.")
+    fsync: bool = Field(
+        True, description="A batch's files are on the disk (local tables) before the checkpoint says that it is done."
+    )
     warm_up: bool = Field(True, description="Land made-up records into a throw-away table before it says ready.")
     extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")

@@ -4,15 +4,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ingest.contract.errors import FatalError
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.settings import KafkaSettings
 from streaming.checkpoint import Checkpoint
 from streaming.offsets import Offsets, parse_source_offsets
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
-__all__ = ["StreamCheckpoint", "behind_count", "checkpoint_path", "end_of", "merge_offsets", "refuse_lost"]
+__all__ = ["StreamCheckpoint", "behind_count", "checkpoint_path", "end_of", "merge_offsets"]
 
 
 def checkpoint_path(landing: str, name: str, incarnation: str = "") -> str:
@@ -63,30 +61,6 @@ def merge_offsets(each: list[Offsets]) -> Offsets:
             for part, at in parts.items():
                 into[part] = min(at, into.get(part, at))
     return merged
-
-
-def refuse_lost(spark: "SparkSession", kafka: KafkaSettings, checkpoint: StreamCheckpoint, name: str) -> None:
-    """Refuse to go on where Kafka no longer holds what comes next.
-
-    Raises:
-        FatalError: names the partitions and the next step.
-    """
-    following = checkpoint.next_offsets() or {}
-    oldest = {topic: begin_offsets(kafka, topic) for topic in following}
-    newest = {topic: end_offsets(kafka, topic) for topic in following}
-    lost = [
-        f"{topic} partition {part} from offset {at}"
-        for topic, parts in following.items()
-        for part, at in parts.items()
-        if not oldest[topic].get(part, at + 1) <= at <= newest[topic].get(part, -1)
-    ]
-    if lost:
-        shown = "; ".join(lost)
-        message = (
-            f"Kafka no longer has what stream {name} reads next: {shown}. Nothing is skipped in silence: rebuild what is "
-            f"missing with `tidegate streams rewind {name} --since TIME --into shadow`, then `--swap`."
-        )
-        raise FatalError(message)
 
 
 def behind_count(report: dict[str, Any]) -> int:

@@ -16,9 +16,10 @@ from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder
 from streaming.sql.frame import from_stream, make_frame, new_session
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path, refuse_lost
+from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.position import Follower, going_on, refuse_lost
 from streaming.sql.sinks import Sink, newest_stream_mark, topic_rows
-from streaming.sql.spans import sources_of, write_history
+from streaming.sql.spans import kafka_rows, sources_of, write_history
 from streaming.sql.swap import finished
 from streaming.sql.times import time_expression
 from streaming.writer import Writer
@@ -44,6 +45,8 @@ class Running:
             if self.sink is not None:
                 self.sink.stop()
             self.query.stop()
+        if self.sink is not None:
+            self.sink.close()
 
     def failure(self) -> BaseException | None:
         """What ended it; None while it runs."""
@@ -79,7 +82,8 @@ def resumed(writer: Writer, applied: Applied) -> Applied:
             "drop and apply it."
         )
         raise FatalError(message)
-    anew = replace(applied, incarnation=new_incarnation(), start=reached, history=False)
+    start = going_on(writer, applied, reached)
+    anew = replace(applied, incarnation=new_incarnation(), start=start, history=False)
     anew.save(writer.root)
     return anew
 
@@ -125,7 +129,7 @@ def start_stream(
     path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
     checkpoint = StreamCheckpoint(writer.spark, path)
     if checkpoint.query_id() is not None:
-        refuse_lost(writer.spark, writer.kafka, checkpoint, applied.name)
+        refuse_lost(writer, applied, checkpoint.next_offsets() or {}, path)
     rows = _rows(writer, applied)
     if table_name is None:
         write_json(streams_folder(writer.root) / f"{applied.name}.started", {"incarnation": applied.incarnation})
@@ -139,10 +143,13 @@ def start_stream(
         writer.kafka,
         applied,
         ends=checkpoint.ends,
+        again=lambda starts, ends: kafka_rows(writer, applied, starts, ends),
         mirror=mirror,
+        follow=Follower(writer, applied) if table_name is None else None,
         topic=table_name is None,
         table_name=table_name,
         log_retention_hours=writer.lake.log_retention_hours,
+        fsync=writer.settings.fsync,
     )
     if only_available:
         query = query.trigger(availableNow=True)

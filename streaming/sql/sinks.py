@@ -1,22 +1,25 @@
 """Where a stream's batches go: its Delta table exactly once, its topic at least once with replays to be recognised.
 
 Each commit of the table says which stream, incarnation and batch it is and where that ended in Kafka. The newest one is
-looked up at start only: Spark plans a batch again with the same offsets, so a batch up to that number is in the table.
+looked up at start, and its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same
+number to a batch that ends later, and the rest of that batch is written then.
 The table is written first. A batch that is run again after a crash is sent to the topic again, with the same headers
-`stream`, `incarnation`, `batch` and `row`: a reader that keeps the newest batch and row per incarnation drops it.
+`stream`, `incarnation`, `batch` and `row`: a reader that keeps the newest batch and row per incarnation drops it. Of a batch that
+ends later than before, the rest is sent as batch `<number>-rest`.
 """
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import ConfigError
+from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.topics import stream_topic
+from ingest.record_names import Names
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
 from lakehouse.append import Appender
@@ -24,7 +27,7 @@ from lakehouse.catalog import newest_commits, open_table
 from lakehouse.create import table_uri
 from lakehouse.tables import Column, Table
 from streaming.batches import Batches
-from streaming.offsets import Offsets, parse_offsets
+from streaming.offsets import Offsets, largest, moved, parse_names, parse_offsets
 from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
 from streaming.sql.prepare import table_schema
@@ -32,14 +35,18 @@ from streaming.sql.prepare import table_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.sql.position import Follower
+
 __all__ = [
     "Sink",
     "StreamMark",
     "ensure_table",
     "newest_stream_mark",
     "refuse_other_types",
+    "stream_marks",
     "table_of",
     "topic_rows",
+    "unstored",
     "write_topic",
 ]
 
@@ -48,32 +55,62 @@ _PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
 
 @dataclass(frozen=True, slots=True)
 class StreamMark:
-    """What a commit of a stream's table says: batch -1 is what was written before the first batch."""
+    """What a commit of a stream's table says: batch -1 is what was written before the first batch.
+
+    `topics` and `last` are as in the landing's marks: Kafka's ids of the topics, and the names of the last records.
+    """
 
     stream: str
     incarnation: str
     batch: int
     offsets: Offsets
+    topics: Mapping[str, str] = field(default_factory=dict)
+    last: Names = field(default_factory=dict)
+    at_ms: int = field(default=0, compare=False)
 
     def encode(self, **more: Any) -> str:
         """As it stands in userMetadata."""
-        fields = {"incarnation": self.incarnation, "batch": self.batch, "offsets": self.offsets}
+        fields: dict[str, Any] = {"incarnation": self.incarnation, "batch": self.batch, "offsets": self.offsets}
+        fields |= {"topics": dict(self.topics)} if self.topics else {}
+        fields |= {"last": self.last} if self.last else {}
         return json.dumps({"stream": self.stream, **fields, **more})
 
 
 def newest_stream_mark(root: str, name: str) -> StreamMark | None:
     """The newest mark in the table of a stream; None where it has none."""
+    return next(stream_marks(root, name), None)
+
+
+def stream_marks(root: str, name: str) -> Iterator[StreamMark]:
+    """The marks in the table of a stream, newest first."""
     from deltalake import DeltaTable
 
     if not DeltaTable.is_deltatable(table_uri(root, name)):
-        return None
+        return
     for commit in newest_commits(open_table(root, name)):
         try:
             data = json.loads(commit.get("userMetadata") or "")
-            return StreamMark(data["stream"], data["incarnation"], data["batch"], parse_offsets(data["offsets"]))
+            offsets, last = parse_offsets(data["offsets"]), parse_names(data.get("last", {}))
+            mark = StreamMark(data["stream"], data["incarnation"], data["batch"], offsets, data.get("topics", {}), last)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-    return None
+        yield replace(mark, at_ms=int(commit.get("timestamp") or 0))
+
+
+def unstored(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:
+    """From where a batch's records are not in the table yet; None where all of them are, its own start where none is.
+
+    `replay`: the batch's number is one that the table knows. A batch without records is one of its own unless it is that.
+    """
+    known = largest(starts, stored)
+    begin = {
+        topic: {part: min(known.get(topic, {}).get(part, 0), end) for part, end in parts.items()}
+        for topic, parts in ends.items()
+    }
+    left = moved(begin, ends)
+    if not left and (replay or moved(starts, ends)):
+        return None
+    return begin
 
 
 def table_of(name: str, columns: tuple[tuple[str, str], ...]) -> Table:
@@ -161,43 +198,108 @@ class Sink(Batches):
         applied: Applied,
         *,
         ends: Callable[[int], Offsets],
+        again: Callable[[Offsets, Offsets], "DataFrame"],
         mirror: Callable[[Offsets], object],
+        follow: "Follower | None" = None,
         topic: bool = True,
         table_name: str | None = None,
         log_retention_hours: int,
+        fsync: bool = False,
     ) -> None:
-        """`ends` says where a batch ends in Kafka; `topic` False leaves the topic out; `table_name` for a shadow."""
+        """A sink that goes on from what its table says.
+
+        Args:
+            spark: the session.
+            root: where the tables are.
+            kafka: the cluster of its topic.
+            applied: the stream.
+            ends: where a batch ends in Kafka.
+            again: the stream's output of exactly the records between two positions.
+            mirror: told the offsets after each batch.
+            follow: keeps the stream's position; None for a shadow.
+            topic: False leaves the topic out.
+            table_name: of a shadow.
+            log_retention_hours: of a new table.
+            fsync: each commit is on the disk when it returns.
+        """
         super().__init__()
         self._kafka, self._applied, self._ends, self._mirror = kafka, applied, ends, mirror
         self._topic = topic and "topic" in applied.shape.sinks
         self._appender: Appender | None = None
-        self.done = -2
+        self._again, self._follow, self._reached = again, follow, applied.start
+        self._number = 0
+        self.done, self.stored = -2, Offsets()
         name = table_name or applied.name
         if "table" in applied.shape.sinks:
             table = ensure_table(root, name, applied.schema, log_retention_hours=log_retention_hours)
-            self._appender = Appender(spark, root, table)
+            self._appender = Appender(spark, root, table, fsync=fsync)
             mark = newest_stream_mark(root, name)
             if mark is not None and mark.incarnation == applied.incarnation:
-                self.done = mark.batch
+                self.done, self.stored = mark.batch, mark.offsets
         self.rows = 0
         self.committed_at: float | None = None
 
     def _write(self, rows: "DataFrame", number: int) -> None:
-        ends = self._ends(number)
+        starts, ends = self._starts(number), self._ends(number)
+        if self._follow is not None:
+            self._follow.begin(starts, ends)
+        begin = (
+            unstored(starts, ends, self.stored, replay=number <= self.done) if self._appender is not None else starts
+        )
+        if begin is not None and moved(starts, begin):
+            self._write_rest(number, starts, begin, ends)
+        else:
+            self._write_all(rows, number, ends, table=begin is not None)
+        self._number, self._reached = number + 1, ends
+        self.committed_at = time.time()
+        if self._follow is not None:
+            self._follow.reached(ends, self._appender.version if self._appender is not None else -1)
+        self._mirror(ends)
+
+    def close(self) -> None:
+        """Free what follows the stream's position; call it when the query has ended."""
+        if self._follow is not None:
+            self._follow.close()
+
+    def _starts(self, number: int) -> Offsets:
+        """Where the batch began: where the one before it ended, or the stream itself."""
+        if number > 0 and number != self._number:
+            return self._ends(number - 1)
+        return self._reached
+
+    def _write_all(self, rows: "DataFrame", number: int, ends: Offsets, *, table: bool) -> None:
         both = self._topic and self._appender is not None
         if both:
             rows = rows.persist()
         try:
-            if self._appender is not None and number > self.done:
+            if self._appender is not None and table:
                 self._commit(self._appender, rows, number, ends)
             if self._topic:
-                self._send(rows, number)
+                self._send(rows, str(number))
         finally:
             if both:
                 with suppress(Exception):
                     rows.unpersist()
-        self.committed_at = time.time()
-        self._mirror(ends)
+
+    def _write_rest(self, number: int, starts: Offsets, begin: Offsets, ends: Offsets) -> None:
+        """Of a batch whose first records are in the table: the rest into the table, all of it to the topic.
+
+        Raises:
+            FatalError: the stream remembers rows, so its output of the rest alone is not known.
+        """
+        name = self._applied.name
+        if self._applied.shape.stateful or self._appender is None:
+            message = (
+                f"The table of stream {name} holds a part of batch {number} already: its checkpoint is older than the table, as "
+                f"after a power cut. Nothing is written twice: rebuild it with `tidegate streams rewind {name} --since TIME "
+                "--into shadow`, then `--swap`."
+            )
+            raise FatalError(message)
+        rest = self._again(begin, ends)
+        self._commit(self._appender, rest, number, ends)
+        if self._topic:
+            self._send(self._again(starts, begin), str(number))
+            self._send(rest, f"{number}-rest")
 
     def _commit(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
         with appender.begin() as append:
@@ -206,10 +308,12 @@ class Sink(Batches):
                 return
             stored = next(name for name in rows.columns if name not in appender.table.partitioned_by)
             self.rows += append.read_back([stored]).num_rows
-            append.commit(StreamMark(self._applied.name, self._applied.incarnation, number, ends).encode())
+            topics, last = self._follow.names(ends) if self._follow is not None else ({}, {})
+            mark = StreamMark(self._applied.name, self._applied.incarnation, number, ends, topics, last)
+            append.commit(mark.encode())
 
-    def _send(self, rows: "DataFrame", number: int) -> None:
-        write_topic(rows, self._kafka, self._applied, batch=str(number))
+    def _send(self, rows: "DataFrame", batch: str) -> None:
+        write_topic(rows, self._kafka, self._applied, batch=batch)
 
 
 def write_topic(rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:

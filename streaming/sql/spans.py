@@ -15,7 +15,7 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["history_rows", "kafka_rows", "moved", "sources_of", "write_history"]
+__all__ = ["history_rows", "kafka_rows", "sources_of", "write_history"]
 
 
 def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sources:
@@ -64,11 +64,6 @@ def write_history(writer: Writer, applied: Applied) -> None:
     with Appender(writer.spark, writer.root, table).begin() as append:
         append.write(rows)
         append.commit(StreamMark(applied.name, applied.incarnation, -1, applied.start).encode())
-
-
-def moved(starts: Offsets, ends: Offsets) -> bool:
-    """Whether a span holds any record."""
-    return any(end > starts.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items())
 
 
 def _over(

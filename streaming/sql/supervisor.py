@@ -118,6 +118,7 @@ class Streams:
         self._report(entry)
         error = entry.running.failure()
         if error is not None:
+            entry.running.stop()
             entry.running = None
             self._fail(entry, error)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable, write_deltalake
 
 from ingest.contract.errors import ConfigError, TidegateError
@@ -399,6 +399,91 @@ def test_what_kafka_no_longer_has_comes_from_delta_or_a_clock_that_runs_ahead(sc
     scene.apply("windows", windows)
     with pytest.raises(TidegateError, match="is rebuilt from Kafka alone: name a later --since"):
         scene.ask("rewind", "windows", text=windows, since=hour_ago)
+
+
+def newest_files(folder: Path) -> list[Path]:
+    """The newest numbered file of a folder of a checkpoint or a log, with its checksum."""
+    newest = max(
+        (path for path in folder.iterdir() if path.name.split(".")[0].isdigit()), key=lambda path: int(path.stem)
+    )
+    return [newest, newest.with_name(f".{newest.name}.crc")]
+
+
+def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None:
+    scene.apply(
+        "found", "-- sink: table, topic\n-- key: device\n-- backfill: earliest\nSELECT device, text FROM readings"
+    )
+    path = Path(checkpoint_path(scene.writer.settings.checkpoint, "found"))
+
+    def checkpoint() -> Path:
+        return max(path.iterdir(), key=lambda folder: folder.stat().st_mtime)
+
+    def devices() -> list[str]:
+        return sorted(row["device"] for row in scene.rows("found"))
+
+    def lose(*folders: Path) -> None:
+        """As after a power cut, with the stream stopped."""
+        scene.until_read("found")
+        scene.streams.close()
+        for file in (file for folder in folders for file in newest_files(folder)):
+            file.unlink(missing_ok=True)
+        scene.lander.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def refusal(words: str) -> str:
+        scene.streams = Streams(scene.writer)
+        scene.until(lambda: read_status(scene.lander.root)[1]["found"]["state"] == "failed", "the refusal")
+        said = str(read_status(scene.lander.root)[1]["found"])
+        assert words in said
+        assert f"move the folder {checkpoint()} away" in said
+        scene.streams.close()
+        return said
+
+    def move_away() -> None:
+        checkpoint().rename(scene.lander.checkpoint / f"away-{time.monotonic()}")
+        scene.streams = Streams(scene.writer)
+
+    for name in ("a", "b"):
+        scene.send(name, "event", text=name)
+        scene.until(lambda name=name: name in devices(), f"the row of {name}")
+    # The plan of the newest batch is lost, its rows are not: the number comes again with a later end.
+    lose(checkpoint() / "commits", checkpoint() / "offsets")
+    scene.send("c", "event", text="c")
+    scene.streams = Streams(scene.writer)
+    scene.until(lambda: "c" in devices(), "the rest of the batch")
+    assert devices() == ["a", "b", "c"]
+    scene.until_read("found")
+    sent = [(value["device"], headers["batch"]) for _, value, headers in scene.records("found")]
+    again = [batch for device, batch in sent if device == "b"]
+    assert len(again) == 2
+    assert len(set(again)) == 1, "what was sent before is sent as it was"
+    assert [batch for device, batch in sent if device == "c"] == [f"{again[0]}-rest"]
+
+    # The newest commit of the table is lost, and the checkpoint says that its batch is done.
+    scene.send("d", "event", text="d")
+    scene.until(lambda: "d" in devices(), "the row of d")
+    lose(Path(scene.lander.root) / "found" / "_delta_log")
+    assert "d" not in devices()
+    refusal("its newest commits are gone")
+    move_away()
+    scene.until(lambda: "d" in devices(), "the row of d again")
+    assert devices() == ["a", "b", "c", "d"]
+
+    # The topic is made again, and filled past what was read of the old one.
+    lose()
+    topic = scene.lander.topics.readings
+    admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(60)
+    scene.wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, what="the topic being gone")
+    scene.wait_until(
+        lambda: admin.create_topics([NewTopic(topic, 2, 1)])[topic].exception(20) is None, what="the topic"
+    )
+    scene.lander.producer = Producer({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
+    for number in range(10):
+        scene.send(f"e{number}", "event", text="e")
+    refusal(f"{topic} partition 0 was made anew or cut")
+    move_away()
+    scene.until(lambda: "e9" in devices(), "the rows of the new topic")
+    assert devices() == ["a", "b", "c", "d", *(f"e{number}" for number in range(10))]
 
 
 def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:

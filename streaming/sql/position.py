@@ -1,0 +1,185 @@
+"""How far an applied stream is, in which log: beside its marks, for streams and batches that commit nothing to a table.
+
+`<root>/_streams/<name>.position` is replaced after each batch. Where it is lost, the newest mark of the table says the same of
+an earlier batch.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.contract.errors import FatalError
+from ingest.offsets import begin_offsets, end_offsets
+from ingest.record_names import NameReader, Names
+from ingest.topic_state import topic_ids
+from lakehouse.whole_file import write_json
+from streaming.losses import Lost
+from streaming.marking import LastNames
+from streaming.offsets import Mark, Offsets, parse_names, parse_offsets
+from streaming.same_log import KafkaLog, KafkaView, lost_records
+from streaming.sql.applied import Applied, read_json, streams_folder
+
+if TYPE_CHECKING:
+    from streaming.writer import Writer
+
+__all__ = ["Follower", "Position", "going_on", "newest_position", "refuse_lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the newest batch of an incarnation ended, in which topics, with the names of the last records.
+
+    `version` is that of the table after its newest commit, -1 where there is none.
+    """
+
+    incarnation: str
+    offsets: Offsets
+    topics: Mapping[str, str] = field(default_factory=dict)
+    last: Names = field(default_factory=dict)
+    version: int = -1
+    at_ms: int = 0
+
+    def save(self, root: str, name: str) -> None:
+        """Replace the file."""
+        fields = ("incarnation", "offsets", "topics", "last", "version", "at_ms")
+        write_json(_file(root, name), {key: getattr(self, key) for key in fields})
+
+    def as_mark(self) -> Mark:
+        """As the landing's marks, so that both are compared with Kafka by the same rules."""
+        return Mark("", 0, {}, self.offsets, self.topics, last=self.last, at_ms=self.at_ms)
+
+
+class Follower:
+    """Keeps the position of one running stream: names of records on a thread, a file after each batch."""
+
+    def __init__(self, writer: "Writer", applied: Applied) -> None:
+        known = newest_position(writer.root, applied)
+        self._root, self._applied = writer.root, applied
+        self._reader = NameReader(writer.kafka)
+        self._topics = topic_ids(writer.kafka, list(applied.start))
+        self._names = LastNames(known.last if known is not None else {}, self._reader.read)
+        version = _table_version(writer.root, applied)
+        if known is None or known.version > version:  # a table that was set aside begins again
+            at = known or Position(applied.incarnation, applied.start)
+            self._save(at.offsets, at.last, version)
+
+    def begin(self, starts: Offsets, ends: Offsets) -> None:
+        """A batch of these records begins."""
+        self._names.begin(starts, ends)
+
+    def names(self, ends: Offsets) -> tuple[Mapping[str, str], Names]:
+        """What a mark says of the logs: the topics' ids, and the newest names before these ends.
+
+        Raises:
+            FatalError: a log was cut back while it was read.
+        """
+        return self._topics, self._names.before(ends)
+
+    def reached(self, ends: Offsets, version: int) -> None:
+        """The batch is done; `version` is that of the table now."""
+        self._save(ends, self._names.before(ends), version)
+
+    def close(self) -> None:
+        """Free thread and client."""
+        self._names.close()
+        self._reader.close()
+
+    def _save(self, ends: Offsets, last: Names, version: int) -> None:
+        at_ms = int(time.time() * 1000)
+        Position(self._applied.incarnation, ends, self._topics, last, version, at_ms).save(
+            self._root, self._applied.name
+        )
+
+
+def newest_position(root: str, applied: Applied) -> Position | None:
+    """The position of this incarnation; None where nothing says it."""
+    from streaming.sql.sinks import stream_marks
+
+    if (data := _read(_file(root, applied.name))) and data["incarnation"] == applied.incarnation:
+        offsets, last = parse_offsets(data["offsets"]), parse_names(data["last"])
+        return Position(applied.incarnation, offsets, data["topics"], last, data["version"], data["at_ms"])
+    for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
+        if mark.incarnation == applied.incarnation:
+            return Position(mark.incarnation, mark.offsets, mark.topics, mark.last, at_ms=mark.at_ms)
+    return None
+
+
+def refuse_lost(writer: "Writer", applied: Applied, following: Offsets, path: str) -> None:
+    """Refuse to go on where Kafka no longer holds what comes next, holds another log, or the table lost its newest commit.
+
+    Raises:
+        FatalError: names the partitions and the next step.
+    """
+    known = newest_position(writer.root, applied)
+    again = _next_step(applied, path)
+    if known is not None and known.version > (version := _table_version(writer.root, applied)) >= 0:
+        message = (
+            f"The table {applied.name} is at version {version}, and version {known.version} was committed: its newest commits "
+            f"are gone, as after a power cut. Nothing is skipped in silence: {again}."
+        )
+        raise FatalError(message)
+    lost = _lost(writer, applied, following, known)
+    if lost:
+        message = (
+            f"Kafka no longer has what stream {applied.name} reads next: {'; '.join(map(str, lost))}. Nothing is skipped in "
+            f"silence: {_rewind(applied.name) if any(each.expired for each in lost) else again}."
+        )
+        raise FatalError(message)
+
+
+def going_on(writer: "Writer", applied: Applied, reached: Offsets) -> Offsets:
+    """Where a new incarnation goes on: where the old one was, or at the first record that is another than it read."""
+    on = {topic: dict(parts) for topic, parts in reached.items()}
+    for topic, part, _, edge in _lost(writer, applied, reached, newest_position(writer.root, applied)):
+        if edge < on.get(topic, {}).get(part, 0):
+            on[topic][part] = max(0, edge)
+    return on
+
+
+def _lost(writer: "Writer", applied: Applied, following: Offsets, known: Position | None) -> list[Lost]:
+    kafka, topics = writer.kafka, list(following)
+    oldest, newest = ({topic: read(kafka, topic) for topic in topics} for read in (begin_offsets, end_offsets))
+    view = KafkaView(oldest, newest, topic_ids(kafka, topics))
+    mark = known.as_mark() if known is not None else None
+    reader = NameReader(kafka)
+    try:
+        return lost_records(
+            view, mark, following, following, lambda: _history(writer.root, applied), KafkaLog(kafka, reader)
+        )
+    finally:
+        reader.close()
+
+
+def _history(root: str, applied: Applied) -> Iterator[Mark]:
+    from streaming.sql.sinks import stream_marks
+
+    for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
+        if mark.incarnation == applied.incarnation:
+            yield replace(Mark("", 0, {}, mark.offsets, mark.topics, last=mark.last), at_ms=mark.at_ms)
+
+
+def _next_step(applied: Applied, path: str) -> str:
+    if applied.shape.stateful:
+        return _rewind(applied.name)
+    return f"move the folder {path} away; the stream then goes on after what it read of this very log, and what is stored stays"
+
+
+def _rewind(name: str) -> str:
+    return f"rebuild what is missing with `tidegate streams rewind {name} --since TIME --into shadow`, then `--swap`"
+
+
+def _table_version(root: str, applied: Applied) -> int:
+    from lakehouse.changes import newest_version
+
+    return newest_version(root, applied.name)
+
+
+def _file(root: str, name: str) -> Path:
+    return streams_folder(root) / f"{name}.position"
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    data = read_json(file)
+    return data if data and {"incarnation", "offsets", "topics", "last", "version", "at_ms"} <= set(data) else None
