@@ -277,7 +277,15 @@ class GatewayService(SessionEvents):
         self._state.load([(key, value) for key, value in found if not is_own_state(key)])
         since_ms = self._own.load(found)
         if since_ms is not None:
-            self._own.replay(self._read_outcomes(since_ms))
+            try:
+                self._own.replay(self._read_outcomes(since_ms))
+            except FatalError as error:
+                # Only the numbers of the last minute are unknown then: they count as gaps, and nothing is hidden.
+                logger.warning(
+                    "%s; gaps of devices may be reported that were none: grant the Kafka user READ on %s",
+                    error,
+                    OUTCOMES,
+                )
         if self._own.filters is not None:
             self._session.subscriptions.recall(self._own.filters)
 
