@@ -5,15 +5,14 @@ from random import Random
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from tidegate_tests_fixtures_ledger import MINUTE, Derived, Gateway, booked, expected, utc
 
 from ingest.contract.reading import Reading
 from lakehouse.derived import LEDGER
-from lakehouse.local_rows import local_rows
 from lakehouse.requests import Request
-from lakehouse.tables import spark_ddl
 from streaming.derive.ledger_facts import Settling, ledger_rows, merged_facts, own_facts
 from streaming.history.correct import correct
 from streaming.repair import DROP_FLAG
@@ -162,7 +161,7 @@ def test_each_message_is_counted_once_however_late_its_outcome_comes(lander: Any
 
 def test_rows_of_an_older_version_keep_their_meaning(lake: Any) -> None:
     """Nobody counted their copies: what is missing is called duplicate, what is too much shared, and no alarm is raised."""
-    spark, at = lake.spark, utc(1_780_000_020_000_000)
+    at = utc(1_780_000_020_000_000)
     names = [column.name for column in LEDGER.columns]
     shown = ("received", "stored", "dead_lettered", "duplicate", "shared", "accepted", "spark_refused")
     old = {"missing": (10, 6, 1, 3, 0, 10, 1), "too much": (3, 3, 0, 0, 2, 1, 0), "counted": (4, 3, 0, 1, 0, 4, 0)}
@@ -174,7 +173,8 @@ def test_rows_of_an_older_version_keep_their_meaning(lake: Any) -> None:
         }
         for device, values in old.items()
     ]  # fmt: skip
-    ledger = local_rows(spark, [[row[name] for name in names] for row in rows], spark_ddl(LEDGER))
+    typed = [f"CAST(`{column.name}` AS {column.type}) AS `{column.name}`" for column in LEDGER.columns]
+    ledger = lake.spark.createDataFrame(pa.Table.from_pylist(rows)).selectExpr(*typed)
     settling = Settling({}, at, at, all_landed=True, older_landed=True, forgotten={})
     found = {row["device"]: row for row in ledger_rows(merged_facts([own_facts(ledger)]), settling).collect()}
     assert {device: tuple(row[name] for name in shown) for device, row in found.items()} == old
