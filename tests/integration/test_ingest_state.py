@@ -1,6 +1,7 @@
 """Reading the compacted state topic back from a real Kafka: newest value per key, bounded, and with an end."""
 
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.outcome import OutcomeRecord, encode_outcome
+from ingest.contract.topics import OUTCOMES
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
-from ingest.state import read_state
+from ingest.state import read_outcomes, read_state
+from ingest.topic_setup import ensure_topics
 
 
 @pytest.fixture
@@ -52,6 +56,18 @@ def test_a_gateway_ends_a_key_by_an_empty_value(settings: KafkaSettings, topic: 
     writer.close()
     assert seen == [None] * 3
     assert read_state(settings, topic=topic) == [("b", b"1")]
+
+
+def test_outcomes_since_a_time_come_in_order(settings: KafkaSettings, unique_name: str) -> None:
+    ensure_topics(settings)
+    outcomes = [
+        OutcomeRecord(1, unique_name, 1, number, number, [], None, [("d", 7, number)]) for number in range(1, 200)
+    ]
+    values = [encode_outcome(outcome) for outcome in outcomes]
+    begun_ms = time.time_ns() // 1_000_000 - 120_000
+    write(settings, OUTCOMES, [(unique_name.encode(), value) for value in [values[0], b"no outcome", *values[1:]]])
+    assert [one for one in read_outcomes(settings, begun_ms) if one.gateway == unique_name] == outcomes
+    assert list(read_outcomes(settings, begun_ms + 3_600_000)) == []
 
 
 def test_a_long_history_of_few_keys_is_few_values(settings: KafkaSettings, topic: str) -> None:
