@@ -1,13 +1,16 @@
-"""Which rows are already stored: identities (message_id, device, metric, index), in compact ranges, on the driver.
+"""Which rows are already stored: identities (message_id, device, metric, index), on the driver.
 
 A message id `bs:<boot>:<seq>` is the number seq on the line (device, metric, index, boot): a device that counts without
-gaps needs one range per metric and boot, for ever. Any other id is a line with one point. A batch's key columns are read
-back from the file that Spark wrote and compared here, all rows at once in DuckDB, before the file is committed.
+gaps needs one range per metric and boot, for ever. Any other id is a point: a hash on disk, for the horizon
+(streaming/points.py), so points never push a range out. A batch's key columns are read back from the file that Spark wrote
+and compared here, all rows at once, before the file is committed.
 
-The ranges are derived from the table and can be lost: `load` reads the snapshot on disk, if there is a fitting one, and
-the rows that landed since.
+Both are derived from the table and can be lost. `load` reads the snapshot, which names the files of points too, and the rows
+that landed since. Without a snapshot it reads the horizon, and for the ranges the whole table.
 """
 
+import logging
+import math
 import shutil
 import tempfile
 import threading
@@ -21,24 +24,35 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import FatalError
 from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
+from streaming.points import POINTS_LIMIT, Points
 from streaming.snapshot import read_snapshot, write_snapshot
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
-__all__ = ["KEY_COLUMNS", "Seen"]
+__all__ = ["KEY_COLUMNS", "Seen", "points_folder"]
+
+logger = logging.getLogger("tidegate.streaming.dedupe")
 
 KEY_COLUMNS: Final = ("device", "metric", "index", "message_id", "boot", "seq", "partition", "offset")
 
-RANGES_LIMIT: Final = 1_000_000
+RANGES_LIMIT: Final = 2_000_000
 """Ranges kept, 48 bytes each; past it those not met for longest are forgotten, so a late copy would be stored."""
 FOLD_BATCHES: Final = 64
 FOLD_ROWS: Final = 50_000
+SAVE_POINTS: Final = 50_000
+"""So many points in memory alone are worth a snapshot."""
+HISTORY_PATIENCE_SECONDS: Final = 60.0
+"""So long a start waits for the ranges of the whole table; then they are learned beside the landing."""
 FOLD_SHARE: Final = 0.25
 """The newest ranges are folded into all others when they are that many of them: one fold costs a second per million."""
 SAVE_SECONDS: Final = 60.0
 RELOAD_MARGIN: Final = timedelta(minutes=10)
 """Read again beyond the snapshot's time, in case the clock was set back; what is known already folds into itself."""
+
+DAY_SECONDS: Final = 86_400
 
 _LINE: Final = "d, a, b"
 
@@ -53,26 +67,45 @@ _HASHED: Final = f"""
 _KEYED: Final = f"""
     SELECT * EXCLUDE (line), {_HASHED} (
         SELECT *, row_number() OVER () AS row,
-            CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN 'bs:' || boot ELSE message_id END AS stem,
-            CASE WHEN message_id = 'bs:' || boot || ':' || seq THEN seq ELSE 0 END AS number
-        FROM rows))"""  # noqa: S608
+            CASE WHEN counted THEN 'bs:' || boot ELSE message_id END AS stem, CASE WHEN counted THEN seq ELSE 0 END AS number
+        FROM (SELECT *, coalesce(message_id = 'bs:' || boot || ':' || seq, false) AS counted FROM rows)))"""  # noqa: S608
 
-_DUPLICATES: Final = f"""
-    WITH placed AS (
-        SELECT row, partition, "offset", message_id, number, a, b,
-            row_number() OVER (PARTITION BY partition, "offset" ORDER BY row) - 1 AS position,
-            row_number() OVER (PARTITION BY a, b, number ORDER BY row) AS copy
-        FROM ({_KEYED})
-    ), stored AS (
-        SELECT DISTINCT placed.row FROM seen JOIN placed ON seen.a = placed.a AND seen.b = placed.b
+_PLACED: Final = f"""
+    SELECT row, partition, "offset", message_id, counted, number, a, b,
+        row_number() OVER (PARTITION BY partition, "offset" ORDER BY row) - 1 AS position,
+        row_number() OVER (PARTITION BY a, b, number ORDER BY row) AS copy
+    FROM ({_KEYED})"""  # noqa: S608
+
+_POINTS: Final = "SELECT a FROM placed WHERE message_id IS NOT NULL AND NOT counted AND copy = 1"
+
+_DUPLICATES: Final = """
+    WITH stored AS (
+        SELECT DISTINCT placed.row FROM seen JOIN placed ON placed.counted AND seen.a = placed.a AND seen.b = placed.b
             AND placed.number BETWEEN seen.low AND seen.high
     )
-    SELECT row, partition, "offset", position FROM placed
-    WHERE message_id IS NOT NULL AND (copy > 1 OR row IN (FROM stored)) ORDER BY row"""  # noqa: S608
+    SELECT row, partition, "offset", position FROM placed WHERE message_id IS NOT NULL
+        AND (copy > 1 OR row IN (FROM stored) OR (NOT counted AND a IN (SELECT a FROM points))) ORDER BY row"""
 
 _RANGES: Final = f"""
-    SELECT d, a, b, number AS low, number AS high, $last::BIGINT AS last
-    FROM ({_KEYED}) WHERE message_id IS NOT NULL"""  # noqa: S608
+    SELECT d, a, b, number AS low, number AS high, $last::BIGINT AS last FROM ({_KEYED}) WHERE counted"""  # noqa: S608
+
+_NEW_POINTS: Final = f"""
+    SELECT a, (d & 4294967295)::BIGINT AS tag FROM ({_KEYED}) WHERE message_id IS NOT NULL AND NOT counted"""  # noqa: S608
+
+# An older version held points among the ranges: those that are the number 0 of their line.
+_OLD_POINTS: Final = """
+    SELECT last // 86400 AS day, a, (d & 4294967295)::BIGINT AS tag FROM ranges WHERE low = 0 AND high = 0"""
+
+_TAG: Final = f"SELECT (md5_number($device) & {_LOW_HALF} & 4294967295)::BIGINT"
+
+# Islands before hashes: of a table's history there are few lines and many rows.
+_LINES: Final = f"""
+    SELECT d, a, b, low, high, 0::BIGINT AS last FROM (
+        SELECT low, high, {_HASHED} (
+            SELECT device, metric, index, 'bs:' || boot AS stem, min(seq) AS low, max(seq) AS high FROM (
+                SELECT *, seq - row_number() OVER (PARTITION BY device, metric, index, boot ORDER BY seq) AS island FROM (
+                    SELECT DISTINCT device, metric, index, boot, seq FROM rows WHERE message_id = 'bs:' || boot || ':' || seq
+                )) GROUP BY device, metric, index, boot, island)))"""  # noqa: S608
 
 # Snapshots of older versions hold the four words themselves.
 _CONVERTED: Final = f"SELECT low, high, last, {_HASHED} ranges)"
@@ -97,28 +130,37 @@ class Seen:
     """The identities in `readings`. The landing's batch calls it, one call at a time; `forget` may come from beside."""
 
     def __init__(self, snapshot: Path | None = None) -> None:
-        """`snapshot` is where the ranges are kept between runs; None keeps them in memory alone."""
-        import duckdb
-
-        # One thread: the work is small and Spark has the cores. What does not fit is spilled to a folder of our own.
-        spill = tempfile.mkdtemp(prefix="tidegate-identities-")
-        weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
-        self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "512MB", "temp_directory": spill})
-        self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
-        self._snapshot = snapshot
+        """`snapshot` is where the ranges are kept between runs, the points next to it; None keeps neither."""
+        self._duckdb, self._snapshot = _connect(self), snapshot
+        self._points = Points(points_folder(snapshot) if snapshot else None)
         self._table_id = ""
         self._base: pa.Table = self._query(_FOLD, ranges=_empty_ranges())
         self._recent: list[pa.Table] = []
         self._saved = time.monotonic()
         self._lock = threading.RLock()
+        self._horizon_days, self._evicted = math.inf, 0
+        self._whole, self._forgotten, self._stopped = True, list[str](), threading.Event()
+        self._joining, self._history = threading.Thread(), threading.Thread()
 
     @property
     def range_count(self) -> int:
         """Ranges held now."""
         return int(self._base.num_rows + sum(chunk.num_rows for chunk in self._recent))
 
+    @property
+    def figures(self) -> dict[str, tuple[int, float, int]]:
+        """Of ranges and points: how many are held, the share of the limit, and how many were forgotten for its sake."""
+        ranges, points = self.range_count, self._points.count
+        return {
+            "range": (ranges, ranges / RANGES_LIMIT, self._evicted),
+            "point": (points, points / POINTS_LIMIT, self._points.evicted),
+        }
+
     def load(self, root: str, *, horizon_days: float) -> None:
-        """Learn what is stored: the snapshot, and the rows that landed since (all of the horizon where there is none).
+        """Learn what is stored: the snapshot, and the rows that landed since.
+
+        Where there is no snapshot, that is the horizon, and the ranges of the whole table: those go on beside the landing
+        when they take longer than a minute.
 
         Raises:
             FatalError: a data file is gone; names the next step.
@@ -126,24 +168,68 @@ class Seen:
         from deltalake import DeltaTable
 
         table = DeltaTable(table_uri(root, "readings"))
-        self._table_id = str(table.metadata().id)
+        self._table_id, self._horizon_days = str(table.metadata().id), horizon_days
         held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
-        since = datetime.now(UTC) - timedelta(days=horizon_days)
+        oldest = since = datetime.now(UTC) - timedelta(days=horizon_days)
+        lost = self._points.open((held and held.points) or ())
+        self._whole = held is not None and held.whole
         if held is not None:
-            self._base, since = self._plain(held[0]), held[1] - RELOAD_MARGIN
-        # Rows that are read again were met most recently: the limit must not forget them first.
-        now = int(time.time())
+            self._base, since = self._plain(held.ranges), held.since - RELOAD_MARGIN
+            if held.points is None:
+                # An older version held the points among the ranges, and too few of them.
+                self._take_old_points()
+                since = min(oldest, since)
+        rows = dataset_of(table)
         try:
-            for chunk in _stored_since(table, since):
-                self._recent.append(self._fold([self._query(_RANGES, {"last": now}, rows=chunk)]))
-                if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
-                    self._base, self._recent = self._fold([self._base, *self._recent]), []
+            for day in sorted(lost):
+                begin = _begin(day)
+                for chunk in _stored(rows, begin, min(begin + timedelta(days=1), since)):
+                    self._add_points(chunk, day)
+            self._learn_since(rows, since)
         except FileNotFoundError as error:
             message = (
                 f"The table readings misses a data file ({error}). `tidegate repair` counts what is lost and mends it."
             )
             raise FatalError(message) from error
         self._base, self._recent = self._fold([self._base, *self._recent]), []
+        self._join_points()
+        if not self._whole:
+            self._history = threading.Thread(
+                target=self._learn_history, args=(rows, since), name="history", daemon=True
+            )
+            self._history.start()
+            self._history.join(HISTORY_PATIENCE_SECONDS)
+
+    def _learn_since(self, rows: "ds.FileSystemDataset", since: datetime) -> None:
+        # Rows that are read again were met most recently: the limit must not forget them first.
+        now, first = datetime.now(UTC), _day(since)
+        for day in range(first, max(first, _day(now)) + 1):
+            self._join_points()
+            end = None if day >= _day(now) else _begin(day + 1)
+            for chunk in _stored(rows, max(since, _begin(day)), end):
+                self._add_points(chunk, day)
+                self._recent.append(self._fold([self._query(_RANGES, {"last": int(now.timestamp())}, rows=chunk)]))
+                if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
+                    self._base, self._recent = self._fold([self._base, *self._recent]), []
+
+    def _learn_history(self, rows: "ds.FileSystemDataset", before: datetime) -> None:
+        """Ranges of all that landed before: few, however long the table is. Ends early where a file is gone or it is late."""
+        connection = _connect(self)
+        try:
+            for chunk in _stored(rows, None, before, counted=True):
+                if self._stopped.is_set():
+                    return
+                connection.register("rows", chunk)
+                ranges = connection.sql(_LINES).to_arrow_table()
+                with self._lock:
+                    for device in self._forgotten:
+                        ranges = self._without(ranges, device)
+                    self._recent.append(ranges)
+                    if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
+                        self._base, self._recent = self._fold([self._base, *self._recent]), []
+            self._whole = True
+        except OSError as error:
+            logger.warning("The ranges of older readings are not whole; the next start reads them again: %s", error)
 
     def duplicates(self, rows: "pa.Table") -> "pa.Table":
         """The rows of a batch that are stored already or stand twice in it: row (from 1), partition, offset, position.
@@ -154,18 +240,32 @@ class Seen:
         import pyarrow as pa
 
         with self._lock:
-            return self._query(_DUPLICATES, rows=rows, seen=pa.concat_tables([self._base, *self._recent]))
+            placed = self._query(_PLACED, rows=rows)
+            found = self._points.find(self._query(_POINTS, placed=placed)["a"].to_pylist())
+            points = pa.table({"a": pa.array(found, pa.uint64())})
+            seen = pa.concat_tables([self._base, *self._recent])
+            return self._query(_DUPLICATES, placed=placed, seen=seen, points=points)
 
-    def add(self, rows: "pa.Table", landed_at: datetime) -> None:
-        """Remember the rows that were committed; `landed_at` is the time they carry."""
+    def add(self, rows: "pa.Table", landed_at: datetime, *, at: datetime | None = None) -> None:
+        """Remember the rows that were committed.
+
+        Args:
+            rows: KEY_COLUMNS.
+            landed_at: the time they carry.
+            at: Kafka's newest time of them, where it is known: the earlier of the two moves the horizon.
+        """
         with self._lock:
+            self._add_points(rows, _day(landed_at))
             self._recent.append(self._query(_RANGES, {"last": int(landed_at.timestamp())}, rows=rows))
+            due = self._points.fresh_count >= SAVE_POINTS
             if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent[1:]) >= FOLD_ROWS:
-                self._recent = [self._fold(self._recent)]
+                due, self._recent = True, [self._fold(self._recent)]
                 if self._recent[0].num_rows > max(FOLD_ROWS, FOLD_SHARE * self._base.num_rows):
                     self._base, self._recent = self._fold([self._base, *self._recent]), []
-                if time.monotonic() - self._saved > SAVE_SECONDS:
-                    self.save(landed_at)
+            if due and time.monotonic() - self._saved > SAVE_SECONDS:
+                self._points.expire(_day(min(landed_at, at or landed_at)), self._horizon_days)
+                self.save(landed_at)
+                self._join_points()
 
     def save(self, landed_at: datetime) -> None:
         """Write the snapshot; rows from `landed_at` on are read again at the next start."""
@@ -173,15 +273,56 @@ class Seen:
 
         with self._lock:
             self._saved = time.monotonic()
+            self._points.flush()
             if self._snapshot:
-                write_snapshot(self._snapshot, pa.concat_tables([self._base, *self._recent]), self._table_id, landed_at)
+                ranges = pa.concat_tables([self._base, *self._recent])
+                self._write(ranges, landed_at)
+
+    def close(self, landed_at: datetime | None = None) -> None:
+        """End what goes on beside the landing, and save what landed up to `landed_at`."""
+        self._stopped.set()
+        for thread in (self._joining, self._history):
+            if thread.is_alive():
+                thread.join()
+        if landed_at is not None:
+            self.save(landed_at)
 
     def forget(self, device: str) -> None:
-        """Know nothing of a device any more, here and in the snapshot: what it sent before is new if it comes again."""
+        """Know nothing of a device any more, here and on disk: what it sent before is new if it comes again."""
+        with self._lock:
+            self._forgotten.append(device)
+            tag = self._tag(device)
+        self._points.forget(tag)  # takes long where points are many: the landing goes on
         with self._lock:
             self._base, *self._recent = (self._without(ranges, device) for ranges in (self._base, *self._recent))
-            if self._snapshot and (held := read_snapshot(self._snapshot, self._table_id)) is not None:
-                write_snapshot(self._snapshot, self._without(self._plain(held[0]), device), self._table_id, held[1])
+            held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
+            self._points.flush()
+            if held is None:
+                self._points.sweep()
+            else:
+                self._write(self._without(self._plain(held.ranges), device), held.since)
+
+    def _write(self, ranges: "pa.Table", since: datetime) -> None:
+        if self._snapshot and write_snapshot(
+            self._snapshot, ranges, self._table_id, since, whole=self._whole, points=self._points.entries()
+        ):
+            self._points.sweep()
+
+    def _add_points(self, rows: "pa.Table", day: int) -> None:
+        points = self._query(_NEW_POINTS, rows=rows)
+        if points.num_rows:
+            self._points.add(day, points["a"].to_pylist(), points["tag"].to_pylist())
+
+    def _join_points(self) -> None:
+        if not self._joining.is_alive():
+            self._joining = threading.Thread(
+                target=self._points.join, args=(self._stopped.is_set,), name="points", daemon=True
+            )
+            self._joining.start()
+
+    def _tag(self, device: str) -> int:
+        (row,) = self._duckdb.execute(_TAG, {"device": device}).fetchall()
+        return int(row[0])
 
     def _without(self, ranges: "pa.Table", device: str) -> "pa.Table":
         return self._query(_WITHOUT, {"device": device}, ranges=ranges)
@@ -191,11 +332,16 @@ class Seen:
         held = self._query(_CONVERTED, ranges=held) if "stem" in held.column_names else held
         return held.select(self._base.column_names)
 
+    def _take_old_points(self) -> None:
+        for day, a, tag in zip(*self._query(_OLD_POINTS, ranges=self._base).to_pydict().values(), strict=True):
+            self._points.add(day, [a], [tag])
+
     def _fold(self, chunks: "Sequence[pa.Table]") -> "pa.Table":
         import pyarrow as pa
 
         folded = self._query(_FOLD, ranges=pa.concat_tables(chunks))
         if folded.num_rows > RANGES_LIMIT:
+            self._evicted += folded.num_rows - RANGES_LIMIT
             folded = folded.sort_by([("last", "descending")]).slice(0, RANGES_LIMIT)
         return folded
 
@@ -203,6 +349,30 @@ class Seen:
         for name, table in tables.items():
             self._duckdb.register(name, table)
         return self._duckdb.sql(sql, params=given).to_arrow_table()
+
+
+def points_folder(snapshot: Path) -> Path:
+    """Where the points of the identities with this snapshot are."""
+    return snapshot.with_name(f"{snapshot.stem}_points")
+
+
+def _connect(owner: Seen) -> "duckdb.DuckDBPyConnection":
+    import duckdb
+
+    # One thread: the work is small and Spark has the cores. What does not fit is spilled to a folder of our own.
+    spill = tempfile.mkdtemp(prefix="tidegate-identities-")
+    weakref.finalize(owner, shutil.rmtree, spill, ignore_errors=True)
+    connection = duckdb.connect(config={"threads": 1, "memory_limit": "512MB", "temp_directory": spill})
+    connection.execute("SET enable_progress_bar = false")  # a log is no terminal
+    return connection
+
+
+def _day(at: datetime) -> int:
+    return int(at.timestamp() // DAY_SECONDS)
+
+
+def _begin(day: int) -> datetime:
+    return datetime.fromtimestamp(day * DAY_SECONDS, UTC)
 
 
 def _empty_ranges() -> "pa.Table":
@@ -214,14 +384,22 @@ def _empty_ranges() -> "pa.Table":
     ).empty_table()
 
 
-def _stored_since(table: Any, since: datetime) -> "Iterator[pa.Table]":
-    """Key columns of the rows in the table that landed since then, in chunks that fit into memory."""
+def _stored(
+    rows: "ds.FileSystemDataset", begin: datetime | None, end: datetime | None, *, counted: bool = False
+) -> "Iterator[pa.Table]":
+    """Key columns of the rows that landed from begin to before end, in chunks that fit into memory.
+
+    `counted` leaves out what has no counter.
+    """
     import pyarrow as pa
     import pyarrow.dataset as ds
 
     # Not by received_at: what was redriven was received long before.
-    condition = ds.field("landed_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC"))
-    batches = dataset_of(table).to_batches(columns=list(KEY_COLUMNS), filter=condition, batch_size=131_072)
-    for batch in batches:
+    landed, kind = ds.field("landed_at"), pa.timestamp("us", tz="UTC")
+    wanted = ds.field("message_id").is_valid()
+    wanted = wanted & ds.field("boot").is_valid() & ds.field("seq").is_valid() if counted else wanted
+    wanted = wanted & (landed >= pa.scalar(begin, kind)) if begin else wanted
+    wanted = wanted & (landed < pa.scalar(end, kind)) if end else wanted
+    for batch in rows.to_batches(columns=list(KEY_COLUMNS), filter=wanted, batch_size=131_072):
         if batch.num_rows:
             yield pa.Table.from_batches([batch])

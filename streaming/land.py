@@ -122,8 +122,7 @@ class Landing(Batches):
         self._await_learning()
         self._worker.shutdown()
         self._marker.close()
-        if self._landed_at is not None:
-            self._seen.save(self._landed_at)
+        self._seen.close(self._landed_at)
 
     def _write(self, rows: DataFrame, number: int) -> None:
         began = time.perf_counter()
@@ -174,8 +173,13 @@ class Landing(Batches):
         return held, refused
 
     def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime, committed_at: float) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         self._progress.latency(written, began_at=began_at.timestamp(), committed_at=committed_at)
-        self._seen.add(written.select(KEY_COLUMNS), began_at)
+        newest = pc.max(written["kafka_time"].cast(pa.timestamp("us", tz="UTC"))).as_py()
+        self._seen.add(written.select(KEY_COLUMNS), began_at, at=newest)
+        self._progress.identities(self._seen.figures)
         self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
 
     def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table") -> bool:

@@ -58,6 +58,7 @@ class Progress:
         self.reported = self._landed = -1
         self._landed_at = time.monotonic()
         self._lap_began = 0.0
+        self._evicted: dict[str, int] = {}
         self.laps: dict[str, float] = {}
         self.batches = 0
 
@@ -78,6 +79,14 @@ class Progress:
         self._metrics.duplicates.inc(rows)
         self._metrics.conflicts.inc(conflicts)
         self._metrics.unchecked.inc(unchecked)
+
+    def identities(self, figures: Mapping[str, tuple[int, float, int]]) -> None:
+        """How many identities of each kind are held, what share of the limit that is, and how many were forgotten so far."""
+        for kind, (held, share, evicted) in figures.items():
+            self._metrics.identities.labels(kind).set(held)
+            self._metrics.identities_fill.labels(kind).set(share)
+            self._metrics.identities_evicted.labels(kind).inc(max(0, evicted - self._evicted.get(kind, 0)))
+            self._evicted[kind] = evicted
 
     def batch(self, number: int, seconds: float) -> None:
         """The landing of one batch took this long."""

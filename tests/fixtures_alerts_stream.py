@@ -29,6 +29,13 @@ def sql_stream(lag_seconds: Wave, group: str = "tidegate-stream-hot") -> dict[Ke
     }
 
 
+def identities(fill: Wave) -> dict[Key, Wave]:
+    return {
+        key("tidegate_stream_identities_fill_ratio", "stream", kind="point"): fill,
+        key("tidegate_stream_identities_fill_ratio", "stream", kind="range"): always(0.1),
+    }
+
+
 def canary(published: Wave, seen: Wave, started: float = OLD) -> dict[Key, Wave]:
     return {
         key("tidegate_canary_published_total", "canary"): published,
@@ -57,6 +64,8 @@ CASES: list[Case] = [
         },
         {300: 0, 900: 0},
     ),
+    Case("TidegateIdentitiesFull", "points fill up", identities(steps((0, 0.5), (300, 0.81))), {285: 0, 330: 1}),
+    Case("TidegateIdentitiesFull", "there is room", identities(always(0.79)), {15: 0, 900: 0}),
     Case("TidegateSqlStreamLags", "it is stopped", sql_stream(counter(1)), {285: 0, 630: 1}),
     Case("TidegateSqlStreamLags", "it keeps up", sql_stream(always(20)), {900: 0}),
     Case("TidegateSqlStreamLags", "a program of theirs lags", sql_stream(always(HOUR), "my-app"), {900: 0}),

@@ -93,6 +93,26 @@ STREAM: Final = (
         ),
     ),
     Alert(
+        name="TidegateIdentitiesFull",
+        part="stream",
+        severity="warning",
+        signal=Compare(select("tidegate_stream_identities_fill_ratio"), ">", 0.8),
+        unit="ratio",
+        summary="The memory of identities is nearly full",
+        text="Identities of the kind {kind} fill {value} of their limit.",
+        impact="At the limit the oldest are forgotten: a message that comes again very late is then stored twice.",
+        causes=(
+            "Ranges: devices lose many messages, or `seq` jumps, so that a device needs many ranges.",
+            "Ranges: `boot` is another one with each message.",
+            "Points: more readings without `boot` and `seq` than the limit has room for within `stream.horizon_days`.",
+        ),
+        actions=(
+            '`tidegate sql "SELECT device, count(DISTINCT boot) FROM readings GROUP BY 1 ORDER BY 2 DESC LIMIT 9"`: odd ones.',
+            "Have devices send `boot` and `seq`: a device that counts without gaps needs one range.",
+            "`stream.horizon_days`: not above the broker's session expiry and a day.",
+        ),
+    ),
+    Alert(
         name="TidegateSqlStreamFails",
         part="stream",
         severity="warning",

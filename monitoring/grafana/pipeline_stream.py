@@ -88,6 +88,24 @@ def stream_panels() -> list[Panel]:
             Query(rate("tidegate_stream_conflicting_duplicates_total"), "conflicts"),
         ),
         timeseries(
+            "Identities held",
+            "Identities that redeliveries are recognised by: ranges of counters, and points (all other ids) of the horizon.",
+            "short",
+            Query(total("tidegate_stream_identities", "kind"), "{{kind}}"),
+        ),
+        timeseries(
+            "Identities against their limit",
+            "Past the limit the oldest are forgotten, and a copy that comes very late is stored twice.",
+            "percentunit",
+            Query(total("tidegate_stream_identities_fill_ratio", "kind", how="max"), "{{kind}}"),
+        ),
+        timeseries(
+            "Identities forgotten",
+            "Identities forgotten because the limit of their kind was reached.",
+            "cps",
+            Query(rate("tidegate_stream_identities_evicted_total", "kind"), "{{kind}}"),
+        ),
+        timeseries(
             "Late rows",
             "Rows of readings older than the watermark's delay when the gateway received them; all are stored.",
             "cps",

@@ -93,6 +93,28 @@ class StreamMetrics:
             ["query"],
             registry=registry,
         ).labels(query)
+        self.identities = Gauge(
+            "tidegate_stream_identities",
+            "Identities that redeliveries are recognised by: ranges of counters, and points (all other ids) of the horizon.",
+            ["kind"],
+            registry=registry,
+        )
+        self.identities_fill = Gauge(
+            "tidegate_stream_identities_fill_ratio",
+            "Identities held against the limit of their kind; past it the oldest are forgotten.",
+            ["kind"],
+            registry=registry,
+        )
+        self.identities_evicted = Counter(
+            "tidegate_stream_identities_evicted_total",
+            "Identities forgotten because the limit of their kind was reached.",
+            ["kind"],
+            registry=registry,
+        )
+        for kind in ("range", "point"):
+            self.identities.labels(kind)
+            self.identities_fill.labels(kind)
+            self.identities_evicted.labels(kind)
         stage_latency = Histogram(
             "tidegate_stage_latency_seconds",
             "From stage to stage, every reading of every batch: kafka_to_batch is backlog, batch_to_commit processing.",

@@ -1,13 +1,14 @@
 """What names a device beside the tables, and how it is made to forget it: identities, journal, answers of requests."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
 from lakehouse.files import is_local
 from lakehouse.requests import DONE
 from lakehouse.requests import FOLDER as REQUESTS
-from streaming.dedupe import Seen
+from streaming.dedupe import Seen, points_folder
 from streaming.history.journal import Journal
 from streaming.writer import Writer
 
@@ -38,6 +39,9 @@ def _forget_identities(writer: Writer, device: str) -> None:
         held = Seen(snapshot)
         held.load(writer.root, horizon_days=writer.settings.horizon_days)
         held.forget(device)
+        held.close()
+    elif is_local(writer.root):
+        shutil.rmtree(points_folder(snapshot), ignore_errors=True)  # nothing names it: it is read from the table again
 
 
 def _forget_answers(root: str, device: str) -> int:

@@ -111,10 +111,11 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 5)
     seen = Seen()
     for i in range(20):
-        seen.add(rows(row(i, message_id=f"mp:{i}")), datetime.fromtimestamp(1_800_000_000 + i, UTC))
+        seen.add(rows(row(i, seq=2 * i)), datetime.fromtimestamp(1_800_000_000 + i, UTC))
     # Up to a quarter more: what is new is folded in when it is worth the work.
     assert seen.range_count <= 6
-    assert dropped(seen, rows(row(30, message_id="mp:0"), row(31, message_id="mp:19"))) == [(31, 0)]
+    assert dropped(seen, rows(row(30, seq=0), row(31, seq=38))) == [(31, 0)]
+    assert (seen.figures["range"][1] >= 1, seen.figures["range"][2]) == (True, 20 - seen.range_count)
 
 
 def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
