@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import FatalError
 from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
+from streaming.offsets import newest_mark
 from streaming.points import POINTS_LIMIT, Points
 from streaming.snapshot import read_snapshot, write_snapshot
 
@@ -170,6 +171,9 @@ class Seen:
         table = DeltaTable(table_uri(root, "readings"))
         self._table_id, self._horizon_days = str(table.metadata().id), horizon_days
         held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
+        # What it knows past the table's newest commit was lost with that commit, and has to be stored again.
+        if held is not None and (mark := newest_mark(root, "readings")) and mark.at_ms < held.since.timestamp() * 1000:
+            held = None
         oldest = since = datetime.now(UTC) - timedelta(days=horizon_days)
         lost = self._points.open((held and held.points) or ())
         self._whole = held is not None and held.whole

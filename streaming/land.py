@@ -43,7 +43,7 @@ from streaming.decode import (
 )
 from streaming.dedupe import KEY_COLUMNS, Seen
 from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, record_count
+from streaming.offsets import Mark, Offsets, behind, largest, moved, record_count
 from streaming.progress import Progress
 from streaming.projection import Projection
 from streaming.source import LandedTopics
@@ -85,6 +85,7 @@ class Landing(Batches):
         topics: LandedTopics,
         *,
         marker: Marker,
+        fsync: bool,
     ) -> None:
         """A landing that goes on from what the tables hold.
 
@@ -98,14 +99,16 @@ class Landing(Batches):
             marks: the newest of each table.
             topics: the two.
             marker: makes the marks of the commits to come.
+            fsync: each commit is on the disk when it returns.
         """
         super().__init__()
         self.app = ""
         self._checkpoint, self._seen, self._progress, self._mirror = checkpoint, seen, progress, mirror
-        self._readings = Appender(spark, root, tables.READINGS)
-        self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS)
-        self._duplicates = Appender(spark, root, tables.DUPLICATES)
+        self._readings = Appender(spark, root, tables.READINGS, fsync=fsync)
+        self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS, fsync=fsync)
+        self._duplicates = Appender(spark, root, tables.DUPLICATES, fsync=fsync)
         self._done = {name: _ends(mark) for name, mark in marks.items()}
+        self._marked = largest(*(mark.ends for mark in marks.values() if mark is not None))
         self._position: Offsets | None = None
         self._spark, self._topics = spark, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
@@ -115,7 +118,7 @@ class Landing(Batches):
         self._contents = Contents(make_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
-        self._marker = marker
+        self._marker, self._promised = marker, False
 
     def close(self) -> None:
         """Save what the next start needs; call it when the query has ended."""
@@ -132,6 +135,10 @@ class Landing(Batches):
         self._marker.begin(starts, ends)
         with _held(rows, hold=bool(batch.count(self._topics.dead_letters))):
             self._land_tables(batch)
+        # Each batch with records leaves a mark: a checkpoint past every mark says that commits are gone.
+        if moved(self._marked, ends):
+            with self._readings.begin() as append:
+                self._commit(append, batch, "readings", 0, time.perf_counter())
         self._position = ends
         self._progress.batch(number, time.perf_counter() - began)
         self._mirror(ends)
@@ -163,11 +170,15 @@ class Landing(Batches):
                 self._count_copies(batch, append, copies)
                 rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
                 append.write(rows.coalesce(files))
-                if not append.paths:
-                    return held, refused
-                written = append.read_back(_READ_BACK)
-            paths = append.paths
-            self._commit(append, batch, "readings", written.num_rows, began)
+                written = append.read_back(_READ_BACK) if append.paths else written.slice(0, 0)
+            paths, letters = (
+                append.paths,
+                not refused
+                and (held < batch.count(self._topics.readings) or batch.count(self._topics.dead_letters) > 0),
+            )
+            self._commit(append, batch, "readings", written.num_rows, began, ("dead_letters",) if letters else ())
+            if not paths:
+                return held, refused
         self._landed_at = batch.began_at
         self._learning = self._worker.submit(self._learn, written, paths, batch.began_at, time.time())
         return held, refused
@@ -199,7 +210,7 @@ class Landing(Batches):
         if rows.num_rows:
             with self._duplicates.begin() as append:
                 append.write(self._spark.createDataFrame(rows).coalesce(1))
-                self._commit(append, batch, "duplicates", rows.num_rows, began)
+                self._commit(append, batch, "duplicates", rows.num_rows, began, ("readings",))
 
     def _land_dead_letters(self, batch: _Batch, refused: list[dict[str, Any]]) -> None:
         began = time.perf_counter()
@@ -211,11 +222,20 @@ class Landing(Batches):
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))
             if append.paths:
-                self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began)
+                follows = ("readings",) if conflicts else ()
+                self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began, follows)
+            elif self._promised:
+                self._commit(append, batch, "dead_letters", 0, began)
 
-    def _commit(self, append: Append, batch: _Batch, table: str, rows: int, began: float) -> None:
-        append.commit(self._marker.mark(self.app, batch.number, batch.starts, batch.ends).encode())
+    def _commit(
+        self, append: Append, batch: _Batch, table: str, rows: int, began: float, follows: tuple[str, ...] = ()
+    ) -> None:
+        """`follows`: tables that this batch commits to after this one, with rows or without."""
+        versions = {each.table.name: each.version for each in (self._readings, self._dead_letters, self._duplicates)}
+        mark = self._marker.mark(self.app, batch.number, batch.starts, batch.ends, versions, follows)
+        append.commit(mark.encode())
         self._marker.settle()
+        self._marked, self._promised = largest(self._marked, batch.ends), bool(follows)
         self._progress.lap("commit")
         self._progress.committed(table, rows, time.perf_counter() - began)
 

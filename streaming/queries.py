@@ -26,6 +26,7 @@ from streaming.progress import Progress
 from streaming.same_log import KafkaLog, KafkaView, accepted_cuts, lost_records
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics, kafka_options, read_topics
+from streaming.vanished import Reached, refuse_vanished
 
 __all__ = ["LAND", "LandQuery", "begin_at", "first_offsets", "fitting", "gone", "start_landing"]
 
@@ -74,6 +75,8 @@ def start_landing(
     )
     left, begun = read_order(root), checkpoint.begun()
     order = left.unless_in(newest)
+    if begun or not order.replay:
+        refuse_vanished(root, newest, Reached.of(checkpoint) if begun else None)
     following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
     reached = largest(following or {}, newest.ends if newest else {}, checkpoint.planned_ends() if begun else {})
     reader = NameReader(kafka)
@@ -90,7 +93,7 @@ def start_landing(
     local = LocalCheckpoint(Path(checkpoint.path.removeprefix("file://"))) if is_local(checkpoint.path) else checkpoint
     fit = fitting(marks, view.newest, view.ids, cuts)
     marker = Marker(view.ids, order, cuts, known_names(newest, view.ids, cuts), reader.read)
-    landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker)
+    landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker, fsync=settings.fsync)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)

@@ -30,6 +30,7 @@ from streaming.repair_finding import Finding
 from streaming.repair_tables import DROP_FLAG, table_findings
 from streaming.same_log import KafkaLog, KafkaView, lost_records
 from streaming.source import LandedTopics
+from streaming.vanished import vanished_findings
 
 __all__ = ["ACCEPT_FLAG", "DROP_FLAG", "Examination", "Patient", "apply", "examine"]
 
@@ -80,6 +81,8 @@ def examine(patient: Patient, *, is_locked: bool = False) -> Examination:
     if not is_locked and is_held(patient.root):
         notes.append("A writer is running: what it is just about to write may look broken. Stop it before a repair.")
     findings = [*checkpoint_findings(patient.checkpoint), *table_findings(patient.root, patient.checkpoint)]
+    if not any(each.log or each.replay for each in findings):
+        findings += _vanished(patient, findings)
     try:
         if any(each.log for each in findings):
             notes.append("What Kafka still holds is looked at once the tables are whole: run it again then.")
@@ -171,8 +174,8 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
     if any(each.replay for each in findings):
         lost = order.refused(gone(_order(order, findings).replay, oldest, newest))
     else:
-        broken = any(path.is_relative_to(patient.checkpoint) for each in findings for path in each.moves)
-        lost = _losses(patient, KafkaView(oldest, newest, topic_ids(kafka, names)), order, trust=not broken)
+        trust = _is_trusted(patient, findings)
+        lost = _losses(patient, KafkaView(oldest, newest, topic_ids(kafka, names)), order, trust=trust)
     if lost:
         yield Finding(
             f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}.",
@@ -182,6 +185,21 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
             lost=tuple(lost),
             needs=ACCEPT_FLAG,
         )
+
+
+def _vanished(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Commits that are gone; nothing where a repair said already from where they are landed again."""
+    checkpoint, order = LocalCheckpoint(patient.checkpoint), read_order(str(patient.root))
+    trust = _is_trusted(patient, findings)
+    if order.replay and not (trust and checkpoint.begun()):
+        return
+    mark = newest_of([newest_mark(str(patient.root), name) for name in TABLES])
+    yield from vanished_findings(patient.root, patient.checkpoint, mark, checkpoint, trust=trust)
+
+
+def _is_trusted(patient: Patient, findings: Sequence[Finding]) -> bool:
+    """Whether the checkpoint stays as it is."""
+    return not any(path.is_relative_to(patient.checkpoint) for each in findings for path in each.moves)
 
 
 def _losses(patient: Patient, view: KafkaView, order: StartOrder, *, trust: bool) -> list[Lost]:

@@ -82,6 +82,9 @@ _LOG4J = """Configuration:
 class EmbeddedKafka:
     """One node; `data_dir` is its own and keeps its records; `jmx` is where it shows its JVM's metrics.
 
+    `flush_records`: it calls fsync when a partition took so many records, before it acknowledges them; 0 leaves that to the
+    operating system.
+
     Raises:
         ConfigError: the folder has a name that Kafka cannot be told.
     """
@@ -98,6 +101,7 @@ class EmbeddedKafka:
         cache: Path | None = None,
         temporary: Path | None = None,
         jmx: tuple[str, int] | None = None,
+        flush_records: int = 0,
     ) -> None:
         self.data_dir = data_dir.resolve()
         if "," in str(self.data_dir):
@@ -113,6 +117,7 @@ class EmbeddedKafka:
         self._cache = cache
         self._temporary = temporary
         self._jmx = jmx
+        self._flush_records = flush_records
 
     @property
     def bootstrap_servers(self) -> str:
@@ -195,6 +200,7 @@ class EmbeddedKafka:
             "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "controller.quorum.voters": f"1@{self.host}:{self.controller_port}",
             "log.dirs": _property_text(str(records)),
+            **({"log.flush.interval.messages": self._flush_records} if self._flush_records else {}),
         }
         return "".join(f"{key}={value}\n" for key, value in values.items())
 

@@ -92,6 +92,7 @@ def make_plan(
         run.ports["kafka"],
         run.ports["kafka_controller"],
         heap=effective.embedded.kafka_heap,
+        flush_records=effective.embedded.kafka_flush_records,
         temporary=data / "tmp",
         jmx=(effective.monitoring.metrics_host, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
     )

@@ -26,6 +26,11 @@ class EmbeddedSettings(BaseModel):
     prometheus_port: int = Field(9090, ge=1, le=65535)
     alertmanager_port: int = Field(9099, ge=1, le=65535, description="Not its usual 9093: that is Kafka's controller.")
     kafka_heap: str = Field("512m", pattern=r"^[0-9]+[kmgKMG]$")
+    kafka_flush_records: int = Field(
+        0,
+        ge=0,
+        description="Kafka calls fsync after so many records of a partition: 1 = before it acknowledges; 0 = the system decides.",
+    )
     kafka_partitions: int = Field(2, ge=1, description="Of telemetry.readings in the embedded run.")
     kafka_retention_bytes: int = Field(
         512 * 1024**2,

@@ -1,0 +1,155 @@
+"""Commits that are gone without a trace, as after a power cut: known from what other commits and the checkpoint say.
+
+Nothing torn is left to be found then. But each commit of the landing names the versions of the other tables, and each batch
+with records leaves a mark; so a table that is behind what a mark says, or a checkpoint that is past every mark, shows it.
+A derived table shows it by its cursor.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.contract.errors import FatalError
+from lakehouse.changes import newest_version
+from lakehouse.derived import DERIVED
+from lakehouse.tables import TABLES
+from streaming.checkpoint import Checkpoint
+from streaming.derive.cursor import read_cursor
+from streaming.offsets import Mark, Offsets, mark_history, moved, newest_of
+from streaming.repair_checkpoint import checkpoint_moves
+from streaming.repair_finding import Finding
+
+__all__ = ["Reached", "Vanished", "ahead_of", "refuse_vanished", "vanished", "vanished_findings"]
+
+SNAPSHOT = "_seen.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a checkpoint says that is done: the query, its newest finished batch, and where that ended."""
+
+    app: str
+    batch: int
+    following: Offsets
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "Reached | None":
+        """None where it has finished no batch."""
+        app, following, finished = checkpoint.query_id(), checkpoint.next_offsets(), checkpoint.finished()
+        return cls(app, finished, following) if app and following and finished is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """A table's commits that are gone: it is at `version`, and `wanted` was there. No table where only a batch is known."""
+
+    table: str
+    version: int
+    wanted: int
+
+    def __str__(self) -> str:
+        if not self.table:
+            return "the checkpoint is past the newest batch that any table knows"
+        return f"the table {self.table} is at version {self.version}, and version {self.wanted} was committed"
+
+
+def vanished(mark: Mark | None, versions: Mapping[str, int], reached: Reached | None) -> list[Vanished]:
+    """What is gone of the landed tables.
+
+    Args:
+        mark: the newest of all tables; one of an older version names no versions, and nothing is known then.
+        versions: of the tables now.
+        reached: by the checkpoint; None where that is new.
+    """
+    if mark is None:
+        return [Vanished("", -1, -1)] if reached is not None and moved({}, reached.following) else []
+    if not mark.versions:
+        return []
+    same = reached is not None and reached.app == mark.app
+    if reached is not None and not same:
+        return []  # a new checkpoint that has no mark of its own yet: it began where the tables are
+    done = reached is not None and reached.batch >= mark.batch
+    found = []
+    for table, known in mark.versions.items():
+        wanted = known + (done and table in mark.follows)
+        if versions.get(table, -1) < wanted:
+            found.append(Vanished(table, versions.get(table, -1), wanted))
+    if reached is not None and moved(mark.ends, reached.following):
+        found.append(Vanished("", -1, -1))
+    return found
+
+
+def replay_from(lost: Vanished, marks: Iterable[Mark], newest: Mark | None, begin: Offsets) -> Offsets:
+    """From where records have to be read again: the start of the newest batch at which the table was as it is now."""
+    if newest is None or not lost.table:
+        return newest.ends if newest is not None else begin
+    best: Mark | None = None
+    for mark in marks:
+        if mark.versions and mark.versions.get(lost.table, lost.wanted) <= lost.version:
+            best = newest_of([best, mark])
+    return best.starts if best is not None else {topic: dict.fromkeys(parts, 0) for topic, parts in newest.ends.items()}
+
+
+def ahead_of(root: str) -> list[tuple[str, str, int]]:
+    """Derived tables that have seen a version which their source does not have: (derived, source, version)."""
+    from deltalake.exceptions import DeltaError
+
+    found = []
+    for name in DERIVED:
+        try:
+            cursor = read_cursor(root, name) if newest_version(root, name) >= 0 else None
+        except DeltaError:
+            continue  # it is damaged, which is found elsewhere
+        if cursor is None:
+            continue
+        for source in (*TABLES, *DERIVED):
+            seen = cursor.get(source)
+            if isinstance(seen, int) and seen > newest_version(root, source):
+                found.append((name, source, seen))
+    return found
+
+
+def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None) -> None:
+    """Refuse to go on where commits are gone.
+
+    Raises:
+        FatalError: names the tables and the next step.
+    """
+    gone = [str(each) for each in vanished(mark, _versions(root), reached)]
+    gone += [f"{name} has seen version {seen} of {source}, which is not there" for name, source, seen in ahead_of(root)]
+    if gone:
+        message = (
+            f"Commits of the tables are gone, as after a power cut: {'; '.join(gone)}. Nothing was changed. Run `tidegate "
+            "repair` to see what lands them again, and with --apply to do it."
+        )
+        raise FatalError(message)
+
+
+def vanished_findings(
+    root: Path, folder: Path, mark: Mark | None, checkpoint: Checkpoint, *, trust: bool
+) -> Iterator[Finding]:
+    """The same as findings of a repair; `trust` where the checkpoint stays as it is."""
+    uri, begun = str(root), trust and checkpoint.begun()
+    reached = Reached.of(checkpoint) if begun else None
+    derived = {name: root / name for name, _, _ in ahead_of(uri)}
+    snapshot = (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
+    for lost in vanished(mark, _versions(uri), reached):
+        replay = replay_from(lost, mark_history(uri, TABLES), mark, checkpoint.starts(0))
+        kept = ", which only these commits counted" if lost.table == "duplicates" else ""
+        yield Finding(
+            f"Commits are gone, as after a power cut: {lost}{kept}.",
+            "sets the checkpoint and the file of known identities aside, and lands again what comes after the newest batch that "
+            "all tables know; what a table has of it is known by it and not landed again",
+            moves=(*checkpoint_moves(folder), *snapshot, *derived.values()),
+            replay=replay,
+        )
+    for name, source, seen in ahead_of(uri):
+        yield Finding(
+            f"The derived table {name} has seen version {seen} of {source}, which is not there, as after a power cut.",
+            "sets the table aside; the stream makes it again from what is there",
+            moves=(root / name,),
+        )
+
+
+def _versions(root: str) -> dict[str, int]:
+    return {name: newest_version(root, name) for name in TABLES}
