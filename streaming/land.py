@@ -171,11 +171,9 @@ class Landing(Batches):
                 rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
                 append.write(rows.coalesce(files))
                 written = append.read_back(_READ_BACK) if append.paths else written.slice(0, 0)
-            paths, letters = (
-                append.paths,
-                not refused
-                and (held < batch.count(self._topics.readings) or batch.count(self._topics.dead_letters) > 0),
-            )
+            poison = held < batch.count(self._topics.readings)
+            letters = not refused and (poison or batch.count(self._topics.dead_letters) > 0)
+            paths = append.paths
             self._commit(append, batch, "readings", written.num_rows, began, ("dead_letters",) if letters else ())
             if not paths:
                 return held, refused
@@ -222,7 +220,7 @@ class Landing(Batches):
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))
             if append.paths:
-                follows = ("readings",) if conflicts else ()
+                follows = ("readings",) if refused else ()
                 self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began, follows)
             elif self._promised:
                 self._commit(append, batch, "dead_letters", 0, began)
