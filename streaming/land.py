@@ -165,18 +165,19 @@ class Landing(Batches):
             self._await_learning()
             copies, refused = self._seen.duplicates(written.select(KEY_COLUMNS)), False
             self._progress.lap("check")
+            letters = held < batch.count(self._topics.readings) or batch.count(self._topics.dead_letters) > 0
             if copies.num_rows:
-                refused = self._refuse_conflicts(batch, append, copies)
-                self._count_copies(batch, append, copies)
+                stores = written.num_rows > copies.num_rows
+                refused = self._refuse_conflicts(batch, append, copies, ("readings",) if stores else ())
+                later = "readings" if stores else "dead_letters" if letters and not refused else None
+                self._count_copies(batch, append, copies, (later,) if later else ())
                 rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
                 append.write(rows.coalesce(files))
-                written = append.read_back(_READ_BACK) if append.paths else written.slice(0, 0)
-            poison = held < batch.count(self._topics.readings)
-            letters = not refused and (poison or batch.count(self._topics.dead_letters) > 0)
-            paths = append.paths
-            self._commit(append, batch, "readings", written.num_rows, began, ("dead_letters",) if letters else ())
-            if not paths:
-                return held, refused
+                if not append.paths:
+                    return held, refused
+                written = append.read_back(_READ_BACK)
+            paths, follows = append.paths, ("dead_letters",) if letters and not refused else ()
+            self._commit(append, batch, "readings", written.num_rows, began, follows)
         self._landed_at = batch.began_at
         self._learning = self._worker.submit(self._learn, written, paths, batch.began_at, time.time())
         return held, refused
@@ -191,16 +192,16 @@ class Landing(Batches):
         self._progress.identities(self._seen.figures)
         self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
 
-    def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table") -> bool:
+    def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table", follows: tuple[str, ...]) -> bool:
         """Commit the batch's dead letters now if a copy is not equal to what is stored; returns whether one is not."""
         refused, unchecked = self._contents.conflicts(append.read_back(COMPARED_COLUMNS), copies)
         conflicts = sum(each["reason"] == Reason.CONFLICTING_DUPLICATE for each in refused)
         self._progress.duplicates(copies.num_rows, conflicts=conflicts, unchecked=unchecked)
         if refused:
-            self._land_dead_letters(batch, refused)
+            self._land_dead_letters(batch, refused, follows)
         return bool(refused)
 
-    def _count_copies(self, batch: _Batch, written: Append, copies: "pa.Table") -> None:
+    def _count_copies(self, batch: _Batch, written: Append, copies: "pa.Table", follows: tuple[str, ...]) -> None:
         """Commit to `duplicates` which records the copies are of, before `readings` has the batch without them."""
         began = time.perf_counter()
         rows = duplicate_rows(written.read_back(COPIED_COLUMNS), copies, batch.began_at)
@@ -208,9 +209,9 @@ class Landing(Batches):
         if rows.num_rows:
             with self._duplicates.begin() as append:
                 append.write(self._spark.createDataFrame(rows).coalesce(1))
-                self._commit(append, batch, "duplicates", rows.num_rows, began, ("readings",))
+                self._commit(append, batch, "duplicates", rows.num_rows, began, follows)
 
-    def _land_dead_letters(self, batch: _Batch, refused: list[dict[str, Any]]) -> None:
+    def _land_dead_letters(self, batch: _Batch, refused: list[dict[str, Any]], follows: tuple[str, ...] = ()) -> None:
         began = time.perf_counter()
         unlanded, landed = self._unlanded(batch, "dead_letters"), landed_at(batch.began_at)
         rows = dead_letter_rows(unlanded, landed, *self._topics.names)
@@ -220,7 +221,6 @@ class Landing(Batches):
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))
             if append.paths:
-                follows = ("readings",) if refused else ()
                 self._commit(append, batch, "dead_letters", append.read_back(["reason"]).num_rows, began, follows)
             elif self._promised:
                 self._commit(append, batch, "dead_letters", 0, began)
