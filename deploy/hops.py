@@ -65,6 +65,7 @@ def run_gateway(settings: Settings) -> None:
     from gateway.build import build
     from gateway.profiles.policy import make_policy
     from gateway.receipts import make_receipts
+    from ingest.clock_watch import watch_clock
     from ingest.contract.reasons import IgnoredReason, Reason
 
     configure_logging()
@@ -91,6 +92,7 @@ def run_gateway(settings: Settings) -> None:
         ),
         tell_stored(settings, metrics, stop),
     ):
+        watch_clock(settings.kafka, metrics.clock_skew, stop)
         service.run(stop)
 
 

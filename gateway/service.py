@@ -34,6 +34,7 @@ from gateway.session_events import Incoming, SessionEvents
 from gateway.session_words import limits
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.show import show
+from gateway.times import refuse_unset_clock
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.reasons import Reason
@@ -107,10 +108,12 @@ class GatewayService(SessionEvents):
         """Receive until `stop` is set, then drain. Blocks.
 
         Raises:
-            FatalError: the session was taken over, or Kafka refuses even what must fit: end the process, say why.
+            FatalError: the session was taken over, Kafka refuses even what must fit, or the clock was never set: end the
+                process, say why.
         """
         try:
             while not stop.is_set():
+                refuse_unset_clock()
                 self._pass(stop)
             self._drain()
         except FatalError as error:

@@ -4,6 +4,8 @@ Time is never made up: what is ambiguous is refused, what is far off is refused,
 """
 
 import re
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -14,6 +16,7 @@ import msgspec
 from gateway.json_text import BadNumber
 from gateway.show import show, show_value
 from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import FatalError
 from ingest.contract.reasons import Reason
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "plausible",
     "read_time",
     "read_time_as",
+    "refuse_unset_clock",
 ]
 
 AMBIGUOUS_LOCAL: Final = "ambiguous_local_time"
@@ -49,6 +53,21 @@ class Instant(msgspec.Struct, frozen=True, gc=False):
 
     us: int
     flag: str | None = None
+
+
+def refuse_unset_clock(now: Callable[[], float] = time.time) -> None:
+    """Refuse to receive by a clock that was never set: rows would get a wrong day, and the stream takes no time before 2000.
+
+    Raises:
+        FatalError: says what to do; what was not acknowledged waits at the broker.
+    """
+    if now() < YEAR_2000_S:
+        message = (
+            "The clock of this machine says a time before 2000: messages would be stored under a wrong day, and no device's "
+            "time can be judged by it. Set the clock (`chronyc makestep` or `timedatectl set-time`), then start again; the "
+            "broker keeps what was not acknowledged."
+        )
+        raise FatalError(message)
 
 
 def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:

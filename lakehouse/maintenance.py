@@ -14,13 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile
+from lakehouse.clock import newest_plausible, today_of
 from lakehouse.derived import ROLLUPS
 from lakehouse.tables import DEAD_LETTERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ORDER", "SMALL_BYTES", "Join", "TableState", "expired_files", "plan_join", "table_state"]
+__all__ = [
+    "Expiry",
+    "Join",
+    "TableState",
+    "landed_days",
+    "newest_landed",
+    "plan_expiry",
+    "plan_join",
+    "table_state",
+]
 
 SMALL_BYTES: Final = 32 * 1024**2
 """A file below this is joined with others once its day is over."""
@@ -29,6 +39,11 @@ TARGET_BYTES: Final = 64 * 1024**2
 TARGET_FILES: Final = 500
 TIERS: Final = ((256 * 1024, 60), (2 * 1024**2, 8), (16 * 1024**2, 8))
 """(bytes, files): so many files below a size, and not below the size before, are joined while their day goes on."""
+
+SPARED_DAYS: Final = 7
+"""So many of the newest days that hold data are never dropped by retention, however old the clock says they are."""
+MOST_RATIO: Final = 0.2
+"""Days that hold more than this part of a table are dropped by a person only; see lake.drop_limit_ratio."""
 
 _WINDOWS: Final = ("device", "metric", "window_start")
 ORDER: Final = {
@@ -168,16 +183,76 @@ def _bounded(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return chosen
 
 
-def expired_files(state: TableState, *, keep_days: int, today: date | None = None) -> dict[str, list[DataFile]]:
-    """The files of each day that is older than `keep_days` (0 keeps all).
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Files by day: `files` may go, `waiting` are older than is kept by the machine's clock and wait for a person."""
 
-    A day is the gateway's clock's: what arrived lately under an old date (a clock that was behind, a redrive) stays.
+    files: dict[str, list[DataFile]]
+    waiting: dict[str, list[DataFile]]
+
+
+def landed_days(state: TableState) -> set[date]:
+    """The days on which rows of the table landed; where its log does not tell, the days of its rows."""
+    if "max.landed_at" in state.files.column_names:
+        return {at.date() for at in state.files["max.landed_at"].to_pylist() if at is not None}
+    if "partition.date" not in state.files.column_names:
+        return set()
+    return {day for day in state.files["partition.date"].to_pylist() if day is not None}
+
+
+def newest_landed(state: TableState) -> datetime | None:
+    """When the newest row of the table landed, of the days that are plausible; None where its log does not tell."""
+    if "max.landed_at" not in state.files.column_names:
+        return None
+    newest = newest_plausible(landed_days(state))
+    landed = (at for at in state.files["max.landed_at"].to_pylist() if at is not None)
+    return max((at for at in landed if newest is not None and at.date() <= newest), default=None)
+
+
+def plan_expiry(
+    state: TableState, *, keep_days: int, wall: date, newest: date | None, most_ratio: float = MOST_RATIO
+) -> Expiry:
+    """What retention may take by itself, and what it must not take without a person.
+
+    Args:
+        state: of the table.
+        keep_days: 0 keeps all.
+        wall: the machine's day.
+        newest: the newest plausible day of rows that landed, in this table or in those that it is derived from.
+        most_ratio: of the table's bytes; several days that hold more than this wait for a person.
     """
+    believed = max((day for day in (newest, newest_plausible(landed_days(state))) if day is not None), default=None)
+    days = {day for day in _days(state) if day is not None}
+    # The newest days that hold data stay, whatever the clock says.
+    spared = {str(day) for day in sorted(days)[-min(SPARED_DAYS, keep_days or 1) :]}
+    wanted = {day: files for day, files in _older(state, keep_days, wall).items() if day not in spared}
+    sure = _older(state, keep_days, today_of(wall, believed))
+    expired = {day: files for day, files in wanted.items() if day in sure}
+    share = sum(file.bytes for files in expired.values() for file in files) / (state.bytes or 1)
+    if len(expired) > 1 and share > max(most_ratio, 2 / (keep_days + 1)):
+        expired = {}
+    return Expiry(expired, {day: files for day, files in wanted.items() if day not in expired})
+
+
+def expired_files(state: TableState, *, keep_days: int, today: date | None = None) -> dict[str, list[DataFile]]:
+    """The files of each day that is older than `keep_days` (0 keeps all), as far as the table's own rows confirm the day.
+
+    A day is the gateway's clock's: what arrived lately under an old date (a clock that was behind, a redrive) stays. So do
+    the newest days that hold data, and everything where a large part of the table would go: see `plan_expiry`.
+    """
+    return plan_expiry(state, keep_days=keep_days, wall=today or datetime.now(UTC).date(), newest=None).files
+
+
+def _days(state: TableState) -> list[date | None]:
+    return state.files["partition.date"].to_pylist() if "partition.date" in state.files.column_names else []
+
+
+def _older(state: TableState, keep_days: int, today: date) -> dict[str, list[DataFile]]:
     import pyarrow.compute as pc
 
     if keep_days <= 0 or "partition.date" not in state.files.column_names:
         return {}
-    first = (today or datetime.now(UTC).date()) - timedelta(days=keep_days)
+    first = today - timedelta(days=keep_days)
     old = state.files.filter(pc.less(state.files["partition.date"], first))
     days: dict[str, list[DataFile]] = {}
     for file in old.to_pylist():

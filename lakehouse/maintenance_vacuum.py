@@ -38,8 +38,15 @@ def refuse_short(hours: float) -> None:
         raise FatalError(message)
 
 
-def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False) -> Swept:
+def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False, now: float | None = None) -> Swept:
     """Delete files that left the table more than `keep_hours` ago, and files that old which never came into it.
+
+    Args:
+        root: of the tables.
+        name: of the table.
+        keep_hours: how long they stay.
+        dry_run: only count.
+        now: epoch seconds that ages count from, where the machine's clock is not believed.
 
     Raises:
         FatalError: see `refuse_short`.
@@ -49,13 +56,17 @@ def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False) -> 
     from pyarrow.fs import FileType, PyFileSystem
 
     refuse_short(keep_hours)
-    uri = table_uri(root, name)
+    uri, wall = table_uri(root, name), time.time()
+    counted = wall if now is None else min(now, wall)
     listed = DeltaTable(uri).vacuum(
-        retention_hours=math.ceil(keep_hours - 0.01), dry_run=True, enforce_retention_duration=False, full=True
+        retention_hours=math.ceil(keep_hours + (wall - counted) / 3600 - 0.01),
+        dry_run=True,
+        enforce_retention_duration=False,
+        full=True,
     )
     files = PyFileSystem(DeltaStorageHandler(uri))
     # Those that the log never named are listed at any age: one may be about to be committed.
-    oldest = datetime.fromtimestamp(time.time() - keep_hours * 3600, UTC)
+    oldest = datetime.fromtimestamp(counted - keep_hours * 3600, UTC)
     count = size = 0
     for first in range(0, len(listed), _CHUNK):
         for info in files.get_file_info(listed[first : first + _CHUNK]):

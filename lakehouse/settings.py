@@ -17,3 +17,9 @@ class LakeSettings(BaseModel):
         90, ge=0, description="Days of `dead_letters` and `duplicates` that are kept; 0 keeps all."
     )
     rollups_days: int = Field(730, ge=0, description="Days of rollups and ledger that are kept; 0 keeps all.")
+    drop_limit_ratio: float = Field(
+        0.2,
+        gt=0,
+        le=1,
+        description="Several days that hold more than this part of a table wait for `tidegate maintain --drop-days`.",
+    )

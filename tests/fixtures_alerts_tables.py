@@ -116,4 +116,23 @@ CASES: list[Case] = [
         ("full in two hours", always(0.1), {885: 0, 915: 1}),
         ("it does not grow", always(inf), {2700: 0}),
     ),
+    *of(
+        "TidegateRetentionWaits",
+        key("tidegate_table_retention_waiting_partitions", "stream", table="readings"),
+        ("300 days wait until a person drops them", steps((0, 300.0), (900, 0.0)), {285: 0, 330: 1, 960: 0}),
+        ("none", always(0), {900: 0}),
+    ),
+    *of(
+        "TidegateClockOff",
+        key("tidegate_gateway_clock_skew_seconds", "gateway"),
+        ("ten minutes behind Kafka", steps((0, 0.0), (120, 600.0), (600, 0.0)), {165: 0, 195: 1, 660: 0}),
+        ("a year ahead of Kafka", steps((0, 0.0), (120, -31_536_000.0)), {165: 0, 195: 1}),
+        ("half a minute", always(30), {900: 0}),
+    ),
+    *of(
+        "TidegateClockOff",
+        key("tidegate_stream_clock_behind_seconds", "stream"),
+        ("since 1970", always(1.7e9), {45: 0, 90: 1}),
+        ("as it should be", always(0), {900: 0}),
+    ),
 ]

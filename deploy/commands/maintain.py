@@ -27,6 +27,12 @@ def maintain(
             show_default=False,
         ),
     ] = None,
+    drop_days: Annotated[
+        bool,
+        typer.Option(
+            "--drop-days", help="Confirm that days past their retention go, though many at once or a new clock."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     config: OptionalConfig = None,
     data: Data = None,
@@ -44,7 +50,7 @@ def maintain(
     if keep_hours is not None:
         refuse_short(keep_hours)
     settings = locate_settings(config, data, needs_run=False)
-    arguments = {"table": table, "full": full, "keep_hours": keep_hours, "dry_run": dry_run}
+    arguments = {"table": table, "full": full, "keep_hours": keep_hours, "dry_run": dry_run, "drop_days": drop_days}
     answer = run_request(settings, Request("maintain", arguments), tell=lambda text: typer.echo(text, err=True))
     if as_json:
         show_json(answer)
@@ -60,6 +66,9 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         did = [
             f"{kept['joined']} files {would}joined into {kept['into']}" if kept["joined"] else "",
             f"{len(kept['dropped_days'])} days {would}dropped" if kept["dropped_days"] else "",
+            f"{len(kept['waiting_days'])} days wait for --drop-days ({kept['waiting_days'][0]} to {kept['waiting_days'][-1]})"
+            if kept["waiting_days"]
+            else "",
             f"{kept['files_deleted']} old files {would}deleted ({kept['bytes_deleted']} bytes)"
             if kept["files_deleted"]
             else "",

@@ -31,10 +31,11 @@ def soak(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the whole pipeline under load, and measure what grows: memory, descriptors, files, state, latency.
+    """Load everything for hours and judge what grows.
 
-    Starts a pipeline of its own, next to one that runs, and audits it at the end. Exit 1 where the audit does not balance,
-    a part restarted that no fault killed, the landing failed, or a figure grows faster than its bound.
+    Memory, descriptors, files, state and latency. Starts a pipeline of its own, next to one that runs, and audits it at the
+    end. Exit 1 where the audit does not balance, a part restarted that no fault killed, the landing failed, or a figure
+    grows faster than its bound.
     """
     from deploy.soak.run import SoakOptions, render_soak, run_soak
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from monitoring.alerts.catalog_clocks import CLOCKS
 from monitoring.alerts.catalog_devices import DEVICES
 from monitoring.alerts.catalog_flow import BROKER, GATEWAY
 from monitoring.alerts.catalog_kafka import KAFKA
@@ -29,6 +30,7 @@ def alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
         *proof_alerts(settings.audit_seconds),
         *TABLES,
         *disk_alerts(),
+        *CLOCKS,
         *DEVICES,
     )
 

@@ -75,6 +75,11 @@ class GatewayMetrics:
             buckets=PRODUCE_BUCKETS,
             registry=registry,
         )
+        self.clock_skew = Gauge(
+            "tidegate_gateway_clock_skew_seconds",
+            "How far Kafka's clock is ahead of the gateway's, at the least; negative where the gateway's is ahead.",
+            registry=registry,
+        )
         self.connected = Gauge("tidegate_gateway_connected", "1 while the MQTT session is up.", registry=registry)
         self.connections = Counter("tidegate_gateway_connections_total", "MQTT connections made.", registry=registry)
         self.sessions_lost = Counter(

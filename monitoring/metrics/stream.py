@@ -156,6 +156,17 @@ class StreamMetrics:
             ["table"],
             registry=registry,
         )
+        self.retention_waiting = Gauge(
+            "tidegate_table_retention_waiting_partitions",
+            "Days past their retention that wait for a person: the clock may be wrong, or they are a large part of the table.",
+            ["table"],
+            registry=registry,
+        )
+        self.clock_behind = Gauge(
+            "tidegate_stream_clock_behind_seconds",
+            "How far the newest landed row is ahead of this machine's clock; 0 where the clock is later, as it should be.",
+            registry=registry,
+        )
         self.restarts = Counter(
             "tidegate_stream_query_restarts_total",
             "Query restarts after a passing fault.",
@@ -222,6 +233,7 @@ class StreamMetrics:
             self.commit_duration.labels(table)
             self.rows.labels(table)
             self.last_commit.labels(table)
+            self.retention_waiting.labels(table)
             if table.startswith("roll"):
                 self.rollup_windows.labels(table)
                 self.rollup_corrections.labels(table)

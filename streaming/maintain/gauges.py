@@ -30,7 +30,7 @@ class Gauges:
         metrics = self._metrics
         gauges = metrics.table_files, metrics.table_small_files, metrics.table_bytes, metrics.table_snapshot_load
         for name in self._tables.difference(names):
-            for gauge in (*gauges, metrics.table_maintained):
+            for gauge in (*gauges, metrics.table_maintained, metrics.retention_waiting):
                 with suppress(KeyError):
                     gauge.remove(name)
         for name in set(names) - self._tables:

@@ -20,20 +20,21 @@ LONGEST_SECONDS: Final = 7 * 86_400.0
 """A derivation that is further behind than this no longer holds anything back: it is made anew from the whole table."""
 
 
-def needed_since(root: str, name: str, *, default: float) -> float:
+def needed_since(root: str, name: str, *, default: float, now: float | None = None) -> float:
     """From when on (epoch seconds) the files and the log of a table are kept.
 
     Args:
         root: of the tables.
         name: of the table that others are derived from.
         default: where nobody is behind.
+        now: epoch seconds; the clock's where None.
     """
     needed = default
     for seen in _cursors(root, name):
         # None: the version is still to come, or expired long ago.
         committed = commit_time(root, name, seen + 1)
         needed = min(needed, default if committed is None else committed - WRITING_SECONDS)
-    return max(needed, time.time() - LONGEST_SECONDS)
+    return max(needed, (time.time() if now is None else now) - LONGEST_SECONDS)
 
 
 def needed_versions(root: str, name: str, *, since: float, readers_seconds: float) -> frozenset[int]:

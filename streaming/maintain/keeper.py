@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from lakehouse.append import Appender, open_anew
 from lakehouse.catalog import table_names
+from lakehouse.clock import DeletionClock
 from lakehouse.derived import ALL_TABLES, DERIVED
-from lakehouse.maintenance import TableState, expired_files, plan_join, table_state
+from lakehouse.maintenance import Expiry, TableState, newest_landed, plan_expiry, plan_join, table_state
 from lakehouse.maintenance_log import (
     KEPT_EVERY_SECONDS,
     adopt_checkpoint,
@@ -40,6 +41,10 @@ PASS_SECONDS: Final = 3.0
 CHECKPOINT_DUTY: Final = 100
 """A checkpoint that takes a second is written every so many seconds at most."""
 NEVER: Final = -1
+_WAITS: Final = (
+    "retention does not drop %d days of %s, %s to %s: the clock may be wrong, or they are a large part of the table. "
+    "`tidegate maintain --drop-days --dry-run` shows them, without --dry-run they go"
+)
 LATE: Final = timedelta(hours=1)
 LATE_DERIVED: Final = timedelta(hours=26)
 """How long after midnight rows of a day are still expected; derivations correct the windows of the day before, too."""
@@ -76,6 +81,7 @@ class Kept:
     joined: int = 0
     into: int = 0
     dropped_days: list[str] = field(default_factory=list)
+    waiting_days: list[str] = field(default_factory=list)
     checkpoint: int | None = None
     log_files_deleted: int = 0
     files_deleted: int = 0
@@ -95,9 +101,9 @@ class _Known:
 class Keeper:
     """Not thread-safe: the chores' thread calls it."""
 
-    def __init__(self, writer: Writer, limits: Limits | None = None) -> None:
+    def __init__(self, writer: Writer, limits: Limits | None = None, clock: DeletionClock | None = None) -> None:
         self._writer, self._root = writer, writer.root
-        self._limits = limits or Limits()
+        self._limits, self._clock = limits or Limits(), clock or DeletionClock()
         self._gauges = Gauges(writer.metrics)
         self._appenders: dict[str, tuple[str, Appender]] = {}
         self._known: dict[str, _Known] = defaultdict(
@@ -126,14 +132,22 @@ class Keeper:
         if failures:
             raise failures[0]
 
-    def run_all(self, name: str, *, full: bool, keep_hours: float | None = None, dry_run: bool = False) -> Kept:
-        """All that can be done to one table: with `full`, what is due only later too."""
+    def run_all(
+        self,
+        name: str,
+        *,
+        full: bool,
+        keep_hours: float | None = None,
+        dry_run: bool = False,
+        drop_days: bool = False,
+    ) -> Kept:
+        """All that can be done to one table: with `full`, what is due only later too; with `drop_days`, waiting days go."""
         state = table_state(self._root, name)
         kept = Kept(name, state.file_count, state.file_count, state.bytes)
         if dry_run:
             self._plan(state, kept, full=full)
         else:
-            state = self._drop(state, kept)
+            state = self._drop(state, kept, confirmed=drop_days)
             state, _ = self._join(state, kept, deadline=float("inf"), everything=full)
             self._checkpoint(state, kept, at_least=1 if full else self._limits.checkpoint_commits)
         self._sweep(name, kept, keep_hours=keep_hours, dry_run=dry_run)
@@ -169,14 +183,36 @@ class Keeper:
 
     def _plan(self, state: TableState, kept: Kept, *, full: bool) -> None:
         """What the next join and the retention would take."""
-        kept.dropped_days = sorted(expired_files(state, keep_days=_keep_days(self._writer.lake, state.name)))
+        expiry = self._expiry(state)
+        kept.dropped_days, kept.waiting_days = sorted(expiry.files), sorted(expiry.waiting)
         if _is_joined(state):
             join = plan_join(state, open_from=_open_from(state.name), everything=full)
             kept.joined, kept.into = (len(join.files), 1) if join else (0, 0)
 
-    def _drop(self, state: TableState, kept: Kept) -> TableState:
-        keep_days = _keep_days(self._writer.lake, state.name)
-        days = expired_files(state, keep_days=keep_days)
+    def _newest(self) -> datetime | None:
+        """When the newest reading landed; tells the operator where the machine's clock is behind that."""
+        if READINGS.name not in table_names(self._root):
+            return None
+        landed = newest_landed(table_state(self._root, READINGS.name))
+        self._writer.metrics.clock_behind.set(max(0.0, landed.timestamp() - self._clock.wall()) if landed else 0.0)
+        return landed
+
+    def _expiry(self, state: TableState) -> Expiry:
+        lake = self._writer.lake
+        wall = datetime.fromtimestamp(self._clock.wall(), UTC).date()
+        keep_days, most = _keep_days(lake, state.name), lake.drop_limit_ratio
+        landed = self._newest()
+        newest = landed.date() if landed is not None else None
+        return plan_expiry(state, keep_days=keep_days, wall=wall, newest=newest, most_ratio=most)
+
+    def _drop(self, state: TableState, kept: Kept, *, confirmed: bool = False) -> TableState:
+        """Drop the days that are past their retention; those that wait for a person too where one has confirmed it."""
+        keep_days, expiry = _keep_days(self._writer.lake, state.name), self._expiry(state)
+        days = expiry.files | (expiry.waiting if confirmed else {})
+        kept.waiting_days = sorted(expiry.waiting.keys() - days.keys())
+        self._writer.metrics.retention_waiting.labels(state.name).set(len(kept.waiting_days))
+        if kept.waiting_days:
+            logger.warning(_WAITS, len(kept.waiting_days), state.name, kept.waiting_days[0], kept.waiting_days[-1])
         if not days:
             return state
         drop_days(self._appender(state), days, keep_days=keep_days)
@@ -218,15 +254,16 @@ class Keeper:
     def _sweep(self, name: str, kept: Kept, *, keep_hours: float | None = None, dry_run: bool = False) -> None:
         """Log and data files that nobody needs: neither readers of old versions nor who is derived from the table."""
         hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
-        since = needed_since(self._root, name, default=time.time() - hours * 3600)
+        now = self._clock.now(self._newest())
+        since = needed_since(self._root, name, default=now - hours * 3600, now=now)
         if not dry_run:
-            kept.log_files_deleted = self._clean_log(name, since)
-        swept = sweep(self._root, name, keep_hours=(time.time() - since) / 3600, dry_run=dry_run)
+            kept.log_files_deleted = self._clean_log(name, since, now)
+        swept = sweep(self._root, name, keep_hours=(now - since) / 3600, dry_run=dry_run, now=now)
         kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
 
-    def _clean_log(self, name: str, since: float) -> int:
+    def _clean_log(self, name: str, since: float, now: float) -> int:
         """Remove what is old of the log, but for what this process and its derivations still read; the number of files."""
-        longest, readers = time.time() - LONGEST_SECONDS, self._limits.readers_seconds
+        longest, readers = now - LONGEST_SECONDS, self._limits.readers_seconds
         needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
         newest = last_checkpoint(self._root, name)
         if any(version < newest for version in needed):
@@ -234,7 +271,7 @@ class Keeper:
             adopt_checkpoint(self._appender(table_state(self._root, name)), newest)
             needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
         every = self._limits.every_seconds
-        return clean_log(self._root, name, keep_from=since, held=needed, every_seconds=every)
+        return clean_log(self._root, name, keep_from=since, now=now, held=needed, every_seconds=every)
 
     def _appender(self, state: TableState) -> Appender:
         """The way into this very table: one that was dropped and made anew under the same name has another id."""

@@ -17,7 +17,7 @@ def maintain(writer: Writer, request: Request) -> dict[str, Any]:
     """Do what is due, or all of it; run twice, the second time finds nothing left to do.
 
     The request's arguments: `table` (one, else all), `full` (join every small file, write a checkpoint), `dry_run`,
-    `keep_hours` (of deleted files and log; the settings' own where None).
+    `keep_hours` (of deleted files and log; the settings' own where None), `drop_days` (drop the days that wait for a person).
 
     Raises:
         TidegateError: no such table, or `keep_hours` is too short.
@@ -38,6 +38,7 @@ def maintain(writer: Writer, request: Request) -> dict[str, Any]:
                 full=bool(arguments.get("full")),
                 keep_hours=keep_hours,
                 dry_run=bool(arguments.get("dry_run")),
+                drop_days=bool(arguments.get("drop_days")),
             )
         )
         for name in ([table] if table else names)

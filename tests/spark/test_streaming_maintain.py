@@ -20,6 +20,7 @@ from ingest.settings import KafkaSettings
 from lakehouse import maintenance
 from lakehouse.append import Append, Appender
 from lakehouse.changes import changes
+from lakehouse.clock import DeletionClock
 from lakehouse.derived import ALL_TABLES
 from lakehouse.follow import TableFollower
 from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_checkpoint
@@ -229,16 +230,51 @@ def test_a_table_to_which_nothing_is_due_is_kept_also_without_time(
     assert made.metrics.table_maintained.labels("readings")._value.get() > begun
 
 
-def test_days_past_their_retention_go_in_one_commit_that_says_so(day: Any, writer: Any) -> None:
-    root = day(hours_ago=72)
-    assert handle(writer(root, readings_days=2), Request("maintain", {"dry_run": True}))["tables"][0]["dropped_days"]
-    assert len(rows(root)) == 24
-    assert handle(writer(root, readings_days=0), Request("maintain", {}))["tables"][0]["dropped_days"] == []
-    handle(writer(root, readings_days=2), Request("maintain", {}))
-    assert rows(root) == []
-    (last,) = changes(root, "readings", after=version(root) - 1)
-    assert json.loads(last.user_metadata or "")["retention"]["keep_days"] == 2
-    assert len(last.removed) == 1
+def days_of(root: str, ages: range) -> None:
+    """The rows of the table once more for each of these ages in days."""
+    stored = pa.table(DeltaTable(f"{root}/readings").to_pyarrow_table())
+    for age in ages:
+        moved = stored
+        for name in ("landed_at", "received_at", "date"):
+            kind = stored.schema.field(name).type
+            values = [value - timedelta(days=age) for value in stored[name].to_pylist()]
+            moved = moved.set_column(moved.schema.get_field_index(name), name, pa.array(values, kind))
+        write_deltalake(f"{root}/readings", moved, mode="append")
+
+
+def test_days_past_their_retention_go_in_one_commit_and_many_at_once_wait(day: Any, writer: Any) -> None:
+    root = day()
+    days_of(root, range(1, 10))
+
+    def maintain(made: Writer, **arguments: Any) -> dict[str, Any]:
+        (kept,) = handle(made, Request("maintain", arguments))["tables"]
+        return dict(kept)
+
+    assert len(maintain(writer(root, readings_days=8), dry_run=True)["dropped_days"]) == 1
+    assert len(rows(root)) == 240
+    assert maintain(writer(root, readings_days=0), full=True)["dropped_days"] == []
+    assert len(maintain(writer(root, readings_days=8))["dropped_days"]) == 1
+    (last,) = (c for c in changes(root, "readings", after=version(root) - 2) if c.removed)
+    assert json.loads(last.user_metadata or "")["retention"]["keep_days"] == 8
+    assert len(rows(root)) == 216
+
+    made = writer(root, readings_days=4)
+    kept = maintain(made)
+    assert (kept["dropped_days"], len(kept["waiting_days"])) == ([], 4)
+    assert made.metrics.retention_waiting.labels("readings")._value.get() == 4
+    # A clock a year ahead: the newest rows do not confirm it, and old files and log stay as well.
+    ahead = DeletionClock(lambda: datetime.now(UTC).timestamp() + 365 * 86_400, lambda: 0.0)
+    files = sorted(path.name for path in Path(root).rglob("*") if path.is_file())
+    passed = Keeper(made, clock=ahead).run_all("readings", full=False)
+    assert (passed.dropped_days, len(passed.waiting_days)) == ([], 5)
+    assert set(files) <= {path.name for path in Path(root).rglob("*") if path.is_file()}
+
+    assert len(maintain(made, drop_days=True)["dropped_days"]) == 4
+    assert len(rows(root)) == 120
+    # A clock that is back: nothing goes, and the operator is told.
+    behind = Keeper(made, clock=DeletionClock(lambda: 86_400.0, lambda: 0.0))
+    assert behind.run_all("readings", full=False).dropped_days == []
+    assert made.metrics.clock_behind._value.get() > 86_400
 
 
 def test_what_would_harm_is_refused_in_a_sentence(day: Any, writer: Any) -> None:

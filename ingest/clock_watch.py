@@ -1,0 +1,103 @@
+"""Compares this process's clock with Kafka's while it runs: by the time of the newest record, between two looks."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from ingest.cluster_reader import ClusterReader
+from ingest.contract.errors import RetryableError, TidegateError
+from ingest.contract.topics import OUTCOMES
+from ingest.kafka_clock import KafkaClock
+from ingest.settings import KafkaSettings
+
+__all__ = ["ClockWatch", "NewestRecord", "watch_clock"]
+
+logger = logging.getLogger("tidegate.ingest.clock")
+
+LOOK_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 3.0
+OFF_SECONDS: Final = 60.0
+"""A difference of more than this is logged; the alert TidegateClockOff has the same bound."""
+
+NewestRecord = Callable[[int], tuple[int, int] | None]
+"""Offset and time in ms of a partition's newest record; None where Kafka does not tell."""
+
+
+class _Gauge(Protocol):
+    def set(self, value: float) -> object: ...
+
+
+class ClockWatch:
+    """Looks at the topic of the outcomes, into which a gateway writes as long as messages come.
+
+    Args:
+        newest: asks Kafka.
+        gauge: is told how far Kafka's clock is ahead of ours, in seconds; negative where ours is ahead.
+        partitions: of the topic.
+        wall: our clock.
+    """
+
+    def __init__(
+        self, newest: NewestRecord, gauge: _Gauge, *, partitions: int = 1, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._newest, self._gauge, self._partitions, self._wall = newest, gauge, partitions, wall
+        self._clock = KafkaClock(wall)
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._is_off = False
+
+    def look(self) -> float:
+        """One look; the difference as far as it is known."""
+        for partition in range(self._partitions):
+            asked_at, found = self._wall(), self._newest(partition)
+            if found is None:
+                continue
+            before = self._seen.get(partition)
+            self._seen[partition] = found[0], asked_at
+            # A record that was not there at the last look came in after it.
+            if before is not None and found[0] > before[0]:
+                self._clock.observe(found[1], after=before[1], before=self._wall())
+        skew = self._clock.skew_seconds
+        self._gauge.set(skew)
+        self._tell(skew)
+        return skew
+
+    def _tell(self, skew: float) -> None:
+        is_off = abs(skew) > OFF_SECONDS
+        if is_off and not self._is_off:
+            logger.error(
+                "the clock of this machine is %.0f s %s Kafka's: device times are judged against it, so good messages may "
+                "become dead letters (ts_too_far_future); set the clock (chronyc tracking, timedatectl)",
+                abs(skew),
+                "behind" if skew > 0 else "ahead of",
+            )
+        self._is_off = is_off
+
+
+def watch_clock(kafka: KafkaSettings, gauge: _Gauge, stop: threading.Event) -> threading.Thread:
+    """Watch in the background until `stop`; Kafka may come and go."""
+    thread = threading.Thread(target=_watch, args=(kafka, gauge, stop), name="kafka clock", daemon=True)
+    thread.start()
+    return thread
+
+
+def _watch(kafka: KafkaSettings, gauge: _Gauge, stop: threading.Event) -> None:
+    with suppress(TidegateError):  # settings that cannot work end the gateway itself
+        reader = ClusterReader(kafka)
+        partitions = 0
+        watch: ClockWatch | None = None
+        while not stop.wait(LOOK_SECONDS):
+            with suppress(RetryableError):
+                if not partitions:
+                    partitions = len(reader.topics(lambda name: name == OUTCOMES, PATIENCE_SECONDS)[1])
+                if partitions and watch is None:
+                    watch = ClockWatch(
+                        lambda partition: reader.newest(OUTCOMES, partition, PATIENCE_SECONDS),
+                        gauge,
+                        partitions=partitions,
+                    )
+                if watch is not None:
+                    watch.look()
+        reader.close()
