@@ -56,6 +56,7 @@ class AckChain:
         self._blocks: deque[Block] = deque()
         self._in_flight: Batch | None = None
         self._carried: dict[_Key, Count] = {}
+        self._restarts: list[Restart] = []
         self._halted = False
         self._dropped = 0
         self._began: int | None = None
@@ -76,6 +77,7 @@ class AckChain:
         self.halt()
         if self._in_flight is not None:
             self._carry(self._in_flight.record)
+            self._restarts += self._in_flight.restarts
         dropped, self._dropped = self._dropped, 0
         self._in_flight, self._halted = None, False
         self.epoch, self._began = epoch, None
@@ -126,7 +128,8 @@ class AckChain:
                 break
             finished.append(self._blocks.popleft())
         record = self._count(finished, counts)
-        self._in_flight = Batch(self.epoch, finished, record, self._tracker.take_restarts())
+        self._in_flight = Batch(self.epoch, finished, record, self._restarts)
+        self._restarts = []
         return self._in_flight
 
     def outcome_delivered(self, batch: Batch) -> bool:
@@ -136,6 +139,8 @@ class AckChain:
             self._in_flight = None
         if self._halted or not is_known:
             self.stale_reports += 1
+            # Counted in Kafka, and their devices have had no receipt yet.
+            self._restarts += batch.restarts if is_known else []
             return False
         self.in_flight -= len(batch)
         self.in_flight_bytes -= sum(block.size_bytes for block in batch.blocks)
@@ -164,6 +169,9 @@ class AckChain:
                 count = counts.get((device, minute)) or _new(counts, device, minute)
                 count.gap += gap
                 count.reordered += reordered
+            for restart in self._tracker.take_restarts():
+                (counts.get((restart.device, minute)) or _new(counts, restart.device, minute)).restarts += 1
+                self._restarts.append(restart)
         first, upto = blocks[0].first, blocks[-1].upto
         counters = {(device, boot): None for block in blocks for device, boot, _seq in block.sequences}
         highs = [(device, boot, self._tracker.high(device, boot)) for device, boot in counters]
@@ -173,14 +181,15 @@ class AckChain:
         )
 
     def _carry(self, record: OutcomeRecord) -> None:
-        """Keep the gaps of an outcome that may be lost with its epoch: the redelivery will not show them again."""
+        """Keep gaps and restarts of an outcome that may be lost with its epoch: the redelivery will not show them again."""
         for count in record.counts:
-            if count.gap or count.reordered:
+            if count.gap or count.reordered or count.restarts:
                 kept = self._carried.get((count.device, count.minute)) or _new(
                     self._carried, count.device, count.minute
                 )
                 kept.gap += count.gap
                 kept.reordered += count.reordered
+                kept.restarts += count.restarts
 
 
 def _new(counts: dict[_Key, Count], device: str | None, minute: int) -> Count:

@@ -111,6 +111,7 @@ LEDGER: Final = Table(
         Column("copies", "bigint", "Messages of which the landing stored nothing for this device: copies."),
         Column("conflicting", "bigint", "Of copies: those in dead_letters, because their content differs."),
         Column("tail_copies", "bigint", "Of copies: messages of a gateway that died before it counted them."),
+        Column("restarts", "bigint", "How often the device began to count again under the same boot."),
     ),
     statistics=("device", "minute", "unaccounted"),
 )
@@ -130,6 +131,11 @@ DEVICES: Final = Table(
         Column("interval_learned_s", "double", "Usual time between its messages, learned."),
         Column("profile", "string", "Profile of its newest refusal, where one refused it."),
         Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
+        Column(
+            "sequence_restarted_at",
+            "timestamp",
+            "The minute in which it last began to count again under the same boot (UTC).",
+        ),
     ),
     statistics=("device", "last_seen"),
     partitioned_by=(),

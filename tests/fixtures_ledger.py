@@ -181,7 +181,7 @@ class Derived:
 
 
 BALANCE = ("received", "stored", "dead_lettered", "ignored", "duplicate")
-BOOKED = (*BALANCE, "unaccounted", "shared", "gap", "reordered", "partial", "late")
+BOOKED = (*BALANCE, "unaccounted", "shared", "gap", "reordered", "restarts", "partial", "late")
 
 
 def booked(rows: dict[Any, dict[str, Any]]) -> dict[Any, dict[str, int]]:

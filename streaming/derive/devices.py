@@ -32,7 +32,7 @@ _REFUSAL: Final = "struct<at timestamp, because string, profile string>"
 _PARTS: Final = {
     "first_seen": "timestamp", "last_seen": "timestamp", "first_new": "timestamp", "gaps": "double", "squares": "double",
     "skew": "bigint", "refusal": _REFUSAL, "known_last": "timestamp", "known_skew": "bigint", "known_interval": "double",
-    "known_at": "timestamp",
+    "known_at": "timestamp", "sequence_restarted_at": "timestamp", "known_restarted_at": "timestamp",
 }  # fmt: skip
 
 
@@ -52,13 +52,17 @@ def device_rows(
     parts = [] if messages is None else [_part(_told(messages))]
     if counts is not None:
         # Ignored messages leave no record, so their minute is all that is known of them.
-        heard = counts.where("device <> '' AND received > 0").groupBy("device")
+        # A restart may be counted without a message: its outcome was lost with a connection.
+        heard = counts.where("device <> '' AND (received > 0 OR restarts > 0)").groupBy("device")
         first = F.min(F.when(F.col("ignored") > 0, F.col("minute"))).alias("first_seen")
-        parts.append(_part(heard.agg(first, F.max("minute").alias("last_seen"))))
+        last = F.max(F.when(F.col("received") > 0, F.col("minute"))).alias("last_seen")
+        restarted = F.max(F.when(F.col("restarts") > 0, F.col("minute"))).alias("sequence_restarted_at")
+        parts.append(_part(heard.agg(first, last, restarted)))
     if known is not None:
         refusal = "struct(last_rejected_at AS at, last_rejected_because AS because, profile)"
         names = {"clock_skew_ms": "known_skew", "interval_learned_s": "known_interval", "updated_at": "known_at"}
-        rows = known.withColumn("known_last", F.col("last_seen")).withColumnsRenamed(names)
+        same = {"known_last": F.col("last_seen"), "known_restarted_at": F.col("sequence_restarted_at")}
+        rows = known.withColumns(same).withColumnsRenamed(names)
         parts.append(_part(rows.withColumn("refusal", F.expr(f"IF(last_rejected_at IS NULL, NULL, {refusal})"))))
     if not parts:
         return None
@@ -141,7 +145,8 @@ def _merged(parts: "DataFrame", now: datetime) -> "DataFrame":
         "interval_learned_s": F.expr(f"coalesce(IF(sample > 0, {interval}, NULL), known_interval, sample)"),
         # A constant that is another one in each pass would have the code compiled anew.
         "updated_at": F.expr(
-            "IF(known_at IS NOT NULL AND first_new IS NULL AND last_seen <= known_last, known_at, "
+            "IF(known_at IS NOT NULL AND first_new IS NULL AND last_seen <= known_last "
+            "AND sequence_restarted_at <=> known_restarted_at, known_at, "
             f"get(array(timestamp_micros({us}L)), length(device) - length(device)))"
         ),
     }
@@ -194,4 +199,4 @@ class DevicesDerivation:
         return device_rows(messages, without(counted, gone), without(known, gone), datetime.now(UTC))
 
 
-_COUNT_COLUMNS: Final = ("device", "minute", "received", "ignored")
+_COUNT_COLUMNS: Final = ("device", "minute", "received", "ignored", "restarts")

@@ -46,7 +46,7 @@ __all__ = [
 
 SUMS: Final = (
     "stored", "late", "copies", "conflicting", "accepted", "shared", "counted_dead", "ignored", "counted_partial", "gap",
-    "reordered", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
+    "reordered", "restarts", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
 )  # fmt: skip
 KEPT: Final = ("stored", "late", "tail_stored")
 """What a recount of a device whose readings a correction deleted finds too little of: `kept_…` is what the row had."""
@@ -343,7 +343,7 @@ def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
                 "accepted + shared + counted_dead + ignored + u_stored + u_dead + IF(uncopied = 1, 0L, u_copies)"
             ),
             "partial": F.expr("counted_partial + u_partial"),
-            "sequenced": F.expr("sequenced OR gap > 0 OR reordered > 0"),
+            "sequenced": F.expr("sequenced OR gap > 0 OR reordered > 0 OR restarts > 0"),
             "updated_at": F.when(
                 (F.col("touched") == 0) & F.col("settled").eqNullSafe(F.col("was_settled")), F.col("was_updated_at")
             ).otherwise(settling.now()),

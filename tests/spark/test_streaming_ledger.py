@@ -17,7 +17,7 @@ def fill(alive: Gateway, dead: Gateway, now: int) -> None:
     for second in range(3):
         at = now - MINUTE + second * 1_000_000
         alive.store("d1", at, Reading("t", value=20.0 + second, time_us=at - 50_000), seq=second, gap=second)
-    alive.store("d1", now, Reading("t", value=30.0, time_us=now - 50_000), seq=9, reordered=1)
+    alive.store("d1", now, Reading("t", value=30.0, time_us=now - 50_000), seq=9, reordered=1, restarts=1)
     alive.store("d1", now + 1, Reading("t", value=20.0, time_us=now - MINUTE - 50_000), seq=0, copy=True)
     alive.store(
         "d2", now + 2, Reading("t", value=1.0, time_us=now - 10 * MINUTE), Reading("t", value=2.0, index=1), late=1
@@ -117,6 +117,9 @@ def check_devices(derived: Derived, now: int) -> None:
     devices = derived.rows("devices", "device")
     assert set(devices) == {"d1", "d2", "d3", "d4", "d5", "d6", "tidegate-canary"}
     assert (devices["d1"]["first_seen"], devices["d1"]["last_seen"]) == (utc(old + 1_000), utc(now))
+    assert {name: row["sequence_restarted_at"] for name, row in devices.items() if row["sequence_restarted_at"]} == {
+        "d1": utc(now)
+    }
     d4 = devices["d4"]
     assert (d4["last_rejected_because"], d4["last_rejected_at"], d4["profile"]) == ("bad_json", utc(now + 5), "p@1")
     assert d4["first_seen"] == utc(old + 2)

@@ -224,6 +224,27 @@ def test_gaps_of_an_outcome_that_arrives_after_its_connection_are_told_once() ->
     assert (count.received, count.gap, count.reordered) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["its outcome is lost", "its outcome arrives late"])
+def test_a_restart_in_an_outcome_of_a_gone_connection_is_counted_once_and_told(is_late: bool) -> None:
+    chain = AckChain("gw")
+    chain.begin(1)
+    numbers = [*range(8), 0, 1, 2]
+    chain.receive(block(1, 1, [accepted("d", 0, [(7, seq)]) for seq in numbers]))
+    batch = chain.next_batch(LIMIT_BYTES)
+    assert batch is not None
+    assert [(count.device, count.restarts) for count in batch.record.counts] == [("d", 1)]
+    chain.halt()
+    if is_late:
+        assert not chain.outcome_delivered(batch)
+    chain.begin(2)
+    chain.receive(block(12, 2, [accepted("d", 0, [(7, 3)])]))
+    following = finish(chain)
+    assert [count.restarts for count in following.record.counts] == [0 if is_late else 1]
+    assert [restart.device for restart in following.restarts] == ["d"]
+    chain.receive(block(13, 2, [accepted("d", 0, [(7, 4)])]))
+    assert not finish(chain).restarts
+
+
 def test_a_batch_is_bounded() -> None:
     chain = AckChain("gw")
     chain.begin(1)

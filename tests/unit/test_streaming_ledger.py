@@ -288,7 +288,8 @@ def test_the_landing_has_come_to_an_end_only_in_every_partition() -> None:
 def test_the_schema_of_outcomes_is_that_of_the_contract() -> None:
     for struct in (OutcomeRecord, Count):
         for each in msgspec.structs.fields(struct):
-            assert f"{each.name} " in OUTCOME_SCHEMA
+            # A gateway alone reads the highest numbers, at its start.
+            assert each.name == "sequences" or f"{each.name} " in OUTCOME_SCHEMA, each.name
 
 
 def test_what_others_commit_to_a_table_of_ours_is_taken_in(tmp_path: Path) -> None:
