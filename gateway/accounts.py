@@ -1,7 +1,7 @@
 """Metrics of the gateway, added per loop pass or per acknowledged batch, never per message."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gateway.ack_chain import Batch
 from monitoring.metrics.gateway import GatewayMetrics
@@ -51,6 +51,11 @@ class Accounts:
         """The state of the session, once a second."""
         self._metrics.broker_limit.set(broker_limit)
         self._metrics.contended.set(contended)
+
+    def memories(self, fill: Mapping[str, float]) -> None:
+        """Shares in use of what is remembered of devices, once a second."""
+        for name, share in fill.items():
+            self._metrics.memory_fill.labels(name).set(share)
 
     def flush(self, *, in_flight: int, stale_reports: int) -> None:
         """Add what a loop pass collected."""

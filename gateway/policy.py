@@ -75,6 +75,10 @@ class Policy:
         """
         return None
 
+    def memory_fill(self) -> dict[str, float]:
+        """Shares in use of the memories that are bounded by a number of devices or metrics, by name."""
+        return {}
+
     def tick(self) -> None:
         """Called about once a second, between messages: read anew what changed on disk. Never raises, never waits."""
 

@@ -52,6 +52,11 @@ class DeviceRate:
     def __len__(self) -> int:
         return len(self._buckets)
 
+    @property
+    def fill(self) -> float:
+        """Share of the memory in use. At 1 each new device takes the place of the one that was silent for longest."""
+        return len(self._buckets) / self._max_devices
+
     def take(self, device: str, received_us: int, number: int) -> bool:
         """Whether message `number` is within the device's rate; it is charged only then."""
         self._advance(received_us)

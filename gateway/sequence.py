@@ -64,6 +64,11 @@ class SequenceTracker:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def fill(self) -> float:
+        """Share of the memory in use. At 1 each new counter takes the place of a device that was silent for longest."""
+        return self._count / self._max_counters
+
     def follow(
         self, sequences: Iterable[tuple[str, int, int]], copies: Container[tuple[str, int, int]] = ()
     ) -> list[tuple[str, int, int]]:

@@ -92,9 +92,9 @@ class GatewayService(SessionEvents):
         self._accounts = Accounts(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
         self._broker = BrokerWindow(gateway.window_messages)
-        tracker = SequenceTracker()
-        self._chain = AckChain(gateway.gateway_id, tracker)
-        self._own = OwnState(gateway.gateway_id, self._session.name, tracker)
+        self._policy, self._tracker = policy, SequenceTracker()
+        self._chain = AckChain(gateway.gateway_id, self._tracker)
+        self._own = OwnState(gateway.gateway_id, self._session.name, self._tracker)
         self._log: LogWriter | None = None
         self._answers = Answers(receipts or Receipts(), self._session.publish, self._accounts)
         self._pump = Pump(
@@ -300,6 +300,7 @@ class GatewayService(SessionEvents):
         self._tick_at = now + TICK_SECONDS
         self._broker.judge(now)
         self._accounts.session(broker_limit=self._broker.limit, contended=self._session.contended)
+        self._accounts.memories({"sequence": self._tracker.fill, **self._policy.memory_fill()})
         try:
             self._gate.tick()
             self._express.tick()

@@ -93,6 +93,12 @@ CASES: list[Case] = [
     *gauge(
         "TidegateBrokerLimitsGateway", "tidegate_gateway_broker_inflight_limit", "gateway", good=0, bad=20, seconds=60
     ),
+    *of(
+        "TidegateMemoryOfDevicesFull",
+        key("tidegate_gateway_memory_fill_ratio", "gateway", memory="sequence"),
+        ("fills", lambda second: 0.7 + second / 3000, {285: 0, 315: 0, 390: 1, 900: 1}),
+        ("a fleet that fits", always(0.8), {900: 0}),
+    ),
     *gauge("TidegateGatewayDisconnected", "tidegate_gateway_connected", "gateway", good=1, bad=0, seconds=30),
     *of(
         "TidegateGatewayDisconnected",

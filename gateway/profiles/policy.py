@@ -174,6 +174,11 @@ class ProfilePolicy(Policy):
         known, choice = self._devices.get(device), self.choose(device, None)
         return None if choice is None or (known is not None and known.tags) else choice.compiled.number_limits
 
+    def memory_fill(self) -> dict[str, float]:
+        """See Policy."""
+        rate = {} if self._rate is None else {"rate": self._rate.fill}
+        return {"tracks": self._memory.fill, **rate}
+
     def tick(self) -> None:
         """See Policy."""
         applied = self._folder is not None and self._folder.refresh(

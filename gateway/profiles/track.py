@@ -63,6 +63,11 @@ class TrackMemory:
     def __len__(self) -> int:
         return len(self._tracks)
 
+    @property
+    def fill(self) -> float:
+        """Share of the memory in use. At 1 each new metric takes the place of the one that was silent for longest."""
+        return len(self._tracks) / self._max_tracks
+
     def get(self, key: TrackKey) -> Track | None:
         """See Tracks."""
         return self._tracks.get(key)

@@ -4,7 +4,7 @@ from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
 from monitoring.alerts.operands import Left, Less, Operand, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare
+from monitoring.alerts.signals import Both, Compare, Happened
 from monitoring.silence import SILENT_DEVICES
 
 __all__ = ["DEVICES"]
@@ -100,6 +100,49 @@ DEVICES: Final = (
             "`tidegate dlq ls`: do they send, but what nobody takes?",
         ),
         follows=("TidegateAllDevicesSilent", *_WAY),
+    ),
+    Alert(
+        name="TidegateMemoryOfDevicesFull",
+        part="gateway",
+        severity="warning",
+        signal=Compare(select("tidegate_gateway_memory_fill_ratio"), ">", 0.8),
+        for_seconds=60,
+        unit="ratio",
+        summary="The gateway's memory of devices is nearly full",
+        text="The gateway's memory `{memory}` is {value} full. When it is full, the device that was silent for longest is "
+        "forgotten.",
+        impact="For a device that was forgotten, the gateway does not see a gap (`sequence`), starts its limit again (`rate`), "
+        "or skips one step and stuck check (`tracks`). No reading is lost.",
+        causes=(
+            "The fleet has more than 80,000 devices, or metrics with a profile, on one gateway.",
+            "Devices use ever new names, or a new `boot` in each message.",
+        ),
+        actions=(
+            '`tidegate sql "SELECT count(*) FROM devices WHERE last_seen > now() - INTERVAL 1 DAY"`: the size of the fleet.',
+            "Share the fleet among several gateways by topic filters that do not overlap.",
+            'Refuse names that nobody registered: `gateway.unregistered = "refuse"`.',
+        ),
+    ),
+    Alert(
+        name="TidegateSequenceRestarts",
+        part="devices",
+        severity="info",
+        signal=Happened(select("tidegate_gateway_sequence_restarts_total"), 3600),
+        summary="Devices count again under the same boot",
+        text="In the last hour devices began {value} times to count again from numbers that they used before.",
+        impact="What they send is taken for copies and not stored, until they pass their highest number. The device gets the "
+        "receipt `sequence_restarted`.",
+        causes=(
+            "The firmware starts its sequence at 0 after a restart and sends a constant `boot`.",
+            "A device sends again all that it keeps, from its first message on: then nothing is lost.",
+            "Two devices use one id.",
+        ),
+        actions=(
+            '`tidegate sql "SELECT device, sequence_restarted_at FROM devices WHERE sequence_restarted_at > '
+            'now() - INTERVAL 1 HOUR"`: the devices.',
+            "`tidegate device watch DEVICE`: its `boot` and `seq`, live.",
+            "Let the device send another `boot` at each start, or keep its `seq` over a restart.",
+        ),
     ),
     _certificate("critical", 2),
     _certificate("warning", 14),

@@ -121,6 +121,13 @@ def _gateway() -> list[Panel]:
             Query(growth("tidegate_gateway_stale_acks_total"), "stale reports"),
         ),
         timeseries(
+            "Memory of devices",
+            "Share in use of what the gateway remembers of devices. When one is full, the device that was silent for "
+            "longest is forgotten.",
+            "percentunit",
+            Query(f"max by (memory) ({select('tidegate_gateway_memory_fill_ratio')})", "{{memory}}"),
+        ),
+        timeseries(
             "Faults survived",
             "By the gateway's stage; each is a line in its log.",
             "ops",

@@ -92,6 +92,12 @@ class GatewayMetrics:
             "Devices that began to count again under the same boot, so that their readings look like copies.",
             registry=registry,
         )
+        self.memory_fill = Gauge(
+            "tidegate_gateway_memory_fill_ratio",
+            "Share in use of what is remembered of devices: sequence (gaps), rate (limits), tracks (step and stuck checks).",
+            ["memory"],
+            registry=registry,
+        )
         self.stale_acks = Counter(
             "tidegate_gateway_stale_acks_total", "Delivery reports of an older connection, dropped.", registry=registry
         )
@@ -133,5 +139,7 @@ class GatewayMetrics:
             self.ignored.labels(reason)
         for result in ("sent", "dropped"):
             self.replies.labels(result)
+        for memory in ("sequence", "rate", "tracks"):
+            self.memory_fill.labels(memory)
         for stage in ("receive", "decode", "produce", "acknowledge", "receipts", "tick"):
             self.errors.labels(stage)

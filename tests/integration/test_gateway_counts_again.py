@@ -25,3 +25,4 @@ def test_a_device_that_counts_again_is_told(scripted_broker: Any, new_gateway: C
     assert told["got"] == "boot 7 counts again from 0, though it reached 7"
     assert "another `boot` at each start" in told["wanted"]
     rig.until(lambda: rig.metric("tidegate_gateway_sequence_restarts_total") == 1)
+    rig.until(lambda: rig.metric("tidegate_gateway_memory_fill_ratio", memory="sequence") == 1e-5)

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.profiles.policy import ProfilePolicy
 from gateway.rate import DeviceRate
 
 SECOND = 1_000_000
@@ -189,3 +190,12 @@ def test_a_rate_slower_than_a_message_a_minute() -> None:
     assert one.send() == 0
     one.wait(1)
     assert one.send() == 1
+
+
+def test_its_fill_is_the_share_of_devices_in_use() -> None:
+    rate = DeviceRate(1, 1, catch_up_seconds=1, max_devices=4)
+    policy = ProfilePolicy(rate=rate)
+    assert policy.memory_fill() == {"rate": 0, "tracks": 0}
+    for number in range(3):
+        rate.take(f"d{number}", 1, number)
+    assert policy.memory_fill() == {"rate": 0.75, "tracks": 0}

@@ -106,3 +106,12 @@ def test_what_comes_again_for_another_reason_is_no_restart() -> None:
     tracker.follow([("d", 7, 5)] * 10)
     tracker.follow([("d", 7, 6000), ("d", 7, 5500), ("d", 7, 5501), ("d", 7, 5502)])
     assert tracker.take_restarts() == [], "the broker's copies, a device's last messages, one message, late ones"
+
+
+def test_its_fill_is_the_share_of_counters_in_use() -> None:
+    tracker = SequenceTracker(max_counters=4)
+    assert tracker.fill == 0
+    tracker.follow([("a", 1, 1), ("a", 2, 1), ("b", 1, 1)])
+    assert tracker.fill == 0.75
+    tracker.follow([(name, 1, 1) for name in "cdefg"])
+    assert tracker.fill == 1

@@ -68,7 +68,7 @@ def test_no_label_can_name_a_device_or_a_text() -> None:
     closed = of_jvms | {
         "le", "qos", "reason", "why", "result", "stage", "hop", "query", "phase", "table", "topic", "chore", "stream",
         "version", "part", "implementation", "major", "minor", "patchlevel", "generation", "probe", "state", "code",
-        "partition", "consumergroup", "mode", "mountpoint", "outcome", "server", "kind",
+        "partition", "consumergroup", "mode", "mountpoint", "outcome", "server", "kind", "memory",
     }  # fmt: skip
 
     assert {label for labels in declared().values() for label in labels} <= closed
