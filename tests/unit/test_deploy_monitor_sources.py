@@ -42,7 +42,7 @@ def test_targets_are_the_ports_or_the_addresses_given() -> None:
         ("tidegate-gateway", "http://b:2/metrics/", "b:2"),
         ("tidegate-stream", "http://127.0.0.1:9472/metrics", None),
     ], "an empty list is a part that nobody runs, and the monitor does not ask itself"
-    everywhere = MonitoringSettings(host="::")
+    everywhere = MonitoringSettings(metrics_host="::")
     assert next(iter(targets_of(everywhere))).url == "http://[::1]:9471/metrics"
 
 
