@@ -47,10 +47,11 @@ class Accounts:
         """The connection is gone."""
         self._metrics.connected.set(0)
 
-    def session(self, *, broker_limit: int, contended: bool) -> None:
+    def session(self, *, broker_limit: int, contended: bool, id_shared: bool) -> None:
         """The state of the session, once a second."""
         self._metrics.broker_limit.set(broker_limit)
         self._metrics.contended.set(contended)
+        self._metrics.id_shared.set(id_shared)
 
     def memories(self, fill: Mapping[str, float]) -> None:
         """Shares in use of what is remembered of devices, once a second."""

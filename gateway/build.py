@@ -10,7 +10,7 @@ from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.record_limits import Learned
 from ingest.settings import KafkaSettings
-from ingest.state import read_outcomes, read_state
+from ingest.state import read_newer, read_outcomes, read_state
 from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["build", "run"]
@@ -69,4 +69,5 @@ def build(
         receipts=receipts,
         read_state=partial(read_state, kafka),
         read_outcomes=partial(read_outcomes, kafka),
+        read_newer=partial(read_newer, kafka),
     )

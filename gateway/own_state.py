@@ -6,6 +6,9 @@ acknowledged, is the newest numbers written and the outcomes since: after a kill
 """
 
 import logging
+import os
+import secrets
+import socket
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -34,13 +37,14 @@ _BUCKETS: Final = 256
 class Held(msgspec.Struct, frozen=True):
     """The record of one gateway: `session` is its client id and broker, `filters` what it was granted there.
 
-    `saved_ms`: all numbers as of then are written. `stopped`: it said so itself.
+    `saved_ms`: all numbers as of then are written. `stopped`: it said so itself. `process`: another one for each start.
     """
 
     session: str
     filters: tuple[str, ...] | None = None
     saved_ms: int = 0
     stopped: bool = False
+    process: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -58,6 +62,8 @@ class OwnState:
 
     Attributes:
         filters: what the broker's session was granted, as far as is known.
+        process: the name of this process in its records.
+        key: that of the record of this gateway.
     """
 
     def __init__(
@@ -71,6 +77,8 @@ class OwnState:
     ) -> None:
         """`session` names client id and broker."""
         self._base, self._session, self._tracker = f"{PREFIX}{gateway_id}/", session, tracker
+        self.key = f"{self._base}held"
+        self.process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(3)}"
         self._wall_ms, self._clock = wall_ms, clock
         self._dirty: set[int] = set()
         self._saving: tuple[set[int], Held] | None = None
@@ -87,7 +95,7 @@ class OwnState:
             if not key.startswith(self._base):
                 continue
             try:
-                if key == f"{self._base}held":
+                if key == self.key:
                     held = _decode_held(value)
                 else:
                     self._tracker.load(_decode_numbers(value))
@@ -141,15 +149,13 @@ class OwnState:
         if self._saving is not None or not (is_due or is_new or stopped):
             return
         # Before the numbers are read: an outcome from now on may be among them or behind.
-        held = Held(self._session, self.filters, self._wall_ms(), stopped)
+        held = Held(self._session, self.filters, self._wall_ms(), stopped, self.process)
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
         keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
         values = [_encode(numbers.get(bucket, {})) for bucket in sorted(buckets)]
         try:
             # One record after the other in one partition: who finds the last finds all.
-            taken = log.produce_batch(
-                GATEWAY_STATE, [*keys, f"{self._base}held".encode()], [*values, _encode(held)], self._saved
-            )
+            taken = log.produce_batch(GATEWAY_STATE, [*keys, self.key.encode()], [*values, _encode(held)], self._saved)
         except LogFull:
             return
         self._saving, self._dirty = (buckets, held), set()

@@ -33,6 +33,7 @@ from gateway.sequence import SequenceTracker
 from gateway.session_events import Incoming, SessionEvents
 from gateway.session_words import limits
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.shared_id import ReadNewer, SharedId
 from gateway.show import show
 from gateway.times import refuse_unset_clock
 from ingest.contract.errors import FatalError, RetryableError
@@ -79,6 +80,7 @@ class GatewayService(SessionEvents):
         receipts: Receipts | None = None,
         read_state: ReadState = list,
         read_outcomes: ReadOutcomes = lambda since_ms: (),
+        read_newer: ReadNewer | None = None,
     ) -> None:
         self._limits = gateway
         self._state = DecoderState()
@@ -95,6 +97,9 @@ class GatewayService(SessionEvents):
         self._policy, self._tracker = policy, SequenceTracker()
         self._chain = AckChain(gateway.gateway_id, self._tracker)
         self._own = OwnState(gateway.gateway_id, self._session.name, self._tracker)
+        self._sharing = (
+            SharedId(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
+        )
         self._log: LogWriter | None = None
         self._answers = Answers(receipts or Receipts(), self._session.publish, self._accounts)
         self._pump = Pump(
@@ -121,6 +126,8 @@ class GatewayService(SessionEvents):
             raise
         finally:
             self._session.close()
+            if self._sharing is not None:
+                self._sharing.stop()
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
@@ -269,6 +276,8 @@ class GatewayService(SessionEvents):
             if log is not None and not self._state_read:
                 self._recall(self._read_state())
                 self._state_read = True
+                if self._sharing is not None:
+                    self._sharing.start()
             self._own.reopen()
             self._log = log
         except RetryableError as error:
@@ -299,7 +308,9 @@ class GatewayService(SessionEvents):
             return
         self._tick_at = now + TICK_SECONDS
         self._broker.judge(now)
-        self._accounts.session(broker_limit=self._broker.limit, contended=self._session.contended)
+        self._accounts.session(
+            broker_limit=self._broker.limit, contended=self._session.contended, id_shared=bool(self._shared())
+        )
         self._accounts.memories({"sequence": self._tracker.fill, **self._policy.memory_fill()})
         try:
             self._gate.tick()
@@ -340,6 +351,9 @@ class GatewayService(SessionEvents):
         self._condition.beat()
         self._condition.say("waiting", what)
 
+    def _shared(self) -> str:
+        return "" if self._sharing is None else self._sharing.words
+
     def _report_state(self, log: LogWriter) -> None:
         if self._is_held_back(log):
             self._condition.say("waiting", f"waiting for Kafka to take {log.in_flight} records before connecting again")
@@ -348,4 +362,4 @@ class GatewayService(SessionEvents):
         elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
             self._condition.say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
         else:
-            self._condition.say("running", self._session.state + limits(self._broker.limit))
+            self._condition.say("running", self._session.state + limits(self._broker.limit) + self._shared())

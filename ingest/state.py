@@ -1,7 +1,7 @@
 """What gateways remember in `telemetry.gateway-state`: the newest value of each key, read once at a gateway's start."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -12,12 +12,15 @@ from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.settings import KafkaSettings
 
-__all__ = ["MAX_STATE_BYTES", "read_outcomes", "read_state"]
+__all__ = ["MAX_STATE_BYTES", "read_newer", "read_outcomes", "read_state"]
 
 logger = logging.getLogger("tidegate.ingest.state")
 
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 """Keys and values together that are held; more than gateways of ours write (see gateway/decoders/state.py)."""
+
+MAX_NEWER_RECORDS: Final = 2_000
+"""Of a partition, in one look; the newest."""
 
 _BATCH_RECORDS: Final = 200
 """A record may be half a megabyte."""
@@ -83,6 +86,34 @@ def read_state(
     if foreign:
         logger.warning("topic %s holds %d records whose key is no text: they are none of ours", topic, foreign)
     return list(newest.items())
+
+
+def read_newer(
+    settings: KafkaSettings,
+    key: str,
+    since: Mapping[int, int] | None,
+    *,
+    topic: str = GATEWAY_STATE,
+    max_records: int = MAX_NEWER_RECORDS,
+    stall_seconds: float = 10.0,
+) -> tuple[list[bytes], dict[int, int]]:
+    """The values of a key that were written since these offsets, and the offsets as of now; no values without offsets.
+
+    Raises:
+        RetryableError: Kafka is away, or stopped answering.
+        FatalError: the topic does not exist, or must not be read.
+    """
+    end = end_offsets(settings, topic)
+    if since is None:
+        return [], end
+    begin = {partition: max(since.get(partition, 0), offset - max_records) for partition, offset in end.items()}
+    wanted, values = key.encode(), list[bytes]()
+    for batch in read_range(settings, topic, begin, end, stall_seconds=stall_seconds, batch_records=_BATCH_RECORDS):
+        found = [record for record in batch if record.key == wanted and record.value]
+        values += [
+            record.value or b"" for record in sorted(found, key=lambda record: (record.partition, record.offset))
+        ]
+    return values, end
 
 
 def read_outcomes(settings: KafkaSettings, since_ms: int, *, stall_seconds: float = 30.0) -> Iterator[OutcomeRecord]:

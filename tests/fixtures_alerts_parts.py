@@ -90,6 +90,7 @@ CASES: list[Case] = [
     *gauge("TidegateBrokerQueueFills", "broker_messages_stored", "monitor", good=499_000, bad=501_000, seconds=30),
     *gauge("TidegateBrokerQueueFills", "broker_messages_stored_bytes", "monitor", good=1e6, bad=2e8, seconds=30),
     *gauge("TidegateSessionContended", "tidegate_gateway_session_contended", "gateway", good=0, bad=1, seconds=0),
+    *gauge("TidegateGatewayIdShared", "tidegate_gateway_id_shared", "gateway", good=0, bad=1, seconds=0),
     *gauge(
         "TidegateBrokerLimitsGateway", "tidegate_gateway_broker_inflight_limit", "gateway", good=0, bad=20, seconds=60
     ),

@@ -193,6 +193,25 @@ GATEWAY: Final = (
         follows=("TidegateBrokerUnreachable",),
     ),
     Alert(
+        name="TidegateGatewayIdShared",
+        part="gateway",
+        severity="warning",
+        signal=Compare(select("tidegate_gateway_id_shared"), "==", 1),
+        summary="Two gateways use one gateway_id",
+        text="Another live gateway uses the same `gateway.gateway_id` as this one.",
+        impact="The audit and the ledger take the messages of the two for one another's: a loss may look like none, and none "
+        "like a loss. Gaps of devices and the filters of a session may be wrong after a restart.",
+        causes=(
+            "A copy of the settings with another `mqtt.client_id` or another broker, and the same `gateway.gateway_id`.",
+            "A gateway that was to be replaced still runs.",
+        ),
+        actions=(
+            "`tidegate status`: the host, process and MQTT session of the other gateway.",
+            "Stop it, or give it a `gateway.gateway_id` of its own, and start it again.",
+            "`tidegate audit --since 1h`: from a time at which each had its own id.",
+        ),
+    ),
+    Alert(
         name="TidegateBrokerLimitsGateway",
         part="gateway",
         severity="warning",

@@ -113,12 +113,13 @@ def _gateway() -> list[Panel]:
         timeseries(
             "Connections",
             "MQTT connections made, sessions that the broker had forgotten, devices that count again under one "
-            "boot, reports too late to acknowledge.",
+            "boot, reports too late to acknowledge, gateways whose id another one uses.",
             "short",
             Query(growth("tidegate_gateway_connections_total"), "connections"),
             Query(growth("tidegate_gateway_sessions_lost_total"), "sessions lost"),
             Query(growth("tidegate_gateway_sequence_restarts_total"), "devices that count again"),
             Query(growth("tidegate_gateway_stale_acks_total"), "stale reports"),
+            Query(total("tidegate_gateway_id_shared"), "ids shared"),
         ),
         timeseries(
             "Memory of devices",

@@ -69,6 +69,11 @@ class GatewayMetrics:
             "1 while connections end soon after they begin and nothing says why: another client may use the client id.",
             registry=registry,
         )
+        self.id_shared = Gauge(
+            "tidegate_gateway_id_shared",
+            "1 while another live gateway writes outcomes under the same gateway_id.",
+            registry=registry,
+        )
         self.produce = Histogram(
             "tidegate_gateway_produce_duration_seconds",
             "From receipt to Kafka's report of the outcome record, oldest message of each acknowledged batch.",

@@ -1,7 +1,7 @@
 """A gateway that starts again without any file: the session that is gone, filters it must give back, gaps between."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -24,8 +24,13 @@ def native(seq: int) -> bytes:
 
 
 @pytest.fixture
-def start(scripted_broker: Any, new_gateway: Callable[..., Any]) -> Callable[..., Any]:
+def start(
+    scripted_broker: Any, new_gateway: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
     """`start(log, *filters)` is a process on that log; it knows nothing but what stands there."""
+
+    monkeypatch.setattr("gateway.shared_id.LOOK_SECONDS", 0.1)
+    made: list[Any] = []
 
     def make(log: MemoryLog, *filters: str) -> Any:
         rig = new_gateway(CollectorRegistry())
@@ -38,18 +43,26 @@ def start(scripted_broker: Any, new_gateway: Callable[..., Any]) -> Callable[...
         def outcomes(_since_ms: int) -> list[OutcomeRecord]:
             return [decode_outcome(record.value or b"") for record in log.records(OUTCOMES)]
 
+        def newer(key: str, since: Mapping[int, int] | None) -> tuple[list[bytes], dict[int, int]]:
+            records = log.records(GATEWAY_STATE)
+            values = [] if since is None else [one.value for one in records[since[0] :] if one.key == key.encode()]
+            return [value for value in values if value], {0: len(records)}
+
         mqtt = MqttSettings.model_validate(
             {"port": scripted_broker.port, "protocol": scripted_broker.protocol, "client_id": "gate",
              "reconnect_max_seconds": 0.05, "subscriptions": filters or ("#",)}
         )  # fmt: skip
         rig.service = GatewayService(
             mqtt, GatewaySettings(), (), rig._open, GatewayMetrics(rig.registry, reasons=Reason, ignored_reasons=IgnoredReason),
-            read_state=state, read_outcomes=outcomes,
+            read_state=state, read_outcomes=outcomes, read_newer=newer,
         )  # fmt: skip
         scripted_broker.pump = rig.pump
+        made.append(rig)
         return rig
 
-    return make
+    yield make
+    for rig in made:
+        rig.service._sharing.stop()
 
 
 def test_a_restart_sees_the_lost_session_and_the_gap(scripted_broker: Any, start: Callable[..., Any]) -> None:
@@ -88,3 +101,23 @@ def test_filters_that_are_no_longer_wanted_are_given_back(scripted_broker: Any, 
     link.connack(session_present=True)
     assert link.packet(UNSUBSCRIBE).body.endswith(b"\x00\x01#")
     assert b"hall1/#" in link.packet(SUBSCRIBE).body
+
+
+def test_another_live_gateway_with_this_id_shows_in_status_and_metric(
+    scripted_broker: Any, start: Callable[..., Any]
+) -> None:
+    log = MemoryLog()
+    rig = start(log)
+    scripted_broker.accept().handshake()
+    rig.until(lambda: rig.service._sharing._offsets is not None, "the first look")
+
+    def other(**more: Any) -> None:
+        held = json.dumps({"session": "gate@elsewhere:1883", "process": "edge-2/7/abc", **more}).encode()
+        log.writer().produce(GATEWAY_STATE, rig.service._own.key.encode(), held, lambda _failure: None)
+
+    other()
+    rig.until(lambda: rig.metric("tidegate_gateway_id_shared") == 1, "the metric")
+    rig.until(lambda: "edge-2/7/abc" in rig.service.status()["detail"], "the sentence")
+    assert rig.service.status()["state"] == "running"
+    other(stopped=True)
+    rig.until(lambda: rig.metric("tidegate_gateway_id_shared") == 0, "the end of it")

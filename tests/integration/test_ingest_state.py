@@ -13,7 +13,7 @@ from ingest.contract.outcome import OutcomeRecord, encode_outcome
 from ingest.contract.topics import OUTCOMES
 from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
-from ingest.state import read_outcomes, read_state
+from ingest.state import read_newer, read_outcomes, read_state
 from ingest.topic_setup import ensure_topics
 
 
@@ -46,6 +46,18 @@ def test_the_newest_value_wins_and_a_tombstone_drops_the_key(settings: KafkaSett
     assert read_state(settings, topic=topic) == [("a", b"2"), ("c", b"1"), ("ü/ß", b"")]
     write(settings, topic, [(b"b", b"again"), (b"c", None)])
     assert dict(read_state(settings, topic=topic)) == {"a": b"2", "ü/ß": b"", "b": b"again"}
+
+
+def test_the_newer_values_of_a_key_from_the_last_look_on(settings: KafkaSettings, topic: str) -> None:
+    write(settings, topic, [(b"a", b"old")])
+    values, offsets = read_newer(settings, "a", None, topic=topic)
+    assert values == []
+    assert read_newer(settings, "a", offsets, topic=topic) == ([], offsets)
+    write(settings, topic, [(b"a", b"1"), (b"b", b"2"), (b"a", None), (b"a", b"3"), (b"b", b"4")])
+    values, newer = read_newer(settings, "a", offsets, topic=topic)
+    assert values == [b"1", b"3"]
+    assert read_newer(settings, "a", offsets, topic=topic, max_records=2) == ([b"3"], newer), "the newest"
+    assert read_newer(settings, "a", newer, topic=topic) == ([], newer)
 
 
 def test_a_gateway_ends_a_key_by_an_empty_value(settings: KafkaSettings, topic: str) -> None:

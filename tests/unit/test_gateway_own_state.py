@@ -1,12 +1,15 @@
 """What a gateway knows of itself after a restart: numbers of devices, and the filters of its session."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.own_state import OwnState, is_own_state
 from gateway.sequence import SequenceTracker
+from gateway.shared_id import SharedId
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog
@@ -139,3 +142,48 @@ def test_restarts_change_no_gap(numbers: list[tuple[str, int, int]], events: lis
         if event in ("stop", "kill"):
             is_killed |= event == "kill"
             gateway = Gateway(log, outcomes)
+
+
+def looks(gateway: Gateway, log: MemoryLog) -> SharedId:
+    def newer(key: str, since: Mapping[int, int] | None) -> tuple[list[bytes], dict[int, int]]:
+        records = log.records(GATEWAY_STATE)
+        values = [] if since is None else [one.value for one in records[since[0] :] if one.key == key.encode()]
+        return [value for value in values if value], {0: len(records)}
+
+    watch = SharedId("gw-1", gateway.own.key, gateway.own.process, newer, clock=lambda: gateway.seconds)
+    assert watch.look() == "", "the first look only finds the end"
+    return watch
+
+
+@pytest.mark.parametrize("session", ["two@b:1883", "one@b:1883"], ids=["another session", "a copy with its own broker"])
+def test_two_that_run_see_each_other_until_one_stops(session: str) -> None:
+    log = MemoryLog()
+    first = Gateway(log, [], "one@b:1883")
+    first.save()
+    first_watch = looks(first, log)
+    second = Gateway(log, [], session)
+    second_watch = looks(second, log)
+    second.save()
+    assert second.own.process in first_watch.look()
+    assert session in first_watch.look(), "nothing new, and it holds"
+    assert second_watch.look() == "", "the first wrote nothing since"
+    first.seconds = second.seconds = 60
+    first.save()
+    assert first.own.process in second_watch.look()
+    second.save(stopped=True)
+    assert first_watch.look() == ""
+    second.seconds += 179
+    assert second_watch.look()
+    second.seconds += 1
+    assert second_watch.look() == "", "killed, or moved to another id"
+
+
+def test_what_an_earlier_process_wrote_is_no_other_gateway() -> None:
+    log = MemoryLog()
+    Gateway(log, [], "one@b:1883").save()
+    again = Gateway(log, [], "two@b:1883")
+    watch = looks(again, log)
+    again.save()
+    log.writer().produce(GATEWAY_STATE, again.own.key.encode(), b"{", lambda _failure: None)
+    log.writer().produce(GATEWAY_STATE, b"tidegate/gw-2/held", b'{"session":"x"}', lambda _failure: None)
+    assert watch.look() == ""

@@ -1,0 +1,95 @@
+"""Sees another live gateway with the same `gateway.gateway_id`, by what it writes of itself in `telemetry.gateway-state`.
+
+Each process writes its own record about once a minute. A record of another process that Kafka took after this one looked
+for the first time comes from a process that lives now, so no clock is compared. A look takes place on a thread of its own
+and reads a bounded number of records: messages do not wait for it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from gateway.own_state import ALIVE_MS, Held
+from monitoring.poll import Poll
+
+__all__ = ["LOOK_SECONDS", "ReadNewer", "SharedId"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+LOOK_SECONDS: Final = 30.0
+_END_SECONDS: Final = 1.0
+
+ReadNewer = Callable[[str, Mapping[int, int] | None], tuple[list[bytes], dict[int, int]]]
+"""Takes a key and an offset per partition; returns the values of the key since then, and the offsets to go on from.
+Without offsets it returns no values."""
+
+_decode = msgspec.json.Decoder(Held).decode
+
+
+class SharedId:
+    """`start`, `stop` and `words` belong to the gateway's thread, `look` to that of the poll."""
+
+    def __init__(
+        self,
+        gateway_id: str,
+        key: str,
+        process: str,
+        read_newer: ReadNewer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`key` is that of the gateway's own record, `process` the name of this process in it."""
+        self._gateway_id, self._key, self._process = gateway_id, key, process
+        self._read_newer, self._clock = read_newer, clock
+        self._offsets: dict[int, int] | None = None
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._logged: set[str] = set()
+        self._poll: Poll[str] = Poll("gateway id", LOOK_SECONDS, self.look, default="")
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to look; a second call does nothing."""
+        if not self._started:
+            self._started = True
+            self._poll.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._started:
+            self._poll.stop()
+            self._poll.join(_END_SECONDS)
+
+    @property
+    def words(self) -> str:
+        """A sentence for `status` while another live gateway has this id; empty while none has."""
+        other = self._poll.newest
+        return self._sentence(other) if other else ""
+
+    def look(self) -> str:
+        """One look: the process and session of another live gateway with this id; empty where there is none."""
+        values, self._offsets = self._read_newer(self._key, self._offsets)
+        now = self._clock()
+        for value in values:
+            try:
+                held = _decode(value)
+            except msgspec.MsgspecError:
+                continue
+            if held.process == self._process:
+                continue
+            self._seen.pop(held.process, None)
+            if not held.stopped:
+                self._seen[held.process] = f"process {held.process or '(unknown)'}, MQTT session {held.session}", now
+        self._seen = {name: one for name, one in self._seen.items() if now - one[1] < ALIVE_MS / 1000}
+        for name in self._seen.keys() - self._logged:
+            logger.error("%s", self._sentence(self._seen[name][0]).lstrip("; "))
+        self._logged = set(self._seen)
+        return next(iter(self._seen.values()))[0] if self._seen else ""
+
+    def _sentence(self, other: str) -> str:
+        return (
+            f"; another gateway uses gateway.gateway_id {self._gateway_id!r} ({other}), so the audit and the ledger take their "
+            "messages for one another's: give each gateway an id of its own"
+        )
