@@ -153,9 +153,9 @@ def _hindrance(letter: Letter) -> str | None:
     if letter.topic is None or letter.gateway is None:
         return "it names no MQTT topic"
     if len(letter.payload) != letter.payload_bytes:
-        return (
-            f"only {len(letter.payload)} of its {letter.payload_bytes} bytes were kept: have the device send it again"
-        )
+        why = "" if letter.payload else ", because it was too large or names a device that was erased"
+        kept = f"only {len(letter.payload)} of its {letter.payload_bytes} bytes were kept"
+        return f"{kept}{why}: have the device send it again"
     if letter.reason == Reason.BAD_ENCODING and letter.path == "topic":
         return "its topic is no text, so no route can match it"
     return None

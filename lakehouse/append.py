@@ -9,7 +9,7 @@ commit was tried, for then nobody knows yet whether they are part of the table.
 import json
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -148,18 +148,18 @@ class Append:
         """Take these files out of the table in the same commit: what is written stands in their place."""
         self._removed |= {file.path: file for file in files}
 
-    def commit(self, user_metadata: str, *, data_change: bool = True) -> int:
+    def commit(self, user_metadata: "str | Callable[[], str]", *, data_change: bool = True) -> int:
         """Make the rows visible, all at once; returns the version.
 
         Args:
-            user_metadata: what the table's history says of the commit.
+            user_metadata: what the table's history says of the commit; a function is called while nobody else of this process
+                may commit to the table.
             data_change: False where the same rows are only arranged anew: readers that follow the table pass it over.
         """
         written, paths, self._files, self.paths = self._files, self.paths, None, []
         sequence = written if data_change and written is not None and not self._removed else None
         if sequence is None:
             sequence = self._appender.to_seq(self._actions(written, data_change=data_change))
-        operation = self._appender.operation(user_metadata)
         if self._appender.fsync:
             sync_files(self._appender.folder, paths)
         with self._appender.lock:
@@ -167,6 +167,8 @@ class Append:
             newest = self._appender.log.unsafeVolatileSnapshot().version()
             fresh = newest != self._transaction.readVersion()
             transaction = self._appender.transaction() if fresh else self._transaction
+            told = user_metadata if isinstance(user_metadata, str) else user_metadata()
+            operation = self._appender.operation(told)
             version = int(transaction.commit(sequence, operation))
         if self._appender.fsync:
             sync_files(self._appender.folder, [f"_delta_log/{version:020d}.json"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEPT_EVERY_SECONDS",
+    "MARKED",
     "adopt_checkpoint",
     "clean_log",
     "commit_time",
@@ -32,7 +33,7 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 KEPT_EVERY_SECONDS: Final = 3600.0
 """Of older checkpoints, one an hour is kept: to read an old version, at most an hour of commits is replayed."""
-_MARKED: Final = frozenset({"app", "derived", "stream"})
+MARKED: Final = frozenset({"app", "derived", "stream"})
 """Keys of what says how far a table is: a landing's mark, a derivation's cursor, a SQL stream's mark."""
 
 
@@ -146,7 +147,7 @@ def _newest_marked(files: Any, folder: str, commits: list[str]) -> int:
         with files.open_input_stream(f"{folder}/{each}") as stream:
             change = parse_change(int(each[:20]), str(stream.readall(), "utf-8"))
         with suppress(ValueError, TypeError):
-            if _MARKED.intersection(json.loads(change.user_metadata or "{}")):
+            if MARKED.intersection(json.loads(change.user_metadata or "{}")):
                 return change.version
     return int(commits[0][:20])
 

@@ -5,6 +5,7 @@ One process writes all tables. A command that changes them (correct, erase, main
 is run at least once; what it did is marked with its id in Delta's userMetadata, so that a second run finds it done.
 """
 
+import hashlib
 import json
 import time
 import uuid
@@ -46,12 +47,17 @@ class Request:
     private: bool = False
 
     def mark(self) -> dict[str, Any]:
-        """What the commit of its effect carries in userMetadata, under the key `request`."""
-        return asdict(self)
+        """What the commit of its effect carries in userMetadata, under the key `request`; a private one names a hash."""
+        if not self.private:
+            return asdict(self)
+        device = str(self.arguments.get("device", ""))
+        named = hashlib.sha256(device.encode()).hexdigest()
+        reason = self.reason.replace(device, f"sha256:{named[:16]}") if device else self.reason
+        return asdict(self) | {"arguments": {"device_sha256": named}, "reason": reason}
 
     def kept(self) -> dict[str, Any]:
         """What stands beside its answer."""
-        return asdict(self) | ({"arguments": {}} if self.private else {})
+        return self.mark() | {"arguments": {}} if self.private else asdict(self)
 
 
 def submit(root: str, request: Request) -> Request:
@@ -118,7 +124,9 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
             failed = failed or error
             if _tried[request.id] < TRIES:
                 continue
-            what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            what = type(error).__name__
+            if not request.private:  # its text may hold the arguments
+                what += f": {' '.join(str(error).split())[:300]}"
             said = f"The request failed {TRIES} times and is given up: {what}. See the stream's log."
             _answer(path, {"ok": False, "error": said, "request": request.kept()})
         _tried.pop(request.id, None)

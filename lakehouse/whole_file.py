@@ -1,4 +1,4 @@
-"""Writes a small JSON file whole or not at all, whatever dies meanwhile."""
+"""Writes a small file whole or not at all, whatever dies meanwhile."""
 
 import json
 import os
@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_json"]
+__all__ = ["write_json", "write_text"]
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Replace the file by one rename, its bytes on the disk; folders are made where they are missing."""
+    write_text(path, json.dumps(content, default=str))
+
+
+def write_text(path: Path, content: str) -> None:
+    """The same of any text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with fresh.open("w", encoding="utf-8") as file:
-        json.dump(content, file, default=str)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)

@@ -47,7 +47,8 @@ class Mark:
     the newest known record of each partition, mostly the one before its end; `cuts` are the offsets at which a partition's log
     was cut back, each accepted by somebody, oldest first; `versions` are those of the landed tables before this commit, and
     `follows` the tables that the same batch commits to after it (none in marks of older versions); `lost` are the ranges that
-    were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time.
+    were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time, or that of the commit of
+    which a later one repeats the mark.
     """
 
     app: str
@@ -112,7 +113,7 @@ def newest_mark(root: str, table: str) -> Mark | None:
     _check_newest(opened, uri)
     for commit in newest_commits(opened):
         if mark := parse_mark(commit.get("userMetadata")):
-            return replace(mark, at_ms=int(commit["timestamp"]))
+            return replace(mark, at_ms=mark.at_ms or int(commit["timestamp"]))
     return None
 
 
@@ -123,7 +124,7 @@ def mark_history(root: str, tables: Iterable[str]) -> Iterator[Mark]:
     for uri in (table_uri(root, name) for name in tables):
         for commit in newest_commits(DeltaTable(uri)) if DeltaTable.is_deltatable(uri) else ():
             if mark := parse_mark(commit.get("userMetadata")):
-                yield replace(mark, at_ms=int(commit["timestamp"]))
+                yield replace(mark, at_ms=mark.at_ms or int(commit["timestamp"]))
 
 
 def _check_newest(opened: Any, uri: str) -> None:
@@ -156,7 +157,8 @@ def parse_mark(text: Any) -> Mark | None:
             for topic, parts in data.get("cuts", {}).items()
         }
         mark = Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()), last, cuts)
-        return replace(mark, versions=data.get("versions", {}), follows=data.get("follows", ()))
+        at_ms = int(data.get("at_ms", 0))
+        return replace(mark, versions=data.get("versions", {}), follows=data.get("follows", ()), at_ms=at_ms)
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 

@@ -202,7 +202,7 @@ def _marks(states: list[LogState]) -> Iterator[Mark | None]:
             for version in range(state.newest, -1, -1):
                 actions = commit_actions(state.folder, version)
                 if mark := parse_mark(_metadata(actions)):
-                    yield replace(mark, at_ms=_committed_ms(actions))
+                    yield replace(mark, at_ms=mark.at_ms or _committed_ms(actions))
                     break
 
 

@@ -186,9 +186,9 @@ def _receipt(receipt: dict[str, Any]) -> list[str]:
         lines.append(f"{name:<24} {entry['rows']:>8} rows; no file or log of it from {entry['forgotten_at']} on")
     for name, entry in receipt["kafka"].items():
         lines.append(f"{name:<24} {entry['forgotten_at'] or 'no date'}: {entry['why']}")
-    if receipt["letters_that_may_be_its"]:
+    if receipt["letters_cut"]:
         lines.append(
-            f"{receipt['letters_that_may_be_its']} dead letters of no known device name it in topic or payload"
+            f"{receipt['letters_cut']} dead letters of other devices, or of none, named it: their payload is cut"
         )
     return [*lines, *(f"- {remark}" for remark in receipt["remarks"])]
 

@@ -100,7 +100,8 @@ def affected(ranges: Sequence[Range], shape: Shape) -> Column:
     found = F.lit(False)
     for each in ranges:
         inside = (F.col("start") > each.low - shape.length) & (F.col("start") <= each.high)
-        found = found | (inside if each.device is None else inside & (F.col("device") == each.device))
+        name = F.sha2(F.col("device").cast("binary"), 256) if each.hashed else F.col("device")
+        found = found | (inside if each.device is None else inside & (name == each.device))
     return found
 
 

@@ -104,7 +104,9 @@ class RollupDerivation:
             # Where the log is lost nobody says what retention took.
             found.kept_before = None if news.erased else oldest_day(files) if news.whole else found.expired
             around = (
-                None if news.whole else [Range(r.device, r.low - _MARGIN_US, r.high + _MARGIN_US) for r in news.ranges]
+                None
+                if news.whole
+                else [replace(r, low=r.low - _MARGIN_US, high=r.high + _MARGIN_US) for r in news.ranges]
             )
             files = files if around is None else holding(files, around)
             found.small &= sum(file.rows or SMALL_ROWS for file in files) <= SMALL_ROWS
@@ -157,9 +159,10 @@ def _seen(table: RollupTable) -> int:
 def _within(ranges: Sequence[Range]) -> str:
     """A condition on rows of `readings`."""
     at = "unix_micros(event_time)"
-    conditions = [f"{at} BETWEEN {each.low}L AND {each.high}L" + _of(each.device) for each in ranges]
+    conditions = [f"{at} BETWEEN {each.low}L AND {each.high}L" + _of(each) for each in ranges]
     return " OR ".join(f"({condition})" for condition in conditions) or "false"
 
 
-def _of(device: str | None) -> str:
-    return "" if device is None else f" AND device = {sql_text(device)}"
+def _of(changed: Range) -> str:
+    name = "sha2(cast(device AS binary), 256)" if changed.hashed else "device"
+    return "" if changed.device is None else f" AND {name} = {sql_text(changed.device)}"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version
@@ -97,11 +97,12 @@ _ALWAYS: Final = (-(2**60), 2**60)
 
 def _named_range(arguments: dict[str, Any]) -> Range:
     low, high = micros(arguments.get("from")), micros(arguments.get("to"))
-    device = arguments.get("device")
+    device, named = arguments.get("device"), arguments.get("device_sha256")
     return Range(
-        str(device) if device is not None else None,
+        str(named) if named is not None else str(device) if device is not None else None,
         _ALWAYS[0] if low is None else low,
         _ALWAYS[1] if high is None else high,
+        hashed=named is not None,
     )
 
 
@@ -110,7 +111,7 @@ def _file_range(file: DataFile) -> Range:
 
 
 def _narrowed(found: Range, named: Range) -> Range:
-    return Range(named.device, max(found.low, named.low), min(found.high, named.high))
+    return replace(named, low=max(found.low, named.low), high=min(found.high, named.high))
 
 
 def _joined(ranges: list[Range]) -> list[Range]:
@@ -118,7 +119,7 @@ def _joined(ranges: list[Range]) -> list[Range]:
     joined: list[Range] = []
     for each in sorted((r for r in ranges if r.low <= r.high), key=lambda r: (r.device or "", r.low)):
         if joined and joined[-1].device == each.device and joined[-1].high >= each.low:
-            joined[-1] = Range(each.device, joined[-1].low, max(joined[-1].high, each.high))
+            joined[-1] = replace(each, low=joined[-1].low, high=max(joined[-1].high, each.high))
         else:
             joined.append(each)
     if len(joined) <= MOST_RANGES:
@@ -128,13 +129,13 @@ def _joined(ranges: list[Range]) -> list[Range]:
 
 
 def _hull(ranges: list[Range]) -> Range:
-    return Range(ranges[0].device, min(each.low for each in ranges), max(each.high for each in ranges))
+    return replace(ranges[0], low=min(each.low for each in ranges), high=max(each.high for each in ranges))
 
 
 def _may_hold(file: DataFile, sought: Range) -> bool:
     times = span(file, "event_time")
     if times is not None and (times[0] > sought.high or times[1] < sought.low):
         return False
-    device, first, last = sought.device, file.low.get("device"), file.high.get("device")
+    device, first, last = None if sought.hashed else sought.device, file.low.get("device"), file.high.get("device")
     # Statistics of long texts are cut to a prefix.
     return device is None or first is None or last is None or first <= device <= last or device.startswith(last)

@@ -21,11 +21,15 @@ def floor(at: int, step: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Readings that were changed: those of one device (None: of any) from one moment to another, both inclusive."""
+    """Readings that were changed: those of one device (None: of any) from one moment to another, both inclusive.
+
+    `hashed`: the device is named by its SHA-256, as one that was erased.
+    """
 
     device: str | None
     low: int
     high: int
+    hashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

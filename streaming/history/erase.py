@@ -11,12 +11,14 @@ from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
 from lakehouse.derived import DERIVED
 from lakehouse.requests import Request
-from lakehouse.tables import TABLES
+from lakehouse.tables import DEAD_LETTERS, TABLES
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, derivations
+from streaming.history.forgetting import begin_log_again
 from streaming.history.journal import device_hash
+from streaming.history.letters import NamingLetters, find_naming
 from streaming.history.plan import require_device
-from streaming.history.plan_erasure import erasable, unnamed_letters
+from streaming.history.plan_erasure import erasable
 from streaming.history.positions import await_positions
 from streaming.history.receipt import Receipt, kafka_forgets, remarks, table_forgets
 from streaming.history.rewrite import applied, rewrite, table_of
@@ -33,6 +35,7 @@ __all__ = ["KIND", "erase"]
 
 KIND: Final = "erase"
 MOST_PASSES: Final = 20
+_NOTHING: Final = {"rows": 0, "files": 0}
 
 
 def erase(writer: Writer, request: Request) -> dict[str, Any]:
@@ -55,11 +58,29 @@ def erase(writer: Writer, request: Request) -> dict[str, Any]:
         _erase_from(writer, request, receipt, device, name)
     receipt.save(derived_tables=_derive(writer, receipt))
     for name in rest:
-        # A stream's own commits and this one must not take away the same files; the next pass starts it again.
-        if (streams := supervisor_of(writer.root)) is not None:
-            streams.stop_stream(name)
+        _stop_stream(writer, name)
         _erase_from(writer, request, receipt, device, name)
+    _begin_logs_again(writer, request, receipt)
     return _finish(writer, receipt, device, unlooked)
+
+
+def _begin_logs_again(writer: Writer, request: Request, receipt: Receipt) -> None:
+    """Also of tables that held nothing of it now: their older versions may have."""
+    # What others are derived from comes first: their cursors may then pass it.
+    for name in sorted(table_names(writer.root), key=lambda each: each not in TABLES):
+        entry = receipt.tables.setdefault(name, dict(_NOTHING))
+        if "checkpoint" in entry:
+            continue
+        _stop_stream(writer, name)
+        entry["checkpoint"] = begin_log_again(writer, request, name)
+        entry["forgotten_at"] = table_forgets(writer.root, name, datetime.now(UTC))
+        receipt.save()
+
+
+def _stop_stream(writer: Writer, name: str) -> None:
+    """A stream's own commits and ours must not take away the same files; the next pass starts it again."""
+    if (streams := supervisor_of(writer.root)) is not None:
+        streams.stop_stream(name)
 
 
 def _head(request: Request, device: str) -> dict[str, Any]:
@@ -69,7 +90,7 @@ def _head(request: Request, device: str) -> dict[str, Any]:
         "device_sha256": device_hash(device),
         "asked_at": request.at,
         "author": request.author,
-        "reason": request.reason,
+        "reason": request.mark()["reason"],
     }
 
 
@@ -82,23 +103,28 @@ def _erase_from(writer: Writer, request: Request, receipt: Receipt, device: str,
         if commit is not None:
             _note(writer, receipt, name, {**commit["erased"], "version": commit["version"]})
             return
-    selection = Selection(device)
-    match = matches(writer.root, name, selection)
-    if not match.files:
-        _note(writer, receipt, name, {"rows": 0, "files": 0})
+    selection, naming = Selection(device), NamingLetters()
+    if name == DEAD_LETTERS.name:
+        match, naming = find_naming(writer.root, device)
+    else:
+        match = matches(writer.root, name, selection)
+    if not match.files and not naming.files:
+        _note(writer, receipt, name, dict(_NOTHING))
         return
     receipt.tables[name] = {"begun_at_version": known.get("begun_at_version", match.version)}
     receipt.save()
+    match = naming.joined(match)
+    left = match.total_rows - match.row_count
     erased = {"rows": match.row_count, "files": len(match.files)}
+    erased |= {"letters_cut": naming.count} if name == DEAD_LETTERS.name else {}
     metadata = {"request": request.mark(), "erased": erased}
     # The newest cursor is never further from the newest commit than its reader looks.
     if name not in TABLES and (cursor := read_cursor(writer.root, name)) is not None:
         metadata["derived"] = cursor
 
     def without(rows: "DataFrame") -> "DataFrame":
-        return rows.where(~selection.condition())
+        return naming.cut(writer.spark, rows.where(~selection.condition()), device)
 
-    left = match.total_rows - match.row_count
     table = table_of(writer.root, name)
     version = rewrite(writer, table, match.data_files, without, rows=left, metadata=metadata)
     _note(writer, receipt, name, {**erased, "version": version})
@@ -137,15 +163,17 @@ def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) 
     kafka = kafka_forgets(writer.kafka, writer.topics.names, now)
     stateful = [name for name, applied in load_applied(writer.root).items() if applied.shape.stateful]
     content = receipt.content
+    dates = [entry["forgotten_at"] for entry in (*receipt.tables.values(), *kafka.values()) if entry["forgotten_at"]]
     receipt.save(
         state="done",
         at=now.isoformat(timespec="seconds"),
         rows=sum(entry["rows"] for entry in receipt.tables.values()),
         beside_tables=forget_traces(writer, device),
-        letters_that_may_be_its=unnamed_letters(writer.root, device),
+        letters_cut=receipt.tables.get(DEAD_LETTERS.name, {}).get("letters_cut", 0),
         without_device_column=unlooked,
         kafka=kafka,
-        forgotten_at=max(entry["forgotten_at"] for entry in receipt.tables.values()),
+        forgotten_at=max(dates),
+        without_date=[name for name, entry in kafka.items() if not entry["forgotten_at"]],
         streams_with_state=stateful,
         remarks=remarks(kafka, content["not_landed"], content["streams_behind"], stateful),
     )

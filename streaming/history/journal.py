@@ -50,14 +50,16 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
-    def forget(self, device: str) -> int:
-        """Name a device by its hash from now on; returns how many entries named it."""
+    def forget(self, device: str, hidden: Callable[[Any], Any] = lambda entry: entry) -> int:
+        """Name a device by its hash from now on; returns how many entries named it. `hidden` does so inside texts."""
 
         def change(entry: dict[str, Any]) -> dict[str, Any]:
+            if entry.get("device") != device:
+                return dict(hidden(entry))
             kept = {key: value for key, value in entry.items() if key not in ("device", "example")}
-            return {**kept, "device_sha256": device_hash(device)}
+            return {**dict(hidden(kept)), "device_sha256": device_hash(device)}
 
-        return self._change(lambda entry: entry.get("device") == device, change)
+        return self._change(lambda entry: entry.get("device") == device or hidden(entry) != entry, change)
 
     def _change(
         self, chosen: Callable[[dict[str, Any]], bool], change: Callable[[dict[str, Any]], dict[str, Any]]

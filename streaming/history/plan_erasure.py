@@ -3,13 +3,12 @@
 from typing import Any
 
 from lakehouse.catalog import columns_of, table_names
-from lakehouse.query import run_sql
-from lakehouse.sql_text import sql_text
-from lakehouse.tables import TABLES
+from lakehouse.tables import DEAD_LETTERS, TABLES
+from streaming.history.letters import find_naming
 from streaming.history.plan import require_device
 from streaming.history.selection import Selection, matches
 
-__all__ = ["erasable", "plan_erasure", "unnamed_letters"]
+__all__ = ["erasable", "plan_erasure"]
 
 
 def plan_erasure(root: str, device: str) -> dict[str, Any]:
@@ -24,7 +23,7 @@ def plan_erasure(root: str, device: str) -> dict[str, Any]:
     return {
         "tables": {name: {"rows": match.row_count, "files": len(match.files)} for name, match in found.items()},
         "without_device_column": unlooked,
-        "letters_that_may_be_its": unnamed_letters(root, device),
+        "letters_to_cut": find_naming(root, device)[1].count if DEAD_LETTERS.name in hot else 0,
     }
 
 
@@ -34,13 +33,3 @@ def erasable(root: str) -> tuple[list[str], list[str], list[str]]:
     names = [name for name in found if name not in TABLES]
     named = [name for name in names if any(column.name == "device" for column in columns_of(root, name))]
     return [name for name in TABLES if name in found], named, [name for name in names if name not in named]
-
-
-def unnamed_letters(root: str, device: str) -> int:
-    """Dead letters of no known device whose topic or text holds the device's id: whose they are is for a person to say."""
-    text = sql_text(device)
-    sql = (
-        "select count(*) as n from dead_letters where device is null and "  # noqa: S608
-        f"(contains(mqtt_topic, {text}) or contains(payload_text, {text}))"
-    )
-    return int(run_sql(root, sql)["n"][0].as_py())

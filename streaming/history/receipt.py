@@ -17,6 +17,8 @@ from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, stream_topic
 from ingest.settings import KafkaSettings
 from ingest.topic_state import TopicState, describe_topics, topic_names
 from lakehouse.catalog import open_table
+from lakehouse.tables import TABLES
+from streaming.maintain.holds import LONGEST_SECONDS
 
 __all__ = ["FOLDER", "Receipt", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
 
@@ -24,6 +26,8 @@ FOLDER: Final = "_erasures"
 _DAY_MS: Final = 24 * 3600 * 1000
 _LOOK_MS: Final = 5 * 60 * 1000
 """How often a Kafka broker looks for what has expired (log.retention.check.interval.ms)."""
+SPARE_SECONDS: Final = 4 * 3600.0
+"""An hour each between two looks of maintenance, for a reader of a snapshot, for whole hours of a vacuum, for one long write."""
 _KEPT: Final = re.compile(r"interval (\d+) (\w+?)s?")
 _HOURS: Final = {"hour": 1, "day": 24, "week": 168}
 
@@ -58,12 +62,16 @@ class Receipt:
 
 
 def table_forgets(root: str, name: str, now: datetime) -> str:
-    """When no file and no log of a table holds what was removed now, at the latest: then the next maintenance takes it."""
+    """When no file and no log of a table holds what was removed now, at the latest, while the writer runs.
+
+    What others are derived from is kept for those of them that are behind, up to `LONGEST_SECONDS`.
+    """
     kept = open_table(root, name).metadata().configuration
     names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
     defaults = (7 * 24, 30 * 24)
     hours = max(_hours(kept.get(key), usual) for key, usual in zip(names, defaults, strict=True))
-    return _stamp(now + timedelta(hours=hours))
+    held = LONGEST_SECONDS if name in TABLES else 0.0
+    return _stamp(now + timedelta(seconds=max(hours * 3600.0, held) + SPARE_SECONDS))
 
 
 def kafka_forgets(settings: KafkaSettings, landed: Iterable[str], now: datetime) -> dict[str, Any]:
@@ -90,8 +98,9 @@ def topic_forgets(state: TopicState, now: datetime) -> dict[str, Any]:
         return {"forgotten_at": None, "why": "Kafka does not let this user read how long the topic keeps its records"}
     if "delete" not in config.get("cleanup.policy", "delete"):
         why = (
-            "compacted: what gateways remember of a device (the births of a Sparkplug or Homie device) stays until they "
-            "forget it; a device of plain JSON is not in it"
+            "compacted: the newest of what gateways remember of a device (the births of a Sparkplug or Homie device) stays, "
+            "since no gateway is asked to forget it; a device of plain JSON is not in it. Write a record without a value under "
+            "its key to remove it"
         )
         return {"forgotten_at": None, "why": why}
     kept, segment = int(config.get("retention.ms", "-1")), int(config.get("segment.ms", str(7 * _DAY_MS)))
@@ -134,14 +143,17 @@ def remarks(
     if stateful:
         said.append(
             f"These streams remember rows for windows or joins and may still write of the device: {', '.join(stateful)}. "
-            "Erase again when those windows have closed."
+            "Erase again when those windows have closed. Their checkpoints keep older snapshots of that for some hundred "
+            "batches, so no date can be given; `streams rewind` and `--swap` give a stream a new checkpoint."
         )
     return [
         *said,
         "If the device sends again it is stored again.",
         "A message that was delivered before and comes again is not known any more: it is stored as a new one.",
         f"`streams rewind` or a rebuild from Kafka{until} brings back what Kafka still holds: erase again after it.",
-        "Files of older versions are deleted by the first maintenance after `forgotten_at`; until then `sql --at` reads them.",
+        "Each table's `forgotten_at` holds while the stream runs: its maintenance deletes older files and log. Until then "
+        "`sql --at` reads them.",
+        "Readings of other devices are not searched for the device's id; letters of other devices were.",
         "Not reached from here: messages that wait in the MQTT broker, retained messages there, the device's entry in a "
         "registry file, log files of the processes (they rotate), copies that readers made, backups.",
     ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import Column
 
-__all__ = ["Match", "Selection", "matches", "may_hold"]
+__all__ = ["Match", "Selection", "matches", "may_hold", "place_of"]
 
 _FILE: Final = "__filename"
 
@@ -126,7 +126,9 @@ def matches(
     table = open_table(root, name)
     version = table.version()
     known = {file.path: file for file in table_files(root, name, version=version)}
-    by_place = {_place(table_uri(root, name), path): path for path, file in known.items() if may_hold(file, selection)}
+    by_place = {
+        place_of(table_uri(root, name), path): path for path, file in known.items() if may_hold(file, selection)
+    }
     whole: Any = dataset_of(table)
     fragments = [fragment for fragment in whole.get_fragments() if fragment.path in by_place]
     dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
@@ -166,6 +168,6 @@ def _arrival(file: DataFile) -> object:
     return file.low.get("landed_at") or file.low.get("received_at") or file.low.get("window_start") or ""
 
 
-def _place(uri: str, path: str) -> str:
+def place_of(uri: str, path: str) -> str:
     """What a dataset calls the file."""
     return f"{unquote(uri.removeprefix('file://'))}/{unquote(path)}" if is_local(uri) else unquote(path)

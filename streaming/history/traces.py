@@ -1,4 +1,4 @@
-"""What names a device beside the tables, and how it is made to forget it: identities, journal, answers of requests."""
+"""What names a device next to the tables, and how it forgets it: identities, journals, answers of requests, repair copies."""
 
 import json
 import shutil
@@ -8,25 +8,32 @@ from typing import Any, Final
 from lakehouse.files import is_local
 from lakehouse.requests import DONE
 from lakehouse.requests import FOLDER as REQUESTS
+from lakehouse.whole_file import write_json, write_text
 from streaming.dedupe import Seen, points_folder
 from streaming.history.journal import Journal
+from streaming.history.naming import Names
+from streaming.losses import REPAIR_FOLDER
 from streaming.writer import Writer
 
 __all__ = ["forget_traces"]
 
 _SNAPSHOT: Final = "_seen.parquet"
+REDRIVES: Final = "_redrive"
 
 
 def forget_traces(writer: Writer, device: str) -> dict[str, Any]:
     """Take the device out of everything else under the root that this process writes; returns what was found.
 
-    The journal of `tidegate dlq` names letters by Kafka offset, never a device, so there is nothing to take out.
+    The journal of `tidegate dlq` names letters by Kafka offset; only its `why` may name a device.
     """
     _forget_identities(writer, device)
+    names = Names(device)
     return {
         "identities": "forgotten",
-        "corrections_renamed": Journal(writer.root).forget(device),
-        "answers_deleted": _forget_answers(writer.root, device),
+        "corrections_renamed": Journal(writer.root).forget(device, names.hidden),
+        "answers_deleted": _forget_answers(writer.root, names),
+        "redrives_renamed": _forget_redrives(writer.root, names),
+        "repair_copies_deleted": _forget_copies(writer.root, names),
     }
 
 
@@ -44,14 +51,43 @@ def _forget_identities(writer: Writer, device: str) -> None:
         shutil.rmtree(points_folder(snapshot), ignore_errors=True)  # nothing names it: it is read from the table again
 
 
-def _forget_answers(root: str, device: str) -> int:
+def _forget_answers(root: str, names: Names) -> int:
+    """Whatever an answer says in: arguments, reason, result."""
     deleted = 0
-    for path in (Path(root.removeprefix("file://")) / REQUESTS / DONE).glob("*.json"):
-        try:
-            request = json.loads(path.read_text(encoding="utf-8")).get("request") or {}
-        except (OSError, ValueError):
-            continue
-        if (request.get("arguments") or {}).get("device") == device:
+    for path in (_local(root) / REQUESTS / DONE).glob("*.json"):
+        if names.in_file(path):
             path.unlink(missing_ok=True)
             deleted += 1
     return deleted
+
+
+def _forget_redrives(root: str, names: Names) -> int:
+    """Entries of the redrives' journal keep everything but the device's id."""
+    changed = 0
+    for path in (_local(root) / REDRIVES).glob("[!.]*.jsonl"):
+        lines = path.read_text("utf-8").splitlines()
+        fresh = [json.dumps(names.hidden(json.loads(line))) if names.in_text(line) else line for line in lines]
+        if fresh != lines:
+            changed += sum(old != new for old, new in zip(lines, fresh, strict=True))
+            write_text(path, "".join(f"{line}\n" for line in fresh))
+    return changed
+
+
+def _forget_copies(root: str, names: Names) -> int:
+    """What repairs set aside: a copy that names the device goes as a whole but for its report. A part of it is of no use."""
+    deleted = 0
+    for copy in [path for path in (_local(root) / REPAIR_FOLDER).glob("*") if path.is_dir()]:
+        report = copy / "report.json"
+        files = [path for path in copy.rglob("*") if path.is_file() and path != report]
+        if any(map(names.in_file, files)):
+            for path in copy.iterdir():
+                if path != report:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            deleted += 1
+        if report.exists() and names.in_file(report):
+            write_json(report, names.hidden(json.loads(report.read_text("utf-8"))))
+    return deleted
+
+
+def _local(root: str) -> Path:
+    return Path(root.removeprefix("file://"))

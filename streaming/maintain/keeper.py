@@ -27,6 +27,8 @@ from lakehouse.maintenance_log import (
 from lakehouse.maintenance_vacuum import sweep
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS, TABLES, Table
+from streaming.history.forgetting import erasure_waits
+from streaming.maintain.copies import drop_old_copies
 from streaming.maintain.gauges import Gauges
 from streaming.maintain.holds import LONGEST_SECONDS, needed_since, needed_versions
 from streaming.maintain.rewrite import drop_days, join_files
@@ -119,6 +121,7 @@ class Keeper:
         deadline, failures = time.monotonic() + PASS_SECONDS, []
         names = table_names(self._root)
         self._gauges.keep(names)
+        drop_old_copies(self._root, now=self._clock.now(), keep_days=self._writer.lake.dead_letters_days)
         # What lands first: a pass is short, and derived tables get few files.
         for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
             try:
@@ -254,7 +257,9 @@ class Keeper:
     def _sweep(self, name: str, kept: Kept, *, keep_hours: float | None = None, dry_run: bool = False) -> None:
         """Log and data files that nobody needs: neither readers of old versions nor who is derived from the table."""
         hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
-        now = self._clock.now(self._newest())
+        newest = self._newest()
+        # What an erasure left waits for its date also where nothing lands any more.
+        now = self._clock.now(None if erasure_waits(self._root, name) else newest)
         since = needed_since(self._root, name, default=now - hours * 3600, now=now)
         if not dry_run:
             kept.log_files_deleted = self._clean_log(name, since, now)

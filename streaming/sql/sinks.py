@@ -94,7 +94,7 @@ def stream_marks(root: str, name: str) -> Iterator[StreamMark]:
             mark = StreamMark(data["stream"], data["incarnation"], data["batch"], offsets, data.get("topics", {}), last)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        yield replace(mark, at_ms=int(commit.get("timestamp") or 0))
+        yield replace(mark, at_ms=int(data.get("at_ms") or commit.get("timestamp") or 0))
 
 
 def unstored(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:

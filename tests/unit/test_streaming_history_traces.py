@@ -1,0 +1,154 @@
+"""Where a device's id is found outside of a column, what is written in its place, and the dates of a receipt."""
+
+import base64
+import gzip
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.create import create_table
+from lakehouse.derived import LATEST
+from lakehouse.requests import DONE, Request, run_pending, submit
+from lakehouse.tables import DEAD_LETTERS, READINGS
+from streaming.derive.arrivals import erased_by, hash_of
+from streaming.derive.rollups_news import _named_range
+from streaming.derive.windows import Range
+from streaming.history.forgetting import erasure_waits
+from streaming.history.naming import Names
+from streaming.history.receipt import SPARE_SECONDS, Receipt, table_forgets
+from streaming.history.traces import forget_traces
+from streaming.maintain.copies import drop_old_copies
+from streaming.maintain.holds import LONGEST_SECONDS
+from streaming.offsets import parse_mark
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+GONE = "patient-B"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"patient-B": 1}', b"v1/patient-B/temp", b"patient-B_temp", b"\xff\x00patient-B\x00",
+        gzip.compress(b'{"patient-B": 1}'), b'{"payload_base64": "' + base64.b64encode(b'{"patient-B": 1}'),
+        *(base64.b64encode(b"x" * n + b"patient-B" + b"y" * n) for n in range(4)),
+    ],
+)  # fmt: skip
+def test_an_id_is_found_in_a_payload(content: bytes) -> None:
+    assert Names(GONE).in_bytes(content)
+
+
+@pytest.mark.parametrize("content", [b'{"patient-B2": 1}', b"xpatient-B", b"patient-C", b"", None, b"\x1f\x8bno gzip"])
+def test_another_id_is_not_found(content: bytes | None) -> None:
+    assert not Names(GONE).in_bytes(content)
+
+
+@given(device=st.text(min_size=1, max_size=12), ascii_only=st.booleans())
+def test_any_id_is_found_as_json_writes_it(device: str, ascii_only: bool) -> None:
+    written = json.dumps({device: 1}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    names = Names(device)
+    assert names.in_bytes(written)
+    assert names.in_bytes(written.replace(b"/", b"\\/"))
+    assert names.in_row({"payload": [{"path": device}]})
+
+
+def test_an_id_is_replaced_in_texts_of_any_depth(tmp_path: Path) -> None:
+    hidden = Names(GONE).hidden({"reason": f"of {GONE}.", "rows": [{GONE: 1}], "other": "patient-B2"})
+    assert GONE not in json.dumps(hidden).replace("patient-B2", "")
+    assert (hidden["rows"][0].popitem()[0][:7], hidden["other"]) == ("sha256:", "patient-B2")
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"device": ["x", GONE], "payload": [b"1", b"2"]}), file, compression="zstd")
+    assert Names(GONE).in_file(file)
+    assert not Names("patient-C").in_file(file)
+    file.write_bytes(b"PAR1 torn")
+    assert Names("patient-C").in_file(file), "nobody can tell"
+
+
+def test_a_private_request_is_named_by_its_hash_alone(tmp_path: Path) -> None:
+    request = Request("erase", {"device": GONE}, reason=f"{GONE} asked", private=True)
+    mark = json.dumps({"request": request.mark()})
+    assert GONE not in mark
+    assert erased_by(mark) == hash_of(GONE)
+    assert _named_range(request.mark()["arguments"]) == Range(hash_of(GONE), -(2**60), 2**60, hashed=True)
+    submit(str(tmp_path), request)
+
+    def crash(_: Request) -> dict[str, Any]:
+        message = f"cannot read {GONE}"
+        raise OSError(message)
+
+    for _ in range(5):
+        with pytest.raises(OSError, match=GONE):
+            run_pending(str(tmp_path), crash)
+    assert GONE not in (tmp_path / "_requests" / DONE / f"{request.id}.json").read_text()
+
+
+def test_dates_cover_the_longest_hold(tmp_path: Path) -> None:
+    for table, held in ((READINGS, True), (DEAD_LETTERS, True), (LATEST, False)):
+        create_table(str(tmp_path), table, log_retention_hours=24)
+        at = datetime.fromisoformat(table_forgets(str(tmp_path), table.name, NOW))
+        longest = LONGEST_SECONDS if held else 24 * 3600
+        assert at - NOW == timedelta(seconds=longest + SPARE_SECONDS)
+    create_table(str(tmp_path), READINGS, log_retention_hours=1000)
+    at = datetime.fromisoformat(table_forgets(str(tmp_path), "readings", NOW))
+    assert at - NOW == timedelta(hours=1000, seconds=SPARE_SECONDS)
+
+
+def test_an_erasure_waits_until_its_log_is_gone(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    create_table(root, READINGS, log_retention_hours=24)
+    assert not erasure_waits(root, "readings")
+    receipt = Receipt(root, "1")
+    receipt.tables["readings"] = {"checkpoint": 1}
+    receipt.save(state="done")
+    assert erasure_waits(root, "readings")
+    assert not erasure_waits(root, "dead_letters")
+    (tmp_path / "readings" / "_delta_log" / f"{0:020d}.json").unlink()
+    assert not erasure_waits(root, "readings")
+
+
+def test_a_mark_that_is_repeated_keeps_its_time() -> None:
+    told: dict[str, Any] = {"app": "a", "batch": 3, "starts": {"t": {"0": 1}}, "offsets": {"t": {"0": 2}}}
+    first = parse_mark(json.dumps(told))
+    again = parse_mark(json.dumps(told | {"at_ms": 77, "request": {"kind": "erase"}}))
+    assert first == again
+    assert again is not None
+    assert again.at_ms == 77
+
+
+def test_journals_answers_and_copies_forget_a_device(tmp_path: Path) -> None:
+    writer: Any = SimpleNamespace(root=str(tmp_path), seen=None)
+    files = {
+        "_redrive/1-000000.jsonl": f'{{"why": "{GONE} is refused"}}\n{{"why": "another"}}\n',
+        f"_requests/{DONE}/1.json": json.dumps({"ok": True, "result": {}, "request": {"reason": f"as of {GONE}"}}),
+        f"_requests/{DONE}/2.json": json.dumps({"ok": True, "result": {}, "request": {"reason": "patient-B2"}}),
+        "_repair/20260101T000000000000/report.json": json.dumps({"findings": [f"of {GONE}"]}),
+        "_repair/20260101T000000000000/latest/1.json": f'{{"d": "{GONE}"}}',
+        "_repair/20260102T000000000000/latest/1.json": "{}",
+        "_corrections.jsonl": json.dumps({"id": "1", "device": "A", "reason": f"as of {GONE}"}) + "\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = forget_traces(writer, GONE)
+    assert [found[key] for key in sorted(found) if key != "identities"] == [1, 1, 1, 1]
+    left = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert GONE not in str(left).replace("patient-B2", "")
+    assert "_repair/20260102T000000000000/latest/1.json" in left
+    assert "another" in left["_redrive/1-000000.jsonl"]
+
+
+def test_what_a_repair_set_aside_is_kept_as_long_as_dead_letters(tmp_path: Path) -> None:
+    for name in ("20260101T000000000000", "20260430T000000000000", "notes-of-Tom"):
+        (tmp_path / "_repair" / name).mkdir(parents=True)
+    (tmp_path / "_repair" / "next_start.json").write_text("{}")
+    assert drop_old_copies(str(tmp_path), now=NOW.timestamp(), keep_days=0) == 0
+    assert drop_old_copies(str(tmp_path), now=NOW.timestamp(), keep_days=90) == 1
+    assert sorted(os.listdir(tmp_path / "_repair")) == ["20260430T000000000000", "next_start.json", "notes-of-Tom"]
