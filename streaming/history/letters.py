@@ -83,7 +83,7 @@ def find_naming(root: str, device: str) -> tuple[Match, NamingLetters]:
     others = ds.field("device").is_null() | (ds.field("device") != device)
     columns = [*_NAMED, *_SEARCHED, "__filename"]
     dataset: Any = dataset_of(table)
-    for batch in dataset.scanner(columns=columns, filter=others, batch_size=1024).to_batches():
+    for batch in dataset.scanner(columns=columns, filter=others, batch_size=64).to_batches():
         for row in batch.to_pylist():
             if not names.in_row({name: row[name] for name in _SEARCHED}):
                 continue

@@ -21,6 +21,6 @@ def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
         except ValueError:
             continue  # not made by a repair
         if copy.is_dir() and made_at < oldest:
-            shutil.rmtree(copy)
+            shutil.rmtree(copy, ignore_errors=True)
             dropped += 1
     return dropped

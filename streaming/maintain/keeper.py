@@ -121,7 +121,6 @@ class Keeper:
         deadline, failures = time.monotonic() + PASS_SECONDS, []
         names = table_names(self._root)
         self._gauges.keep(names)
-        drop_old_copies(self._root, now=self._clock.now(), keep_days=self._writer.lake.dead_letters_days)
         # What lands first: a pass is short, and derived tables get few files.
         for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
             try:
@@ -258,6 +257,8 @@ class Keeper:
         """Log and data files that nobody needs: neither readers of old versions nor who is derived from the table."""
         hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
         newest = self._newest()
+        if name == READINGS.name and not dry_run:
+            drop_old_copies(self._root, now=self._clock.now(newest), keep_days=self._writer.lake.dead_letters_days)
         # What an erasure left waits for its date also where nothing lands any more.
         now = self._clock.now(None if erasure_waits(self._root, name) else newest)
         since = needed_since(self._root, name, default=now - hours * 3600, now=now)
