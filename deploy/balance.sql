@@ -19,8 +19,8 @@ create table counted(gateway varchar, epoch bigint, minute bigint, device varcha
 create table erased(device_sha256 varchar, at_us bigint);
 create table corrections(device_sha256 varchar, metric varchar, from_us bigint, to_us bigint, at_us bigint, is_deletion boolean);
 create table landed(topic varchar, partition int, "end" bigint);
-create macro content(metric, idx, message_id, value, text, unit, event_us, device_us) as
-    hash(metric, idx::int, message_id, value::double, text, unit, event_us::bigint, device_us::bigint);
+create macro content(device, metric, idx, message_id, value, text, unit, event_us, device_us) as
+    hash(device, metric, idx::int, message_id, value::double, text, unit, event_us::bigint, device_us::bigint);
 
 -- name: views
 -- Days before the cutoff's hold no row of it: `date` is the day of received_at, and the tables are partitioned by it.
@@ -43,15 +43,15 @@ create or replace temp view window_dead_letters as select * from dead_letters
 -- name: rows_at
 delete from rows_at;
 insert into rows_at select getvariable('readings_topic'), partition, "offset", epoch, number, count(*),
-        bit_xor(content(metric, "index", message_id, value, text, unit, event_us, device_us))
+        bit_xor(content(device, metric, "index", message_id, value, text, unit, event_us, device_us))
     from window_readings group by all order by partition, "offset";
 insert into rows_at select source_topic, partition, "offset", gateway_epoch, message_number, count(*), null
     from window_dead_letters where source_topic = getvariable('dead_letters_topic') group by all;
 
 -- name: take_records
 create or replace temp table said as select partition, "offset", count(*) as reading_count,
-        bit_xor(content(metric, "index", message_id, value, text, unit, event_us, device_us)) as content,
-        bit_xor(content(metric, "index", message_id, value, text, unit, null, if(is_relative, null, device_us))) as said
+        bit_xor(content(device, metric, "index", message_id, value, text, unit, event_us, device_us)) as content,
+        bit_xor(content(device, metric, "index", message_id, value, text, unit, null, if(is_relative, null, device_us))) as said
     from batch_readings group by all;
 insert into records select r.*, coalesce(s.reading_count, 0), s.content, s.said
     from batch_records r left join said s using (partition, "offset");
@@ -70,22 +70,26 @@ create or replace temp table here as
             and t.text is not distinct from w.text and t.unit is not distinct from w.unit
             and t.event_us is not distinct from w.event_us and t.device_us is not distinct from w.device_us) as is_same
     from wanted w join window_readings t on t.partition = w.partition and t."offset" = w."offset" and t.epoch = w.epoch
-        and t.number = w.number and t.metric = w.metric and t."index" = w."index"
+        and t.number = w.number and t.device = w.device and t.metric = w.metric and t."index" = w."index"
         and t.message_id is not distinct from w.message_id
     group by w.rowid;
 
 -- name: elsewhere
 -- The rows of the same identity, and whether one says the same. A time that the gateway made of a relative one differs at
--- each delivery, and a corrected row is no longer what was sent.
+-- each delivery, and a corrected row is no longer what was sent. A row that claims to come from this very record, but under
+-- another message's name, is no original of it.
 create or replace temp table elsewhere as
     select w.rowid as id, bool_or(t.is_corrected or coalesce(t.payload = w.payload, false)
             or (t.value is not distinct from w.value and t.text is not distinct from w.text
                 and t.unit is not distinct from w.unit
                 and (w.is_relative or t.is_relative or t.device_us is not distinct from w.device_us))) as is_same
     from wanted w join (select device, message_id, metric, "index", value, text, unit, device_us, is_relative, is_corrected,
-            payload from near_readings where message_id in (select message_id from wanted)
-        union all by name select * exclude (received_at, partition, "offset") from older) t
+            payload, partition, "offset", epoch, number, received_at from near_readings
+            where message_id in (select message_id from wanted)
+        union all by name select * from older) t
         on t.message_id = w.message_id and t.device = w.device and t.metric = w.metric and t."index" = w."index"
+            and not coalesce(t.partition = w.partition and t."offset" = w."offset" and epoch_us(t.received_at) = w.received_us
+                and (t.epoch, t.number) <> (w.epoch, w.number), false)
     group by w.rowid;
 
 -- name: unresolved
@@ -182,7 +186,8 @@ create or replace temp table messages as
             bool_or(s.topic = getvariable('readings_topic')) as has_reading,
             bool_or(s.topic = getvariable('dead_letters_topic') and not s.is_partial) as has_letter,
             list_sort(list(distinct s.device) filter (s.topic = getvariable('readings_topic'))) as devices,
-            count(distinct (s.received_us, s.mqtt_topic)) > 1 as is_twice,
+            count(distinct (s.received_us, s.mqtt_topic)) > 1
+                or count(*) filter (s.topic = getvariable('dead_letters_topic') and not s.is_partial) > 1 as is_twice,
             arg_max(s.topic || '[' || s.partition || ']@' || s."offset", (s.state in ('lost', 'altered'))::int) as origin,
             case when bool_or(s.state = 'lost') then 'lost'
                 when bool_or(s.state = 'altered') then 'altered'
@@ -250,7 +255,7 @@ select gateway, epoch, minute, difference::bigint as difference,
     order by gateway, epoch, minute;
 
 -- name: doubled
--- Rows too many: of one identity, or of one reading of one record where it has none.
+-- Rows too many: of one identity, or of one reading of one record where it has none, or of one dead letter.
 create or replace temp table doubled as
     select message_id, device, metric, "index", count(*) - 1 as extra, min(partition) as partition,
         min("offset") as first_offset, max("offset") as last_offset
@@ -262,7 +267,10 @@ create or replace temp table doubled as
 union all
     select null, device, metric, "index", count(*) - 1, partition, "offset", "offset"
     from window_readings where message_id is null
-    group by device, metric, "index", partition, "offset", epoch, number having count(*) > 1;
+    group by device, metric, "index", partition, "offset", epoch, number having count(*) > 1
+union all
+    select null, null, null, null, row_count - 1, partition, "offset", "offset"
+    from rows_at where topic = getvariable('dead_letters_topic') and row_count > 1;
 
 -- name: swapped
 -- Within an epoch numbers ascend, and an epoch that another one followed never comes back. Which epoch is the later one
