@@ -1,6 +1,6 @@
 # Every target is a few lines; CI calls the same ones. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test check bench chaos soak lock
+.PHONY: help setup up down test check bench chaos soak mutants lock
 SHELL := /bin/sh
 # The first Python that really runs and is new enough (a version manager's stand-in may be there and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -47,6 +47,9 @@ chaos: setup ## break each part for minutes under load and account for every mes
 soak: setup ## run everything for two hours at 200 messages/s with a random fault a minute, and judge what grows (ARGS="--minutes 10")
 	@$(VENV) -m deploy.local.apt mosquitto
 	@./tidegate soak --minutes 120 --rate 200 --faults $(ARGS)
+
+mutants: setup ## break each hop on purpose and print which oracle finds the fault
+	@$(VENV) -m pytest -q tests/spark/test_deploy_mutants.py
 
 lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \

@@ -47,6 +47,8 @@ SHARED_FIXTURES = (
     "fixtures_balance.py",
     "fixtures_audit_history.py",
     "fixtures_ledger.py",
+    "fixtures_mutants.py",
+    "fixtures_mutants_table.py",
     "fixtures_outcome.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""

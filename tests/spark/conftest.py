@@ -161,9 +161,16 @@ class Lander:
         return self.registry.get_sample_value(name, labels)
 
 
+@pytest.fixture(scope="session")
+def new_lander(lake: LakeSession, kafka_server: Any) -> Callable[[str, Path], Lander]:
+    """`new_lander(name, folder)` is a pipeline from topics of that name into tables in that folder."""
+
+    return lambda name, folder: make_lander(lake, kafka_server, name, folder)
+
+
 @pytest.fixture
-def lander(lake: LakeSession, kafka_server: Any, unique_name: str, tmp_path: Path) -> Lander:
-    return make_lander(lake, kafka_server, unique_name, tmp_path)
+def lander(new_lander: Callable[[str, Path], Lander], unique_name: str, tmp_path: Path) -> Lander:
+    return new_lander(unique_name, tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,477 @@
+"""The table of deliberate faults, and how each is made. `from tidegate_tests_fixtures_mutants_table import GATEWAY`.
+
+A row says which of audit and ledger must find the fault and which need not: a ledger that adds up says nothing about values,
+and the audit reads no derived table.
+"""
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from typing import Any
+
+import pytest
+from tidegate_tests_fixtures_mutants import (
+    Fault,
+)
+
+from ingest.contract.outcome import decode_outcome, encode_outcome
+from ingest.contract.reading import decode_record, encode_record
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from lakehouse.maintenance import _older
+
+Triple = tuple[str, bytes, bytes]
+
+
+def once(topic: str, chosen: Callable[[Any], bool], change: Callable[[Any], list[Any]]) -> Fault:
+    """A fault of the first record of a topic that is chosen; `change` gives what stands in the log for it."""
+    codec = {READINGS: (decode_record, encode_record), OUTCOMES: (decode_outcome, encode_outcome)}
+    decode, encode = codec.get(topic, (json.loads, lambda data: json.dumps(data).encode()))
+    done = []
+
+    def fault(name: str, key: bytes, value: bytes) -> list[Triple]:
+        if name != topic or done or not chosen(record := decode(value)):
+            return [(name, key, value)]
+        done.append(record)
+        return [(name, getattr(each, "device", key.decode()).encode(), encode(each)) for each in change(record)]
+
+    return fault
+
+
+def of(device: str, seq: int | None = None) -> Callable[[Any], bool]:
+    """Chooses records of a device (and number), whichever world it is of."""
+
+    def chosen(record: Any) -> bool:
+        name = record.get("device") if isinstance(record, dict) else record.device
+        return name.startswith(f"{device}-") and (seq is None or record.seq == seq)
+
+    return chosen
+
+
+def counts(device: str) -> Callable[[Any], bool]:
+    """Chooses outcomes that count something of a device."""
+    return lambda record: any(count.device.startswith(f"{device}-") for count in record.counts)
+
+
+def whole(letter: Any) -> bool:
+    """Chooses dead letters of whole messages."""
+    return not letter.get("partial")
+
+
+def part(letter: Any) -> bool:
+    return not whole(letter)
+
+
+def nothing(record: Any) -> list[Any]:
+    return []
+
+
+def twice(record: Any) -> list[Any]:
+    return [record, record]
+
+
+def misnamed(record: Any) -> list[Any]:
+    record.device = _other(record.device)
+    return [record]
+
+
+def _other(device: str) -> str:
+    """The device `a` of the same world."""
+    return f"a-{device.partition('-')[2]}"
+
+
+def hotter(record: Any) -> list[Any]:
+    record.readings[0].value += 100.0
+    return [record]
+
+
+def later(record: Any) -> list[Any]:
+    record.readings[0].time_us += 60 * 1_000_000
+    return [record]
+
+
+def partless(record: Any) -> list[Any]:
+    del record.readings[0]
+    return [record]
+
+
+def recounted(device: str, by: int = 0, *, other: bool = False, minutes: int = 0) -> Callable[[Any], list[Any]]:
+    """An outcome whose count of a device is larger by so many, of another device, or of another minute."""
+
+    def change(record: Any) -> list[Any]:
+        for count in record.counts:
+            if count.device.startswith(f"{device}-"):
+                count.received, count.accepted = count.received + by, count.accepted + by
+                count.device = _other(count.device) if other else count.device
+                count.minute += minutes
+        return [record]
+
+    return change
+
+
+def swapped() -> Fault:
+    """The second message of a device overtakes the third."""
+    held: list[Triple] = []
+
+    def fault(topic: str, key: bytes, value: bytes) -> list[Triple]:
+        if topic != READINGS or not of("a")(record := decode_record(value)) or record.seq not in {2, 3}:
+            return [(topic, key, value)]
+        if record.seq == 2:
+            held.append((topic, key, value))
+            return []
+        return [(topic, key, value), *held]
+
+    return fault
+
+
+def foreign(record: Any) -> list[Any]:
+    """A record that no gateway sent stands behind it."""
+    copy = decode_record(encode_record(record))
+    copy.gateway, copy.number = "somebody", 1
+    return [record, copy]
+
+
+def renumbered(record: Any) -> list[Any]:
+    """A record under the name of this gateway, far past what it counts."""
+    copy = decode_record(encode_record(record))
+    copy.number, copy.seq, copy.message_id = 1_000_000, 77, "bs:7:77"
+    return [record, copy]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault; `audit` and `ledger` say whether these must find it. `breaks` makes it, as said below each table."""
+
+    name: str
+    hop: str
+    audit: bool
+    ledger: bool
+    breaks: Any
+
+
+GATEWAY = [
+    Mutant(
+        "acknowledges a reading without producing it",
+        "gateway",
+        True,
+        True,
+        partial(once, READINGS, of("a", 2), nothing),
+    ),
+    Mutant(
+        "loses half of a message's readings", "gateway", False, False, partial(once, READINGS, of("a", 2), partless)
+    ),
+    Mutant("alters a value", "gateway", False, False, partial(once, READINGS, of("a", 2), hotter)),
+    Mutant("alters a time", "gateway", False, False, partial(once, READINGS, of("a", 2), later)),
+    Mutant("produces a record twice", "gateway", True, True, partial(once, READINGS, of("b"), twice)),
+    Mutant("swaps two messages of a device", "gateway", True, False, swapped),
+    Mutant("names another device", "gateway", True, True, partial(once, READINGS, of("b"), misnamed)),
+    Mutant(
+        "acknowledges a refusal without its dead letter",
+        "gateway",
+        True,
+        True,
+        partial(once, DEAD_LETTERS, whole, nothing),
+    ),
+    Mutant("loses the dead letter of a part", "gateway", False, False, partial(once, DEAD_LETTERS, part, nothing)),
+    Mutant("produces a dead letter twice", "gateway", True, False, partial(once, DEAD_LETTERS, whole, twice)),
+    Mutant("loses an outcome", "gateway", True, True, partial(once, OUTCOMES, counts("b"), nothing)),
+    Mutant("counts an outcome twice", "gateway", True, True, partial(once, OUTCOMES, counts("b"), twice)),
+    Mutant(
+        "counts one message too many", "gateway", True, True, partial(once, OUTCOMES, counts("b"), recounted("b", 1))
+    ),
+    Mutant(
+        "counts one message too few", "gateway", True, True, partial(once, OUTCOMES, counts("b"), recounted("b", -1))
+    ),
+    Mutant(
+        "counts for another device",
+        "gateway",
+        True,
+        True,
+        partial(once, OUTCOMES, counts("b"), recounted("b", other=True)),
+    ),
+    Mutant(
+        "counts in another minute",
+        "gateway",
+        True,
+        True,
+        partial(once, OUTCOMES, counts("b"), recounted("b", minutes=1)),
+    ),
+    Mutant("lets somebody else's record through", "gateway", True, False, partial(once, READINGS, of("b"), foreign)),
+    Mutant(
+        "lets a record far past its own numbers through",
+        "gateway",
+        True,
+        False,
+        partial(once, READINGS, of("e"), renumbered),
+    ),
+]
+"""`breaks` makes a fault between the gateway and Kafka."""
+
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+Change = Callable[[Any, str], Any]
+"""What the landing writes into a table is changed on the way: (frame, the world's name) -> frame."""
+
+A2 = "device = 'a-{0}' AND seq = 2"
+
+
+def without(condition: str) -> Change:
+    return lambda rows, world: rows.where(f"NOT coalesce({condition.format(world)}, false)")
+
+
+def doubled(condition: str) -> Change:
+    return lambda rows, world: rows.unionByName(rows.where(condition.format(world))).coalesce(1)
+
+
+def changed(column: str, condition: str, value: str) -> Change:
+    def change(rows: Any, world: str) -> Any:
+        from pyspark.sql import functions as F
+
+        kind = rows.schema[column].dataType.simpleString()
+        replaced = f"IF({condition}, CAST({value} AS {kind}), {column})"
+        return rows.withColumn(column, F.expr(replaced.format(world)))
+
+    return change
+
+
+def break_writes(monkeypatch: pytest.MonkeyPatch, changes: list[tuple[str, Change, str]]) -> None:
+    """Each change of (table, change, world) applies to what is written into the table from now on."""
+    from lakehouse.append import Append
+
+    original = Append.write
+
+    def write(self: Append, rows: Any) -> None:
+        for table, change, world in changes:
+            if self._appender.table.name == table:
+                rows = change(rows, world)
+        original(self, rows)
+
+    monkeypatch.setattr(Append, "write", write)
+
+
+def skips_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streaming.land import Landing
+
+    original, skipped = Landing._land_tables, []
+
+    def land(self: Landing, batch: Any) -> None:
+        if skipped:
+            original(self, batch)
+        skipped.append(batch)
+
+    monkeypatch.setattr(Landing, "_land_tables", land)
+
+
+def commits_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streaming.dedupe import Seen
+    from streaming.land import Landing
+
+    original, look, again = Landing._land_readings, Seen.duplicates, []
+
+    def land(self: Landing, batch: Any) -> Any:
+        found = original(self, batch)
+        if not again:
+            again.append(batch)
+            original(self, batch)
+        return found
+
+    monkeypatch.setattr(Landing, "_land_readings", land)
+    monkeypatch.setattr(
+        Seen, "duplicates", lambda self, rows: look(self, rows).slice(0, 0) if again else look(self, rows)
+    )
+
+
+def takes_no_copy_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streaming.dedupe import Seen
+
+    original = Seen.duplicates
+    monkeypatch.setattr(Seen, "duplicates", lambda self, rows: original(self, rows).slice(0, 0))
+
+
+def drops_copies_uncompared(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streaming.conflicts import Contents
+
+    monkeypatch.setattr(Contents, "conflicts", lambda self, rows, copies: ([], 0))
+
+
+def loses_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streaming.land import Landing
+
+    monkeypatch.setattr(Landing, "_land_dead_letters", lambda self, batch, conflicts: None)
+
+
+WRITES = [
+    Mutant("loses one row of a message", "landing", True, False, ("readings", without(f"{A2} AND metric = 'door'"))),
+    Mutant("loses a message", "landing", True, True, ("readings", without(A2))),
+    Mutant("stores a row twice", "landing", True, True, ("readings", doubled(f"{A2} AND metric = 'door'"))),
+    Mutant("alters a value", "landing", True, False, ("readings", changed("value", A2, "value + 1"))),
+    Mutant("alters a text", "landing", True, False, ("readings", changed("text", A2, "'ajar'"))),
+    Mutant("alters an event time", "landing", True, False,
+           ("readings", changed("event_time", A2, "event_time + INTERVAL 1 HOUR"))),
+    Mutant("stores under another device", "landing", True, True, ("readings", changed("device", A2, "'b-{0}'"))),
+    Mutant("stores under another message's number", "landing", True, True,
+           ("readings", changed("message_number", A2, "message_number + 1"))),
+    Mutant("stores a dead letter twice", "landing", True, False,
+           ("dead_letters", doubled("reason = 'bad_json' AND device = 'c-{0}'"))),
+    Mutant("does not note a dropped copy", "landing", False, True, ("duplicates", without("device = 'a-{0}'"))),
+    Mutant("notes a dropped copy twice", "landing", False, False, ("duplicates", doubled("device = 'a-{0}'"))),
+]  # fmt: skip
+"""`breaks` is a table and a change of what is written into it."""
+
+BATCHES = [
+    Mutant("skips a batch", "landing", True, True, skips_a_batch),
+    Mutant("commits a batch twice", "landing", True, True, commits_a_batch_twice),
+    Mutant("takes no copy for one", "landing", True, False, takes_no_copy_for_one),
+    Mutant("drops a copy with other content", "landing", True, False, drops_copies_uncompared),
+    Mutant("loses dead letters", "landing", True, True, loses_dead_letters),
+]
+"""`breaks` patches a step of the landing."""
+
+
+def _swap(where: str, make: Callable[[Any], Any]) -> Patch:
+    """Replaces a name of a module by what `make` makes of it."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        module, name = where.rsplit(".", 1)
+        monkeypatch.setattr(where, make(getattr(importlib.import_module(module), name)))
+
+    return patch
+
+
+def _news(change: Callable[[list[Any]], list[Any]]) -> Patch:
+    """A pass of the rollups that goes on from an earlier one folds other files than it should."""
+
+    def make(original: Any) -> Any:
+        def news_since(*arguments: Any) -> Any:
+            news = original(*arguments)
+            if news is not None and not news.whole:
+                news.files = change(news.files)
+            return news
+
+        return news_since
+
+    return _swap("streaming.derive.rollups.news_since", make)
+
+
+def _first(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Changes the first argument of a function."""
+    return lambda original: (
+        lambda rows, *more, **named: original(rows if rows is None else change(rows), *more, **named)
+    )
+
+
+def _result(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Changes what a function returns."""
+    return lambda original: lambda *given, **named: change(original(*given, **named))
+
+
+def join_loses_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakehouse.append import Append
+
+    count = Append.row_count
+    monkeypatch.setattr(Append, "row_count", property(lambda self: count.fget(self) + 1))  # type: ignore[attr-defined]
+    break_writes(monkeypatch, [("readings", without(f"{A2} AND metric = 'door'"), "x")])
+
+
+def takes_every_day(original: Any) -> Any:
+    """Retention calls every day expired."""
+
+    def plan(state: Any, **settings: Any) -> Any:
+        planned = original(state, **settings)
+        return replace(planned, files=_older(state, 1, date(9999, 1, 1)), waiting={})
+
+    return plan
+
+
+def not_a(rows: Any) -> Any:
+    return rows.where("device <> 'a-x'")
+
+
+DERIVATION = [
+    Mutant("rollups miss a commit", "derivation", False, False, _news(lambda files: files[1:])),
+    Mutant("rollups fold readings twice", "derivation", False, False,
+           _swap("streaming.derive.rollups.minute_partials", _result(lambda rows: rows.unionAll(rows)))),
+    Mutant("rollups lose late readings", "derivation", False, False,
+           _swap("streaming.derive.rollups.minute_partials",
+                 _first(lambda rows: rows.where("event_time > received_at - INTERVAL 1 HOUR")))),
+    Mutant("rollups forget what a window held", "derivation", False, False,
+           _swap("streaming.derive.rollups_table.rows_of", _result(lambda rows: rows.limit(0)))),
+    Mutant("latest passes a device over", "derivation", False, False,
+           _swap("streaming.derive.latest.latest_rows", _first(not_a))),
+    Mutant("latest takes the last arrival for the newest", "derivation", False, False,
+           _swap("streaming.derive.latest.latest_rows",
+                 _first(lambda rows: rows.withColumn("event_time", rows["received_at"])))),
+    Mutant("devices passes a device over", "derivation", False, False,
+           _swap("streaming.derive.devices.heard_messages", _first(not_a))),
+    Mutant("the ledger passes stored readings over", "derivation", False, True,
+           _swap("streaming.derive.ledger.stored_facts", _first(not_a))),
+    Mutant("the ledger counts dead letters not at all", "derivation", False, True,
+           _swap("streaming.derive.ledger.refused_facts", _first(lambda rows: rows.limit(0)))),
+    Mutant("the ledger counts outcomes twice", "derivation", False, True,
+           _swap("streaming.derive.ledger.read_outcomes", _result(lambda rows: rows.unionAll(rows)))),
+    Mutant("a join loses a row", "maintenance", True, False, join_loses_a_row),
+    Mutant("retention takes a day before its time", "maintenance", True, True,
+           _swap("streaming.maintain.keeper.plan_expiry", takes_every_day)),
+]  # fmt: skip
+"""`breaks` patches a step behind the landed tables."""
+
+
+def _of_stream(name: str, method: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Patch:
+    """Changes a method of the sink of one stream; the others go on as they are."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        from streaming.sql.sinks import Sink
+
+        original = getattr(Sink, method)
+        broken = change(original)
+
+        def call(self: Sink, *arguments: Any) -> Any:
+            return (broken if self._applied.name == name else original)(self, *arguments)
+
+        monkeypatch.setattr(Sink, method, call)
+
+    return patch
+
+
+def _not_at_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    calls: list[Any] = []
+
+    def call(self: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return original(self, *arguments) if len(calls) > 1 else None
+
+    return call
+
+
+def _twice(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *arguments: Any) -> Any:
+        original(self, *arguments)
+        return original(self, *arguments)
+
+    return call
+
+
+def _rows_lost(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, append, rows, *more: original(self, append, rows.where("device NOT LIKE 'b-%'"), *more)
+
+
+STREAMS = [
+    Mutant("skips a batch of a stream", "sql", False, False, _of_stream("skips", "_commit", _not_at_first)),
+    Mutant("commits a stream's batch twice", "sql", False, False, _of_stream("doubles", "_commit", _twice)),
+    Mutant("loses rows of a stream", "sql", False, False, _of_stream("loses", "_commit", _rows_lost)),
+    Mutant(
+        "sends nothing to the stream's topic",
+        "sql",
+        False,
+        False,
+        _of_stream("mutes", "_send", lambda original: _quiet),
+    ),
+]
+"""`breaks` patches the sink of the stream that the first verb names."""
+STREAM_NAMES = ("skips", "doubles", "loses", "mutes")
+
+
+def _quiet(self: Any, *arguments: Any) -> None:
+    """Does nothing."""
