@@ -11,6 +11,7 @@ from gateway.decoders.shape import Reply
 from gateway.outcome import Message, Outcome, Record
 from gateway.refusal import Refusal
 from gateway.session_events import Incoming, Received
+from ingest.contract.dead_letter import decode_dead_letter, encode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS
 
@@ -136,7 +137,11 @@ class Block:
         return self._owners[position]
 
     def refuse(self, position: int, decide: Callable[[Message, str, list[tuple[int, int]]], Outcome]) -> Outcome:
-        """Kafka refuses the record at this position of `values` for good: its message becomes what `decide` says."""
+        """Kafka refuses the record at this position of `values` for good: its message becomes what `decide` says.
+
+        Of a message that has several such records the first becomes a dead letter of the whole message, which is counted. The
+        others become dead letters of a part.
+        """
         place = self.owner(position)
         before = self.odd.get(place)
         record = decode_record(self.values[position])
@@ -149,6 +154,10 @@ class Block:
             # The records of its other devices are in Kafka, or on their way.
             stored = [before.device, *before.shared] if before.accepted else before.shared
             outcome.shared = [device for device in stored if device not in (None, record.device)]
+        if before is not None and before.rejected is not None:
+            outcome = _as_part(outcome)
+            before.shared, before.refusals = outcome.shared, before.refusals + outcome.refusals
+            return outcome
         self.odd[place] = outcome
         return outcome
 
@@ -167,6 +176,15 @@ class Block:
     def changes(self) -> list[tuple[str, bytes]]:
         """What decoders remember from now on."""
         return [change for outcome in self.outcomes() for change in outcome.changes]
+
+
+def _as_part(refused: Outcome) -> Outcome:
+    """With a dead letter of a part of its message."""
+    letter = decode_dead_letter(refused.records[0].value)
+    letter.partial = True
+    refused.records = [refused.records[0]._replace(value=encode_dead_letter(letter))]
+    refused.refusals = [refusal._replace(partial=True) for refusal in refused.refusals]
+    return refused
 
 
 def _without_payload(received: Incoming) -> Incoming:

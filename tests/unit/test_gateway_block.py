@@ -10,7 +10,7 @@ from gateway.policy import Policy
 from gateway.routes import compile_routes
 from gateway.session_events import Incoming, Received
 from gateway.settings import GatewaySettings
-from ingest.contract.dead_letter import Reject
+from ingest.contract.dead_letter import Reject, decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import Reason
 
@@ -80,6 +80,22 @@ def test_the_other_devices_of_a_message_are_counted_as_shared_even_where_one_rec
     assert batch is not None
     found = {count.device: (count.received, count.accepted, count.shared) for count in batch.record.counts}
     assert found == {"a": (3, 2, 1), "b": (1, 0, 2), "c": (0, 0, 2)}
+
+
+def test_a_message_with_several_refused_records_has_one_whole_dead_letter_which_is_counted() -> None:
+    gate, block = Gate(compile_routes((), LIMITS), LIMITS), Block(9, 1, NOW_US, 0.0)
+    topic, payload = b"v1/gateway/telemetry", msgspec.json.encode({device: [{"t": 1}] for device in "abc"})
+    block.add(Received(topic, payload, 1, 1), gate.decide(Message(1, 9, NOW_US, topic, payload)))
+    letters = [decode_dead_letter(refuse(block, gate, position).records[0].value) for position in (1, 0)]
+    assert [(letter.device, letter.partial) for letter in letters] == [("b", False), ("a", True)]
+    assert [(refusal.device, refusal.partial) for refusal in block.refusals()] == [("b", False), ("a", True)]
+    chain = AckChain("g")
+    chain.begin(9)
+    chain.receive(block)
+    batch = chain.next_batch(1_000_000)
+    assert batch is not None
+    found = {count.device: (sum(count.dead_lettered.values()), count.shared) for count in batch.record.counts}
+    assert found == {"b": (1, 0), "c": (0, 1)}
 
 
 def test_a_payload_is_held_only_while_it_may_still_become_a_dead_letter() -> None:
