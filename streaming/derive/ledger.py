@@ -118,6 +118,7 @@ class LedgerDerivation:
                 holes=following.holes,
                 copies_known=cursor.copies_known,
                 uncertain=self._deleted_from() if self._own.cursor is None else (),
+                retained_since=self._retained_since() if self._own.cursor is None else "",
             )
             following.forget(newest_epochs(following.upto, following.landed_upto(cursor, settling)))
             self._commit(cursor, following, settling, landings, counted)

@@ -4,8 +4,8 @@ Facts of a device and minute come from four sources and are sums, so that they c
 - outcomes: what the gateway counted (`accepted`, `shared`, `counted_dead`, `ignored`, …);
 - `readings`: messages with rows (`stored`), `late` ones;
 - `duplicates`: messages of which nothing was stored (`copies`);
-- `dead_letters`: refusals, of which only those count here that no outcome counts, and what Spark refused: copies whose
-  content differs (`conflicting`) and records that it cannot read (`spark_refused`).
+- `dead_letters`: messages that the gateway refused as a whole (`letters`), and what Spark refused: copies whose content
+  differs (`conflicting`) and records that it cannot read (`spark_refused`).
 
 A message is named by (gateway, epoch, number) and is counted by the outcome whose range holds its number. One that no
 outcome has counted yet is noted in `open` (kind:number:epoch:gateway), for as long as its outcome may come: either it
@@ -13,13 +13,15 @@ comes, or its gateway died before it could count, and then the record itself is 
 
     missing = accepted + shared - (stored - u_stored) - (copies - u_copies)
     duplicate = copies - conflicting
-    dead_lettered = counted_dead + u_dead + conflicting + refused        refused = as many of spark_refused as are missing
+    dead_lettered = letters + conflicting + refused        refused = as many of spark_refused as are missing
     received = accepted + shared + counted_dead + ignored + u_stored + u_copies + u_dead
-    unaccounted = missing - refused = received - stored - dead_lettered - ignored - duplicate, once the row is settled
+    unaccounted = missing - refused + (counted_dead + u_dead - letters)
+                = received - stored - dead_lettered - ignored - duplicate, once the row is settled
 
-so `unaccounted` is 0 where nothing went wrong, above 0 where messages are lost, below 0 where more is stored than came.
-It is null where nobody counted the copies: rows that an older version wrote, and what the first pass after it found.
-There the difference is called `duplicate`, and what is stored above `accepted` is called `shared`, as before.
+so `unaccounted` is 0 where nothing went wrong, above 0 where messages or their dead letters are lost, below 0 where more
+is stored than came. It is null where nobody counted the copies or the letters: rows that an older version wrote, and what
+the first pass after it found. There the difference is called `duplicate`, what is stored above `accepted` is called
+`shared`, and dead_lettered is what outcomes count, as before.
 """
 
 import json
@@ -45,16 +47,16 @@ __all__ = [
 ]
 
 SUMS: Final = (
-    "stored", "late", "copies", "conflicting", "accepted", "shared", "counted_dead", "ignored", "counted_partial", "gap",
-    "reordered", "restarts", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
+    "stored", "late", "copies", "letters", "conflicting", "accepted", "shared", "counted_dead", "ignored", "counted_partial",
+    "gap", "reordered", "restarts", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
 )  # fmt: skip
 KEPT: Final = ("stored", "late", "tail_stored")
 """What a recount of a device whose readings a correction deleted finds too little of: `kept_…` is what the row had."""
 _MOST: Final = (
-    "sequenced", "fresh", "touched", "uncopied", "was_settled", "was_updated_at", *(f"kept_{name}" for name in KEPT),
+    "sequenced", "fresh", "touched", "unknown", "was_settled", "was_updated_at", *(f"kept_{name}" for name in KEPT),
 )  # fmt: skip
 FACTS: Final = ("device", "minute", *SUMS, "open", *_MOST)
-"""`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does; `uncopied`: copies are not known."""
+"""`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does; `unknown`: copies or letters are not."""
 
 LEFT: Final = timedelta(days=1)
 LONGEST: Final = timedelta(days=8)
@@ -78,6 +80,7 @@ class Settling:
         holes: gateway -> epoch -> ranges (first, last) up to its last number that no outcome counts.
         copies_known: False where this pass takes in what landed before copies were counted.
         uncertain: devices of which readings were deleted before the ledger counted them.
+        retained_since: the first day of which retention has taken nothing, where the ledger has counted nothing yet.
     """
 
     def __init__(
@@ -92,12 +95,13 @@ class Settling:
         holes: Holes | None = None,
         copies_known: bool = True,
         uncertain: Collection[str] = (),
+        retained_since: str = "",
     ) -> None:
         self._upto, self._forgotten, self._holes = json.dumps(upto), json.dumps(forgotten), json.dumps(holes or {})
         self._newest = json.dumps({gateway: max(map(int, epochs)) for gateway, epochs in upto.items() if epochs})
         self._now, self._young = now, young
         self.all_landed, self.older_landed = all_landed, older_landed
-        self._copies_known, self._uncertain = copies_known, sorted(uncertain)
+        self._copies_known, self._uncertain, self._retained_since = copies_known, sorted(uncertain), retained_since
 
     @property
     def may_settle(self) -> bool:
@@ -116,7 +120,12 @@ class Settling:
         """Whether nobody can tell what became of the row's messages that are missing."""
         from pyspark.sql import functions as F
 
-        return F.col("device").isin(self._uncertain) if self._copies_known else F.lit(True)
+        if not self._copies_known:
+            return F.lit(True)
+        is_uncertain = F.col("device").isin(self._uncertain)
+        if self._retained_since:
+            is_uncertain |= F.to_date("minute") < F.to_date(F.lit(self._retained_since))
+        return is_uncertain
 
     def is_counted(self, gateway: "Column", epoch: "Column", number: "Column") -> "Column":
         """Whether an outcome counts the message, of the epochs that are in `upto`."""
@@ -200,9 +209,11 @@ def copied_facts(duplicates: "DataFrame", settling: Settling) -> "DataFrame":
 
 
 def refused_facts(dead_letters: "DataFrame", settling: Settling, readings_topic: str) -> "DataFrame":
-    """Of rows of `dead_letters`: those of the gateway that no outcome counts, and records that Spark refused.
+    """Of rows of `dead_letters`: those of the gateway, and records that Spark refused.
 
-    What Spark refused was accepted by the gateway. Where it is a record that nobody can read, its message has no name here.
+    A dead letter of a whole message has the device that the outcome counts the message for; one that is there twice counts
+    twice. What Spark refused was accepted by the gateway. Where it is a record that nobody can read, its message has no
+    name here.
     """
     from pyspark.sql import functions as F
 
@@ -214,19 +225,24 @@ def refused_facts(dead_letters: "DataFrame", settling: Settling, readings_topic:
     )  # fmt: skip
     messages = letters.groupBy(
         "device", "gateway", "gateway_epoch", "message_number", "received_at", "by_spark", "unnamed"
-    ).agg(F.min("partial").alias("is_part"), F.max("landed_at").alias("landed_at"))
+    ).agg(
+        F.min("partial").alias("is_part"),
+        F.count_if(~F.col("partial")).alias("times"),
+        F.max("landed_at").alias("landed_at"),
+    )
     # A copy that Spark refused is noted as what it is in `duplicates`.
     kind = F.expr("CASE WHEN by_spark THEN NULL WHEN is_part THEN 'p' ELSE 'd' END")
     judged = _judged(messages, settling, kind)
     return _facts(
         judged.groupBy("device", "minute").agg(
+            F.sum(F.expr("IF(by_spark, 0L, times)")).alias("letters"),
             F.count_if(F.expr("is_lost AND NOT is_part AND NOT by_spark")).alias("tail_dead"),
             F.count_if(F.expr("is_part AND (by_spark OR is_lost)")).alias("tail_partial"),
             F.count_if(F.expr("by_spark AND NOT is_part AND unnamed IS NOT NULL")).alias("spark_refused"),
             F.count_if(F.expr("by_spark AND NOT is_part AND unnamed IS NULL")).alias("conflicting"),
             F.collect_list("entry").alias("open"),
         )
-    ).where("tail_dead > 0 OR tail_partial > 0 OR spark_refused > 0 OR conflicting > 0 OR size(open) > 0")
+    ).where("letters > 0 OR tail_partial > 0 OR spark_refused > 0 OR conflicting > 0 OR size(open) > 0")
 
 
 def _minute() -> "Column":
@@ -271,14 +287,15 @@ def own_facts(rows: "DataFrame", *, only_counted: bool = False, deleted_from: Co
     from pyspark.sql import functions as F
 
     facts = rows.withColumnsRenamed({"settled": "was_settled", "updated_at": "was_updated_at"})
-    facts = facts.withColumn("uncopied", F.col("copies").isNull().cast("int"))
+    facts = facts.withColumn("unknown", F.expr("CAST(copies IS NULL OR letters IS NULL AS INT)"))
     # What an older version called shared is found again as what is stored above `accepted`.
-    facts = facts.withColumn("shared", F.when(F.col("copies").isNotNull(), F.col("shared")))
+    facts = facts.withColumn("shared", F.expr("IF(unknown = 1, NULL, shared)"))
     if only_counted:
         is_kept = F.col("device").isin(sorted(deleted_from))
         facts = facts.withColumns({f"kept_{name}": F.when(is_kept, F.col(name)) for name in KEPT})
         facts = facts.drop(
-            "stored", "late", "copies", "conflicting", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused"
+            "stored", "late", "copies", "letters", "conflicting", "tail_stored", "tail_copies", "tail_dead", "tail_partial",
+            "spark_refused",
         )  # fmt: skip
     return _facts(facts.withColumn("touched", F.lit(0)))
 
@@ -287,7 +304,7 @@ def _facts(rows: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as F
 
     empty = {name: "0L" for name in (*SUMS, *(f"kept_{name}" for name in KEPT))} | {
-        "sequenced": "false", "open": "CAST(array() AS ARRAY<STRING>)", "fresh": "0", "touched": "1", "uncopied": "0",
+        "sequenced": "false", "open": "CAST(array() AS ARRAY<STRING>)", "fresh": "0", "touched": "1", "unknown": "0",
         "was_settled": "CAST(NULL AS BOOLEAN)", "was_updated_at": "CAST(NULL AS TIMESTAMP)",
     }  # fmt: skip
     return rows.select(
@@ -324,7 +341,7 @@ def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
 
     still_open = F.array_distinct(F.filter("open", lambda note: ~_is_counted(note, settling)))
     rows = facts.withColumns({name: F.greatest(name, f"kept_{name}") for name in KEPT})
-    rows = rows.withColumn("uncopied", F.when(settling.is_unknown(), 1).otherwise(F.col("uncopied")))
+    rows = rows.withColumn("unknown", F.when(settling.is_unknown(), 1).otherwise(F.col("unknown")))
     rows = rows.withColumns({"open": still_open, "settled": _settled(settling, still_open)})
     rows = rows.withColumns(
         {
@@ -336,11 +353,11 @@ def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
             ),
         }
     )
-    rows = rows.withColumns(_balance("uncopied = 1"))
+    rows = rows.withColumns(_balance("unknown = 1"))
     rows = rows.withColumns(
         {
             "received": F.expr(
-                "accepted + shared + counted_dead + ignored + u_stored + u_dead + IF(uncopied = 1, 0L, u_copies)"
+                "accepted + shared + counted_dead + ignored + u_stored + u_dead + IF(unknown = 1, 0L, u_copies)"
             ),
             "partial": F.expr("counted_partial + u_partial"),
             "sequenced": F.expr("sequenced OR gap > 0 OR reordered > 0 OR restarts > 0"),
@@ -348,15 +365,16 @@ def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
                 (F.col("touched") == 0) & F.col("settled").eqNullSafe(F.col("was_settled")), F.col("was_updated_at")
             ).otherwise(settling.now()),
             "date": F.to_date("minute"),
-            "copies": F.expr("IF(uncopied = 1, NULL, copies)"),
+            "copies": F.expr("IF(unknown = 1, NULL, copies)"),
+            "letters": F.expr("IF(unknown = 1, NULL, letters)"),
         }
     )
     rows = rows.withColumn("expected", F.when(F.col("sequenced"), F.expr("received + gap - reordered")))
     return rows.select(*(F.col(column.name).cast(column.type) for column in LEDGER.columns))
 
 
-def _balance(uncopied: str) -> "dict[str, Column]":
-    """The columns that follow from the facts, by the formulas above; `uncopied`: where copies are not known."""
+def _balance(unknown: str) -> "dict[str, Column]":
+    """The columns that follow from the facts, by the formulas above; `unknown`: where copies or letters are not."""
     from pyspark.sql import functions as F
 
     counted = "(stored - u_stored)"
@@ -367,10 +385,12 @@ def _balance(uncopied: str) -> "dict[str, Column]":
     old = f"IF(settled, least({refused_old}, {missing_old}), 0L)"
     refused = f"IF(settled, least(spark_refused, greatest(0L, {missing})), 0L)"
     return {
-        "shared": F.expr(f"IF({uncopied}, greatest(0L, {counted} - accepted), shared)"),
-        "duplicate": F.expr(f"IF({uncopied}, IF(settled, {missing_old} - {old}, 0L), copies - {named})"),
-        "dead_lettered": F.expr(f"counted_dead + u_dead + IF({uncopied}, {old}, {named} + {refused})"),
-        "unaccounted": F.expr(f"IF({uncopied} OR NOT settled, NULL, {missing} - {refused})"),
+        "shared": F.expr(f"IF({unknown}, greatest(0L, {counted} - accepted), shared)"),
+        "duplicate": F.expr(f"IF({unknown}, IF(settled, {missing_old} - {old}, 0L), copies - {named})"),
+        "dead_lettered": F.expr(f"IF({unknown}, counted_dead + u_dead + {old}, letters + {named} + {refused})"),
+        "unaccounted": F.expr(
+            f"IF({unknown} OR NOT settled, NULL, {missing} - {refused} + counted_dead + u_dead - letters)"
+        ),
     }
 
 
