@@ -175,7 +175,7 @@ GATEWAY = [
         partial(once, DEAD_LETTERS, whole, nothing),
     ),
     Mutant("loses the dead letter of a part", "gateway", False, False, partial(once, DEAD_LETTERS, part, nothing)),
-    Mutant("produces a dead letter twice", "gateway", True, False, partial(once, DEAD_LETTERS, whole, twice)),
+    Mutant("produces a dead letter twice", "gateway", True, True, partial(once, DEAD_LETTERS, whole, twice)),
     Mutant("loses an outcome", "gateway", True, True, partial(once, OUTCOMES, counts("b"), nothing)),
     Mutant("counts an outcome twice", "gateway", True, True, partial(once, OUTCOMES, counts("b"), twice)),
     Mutant(
@@ -313,7 +313,7 @@ WRITES = [
     Mutant("stores under another device", "landing", True, True, ("readings", changed("device", A2, "'b-{0}'"))),
     Mutant("stores under another message's number", "landing", True, True,
            ("readings", changed("message_number", A2, "message_number + 1"))),
-    Mutant("stores a dead letter twice", "landing", True, False,
+    Mutant("stores a dead letter twice", "landing", True, True,
            ("dead_letters", doubled("reason = 'bad_json' AND device = 'c-{0}'"))),
     Mutant("does not note a dropped copy", "landing", False, True, ("duplicates", without("device = 'a-{0}'"))),
     Mutant("notes a dropped copy twice", "landing", False, False, ("duplicates", doubled("device = 'a-{0}'"))),
