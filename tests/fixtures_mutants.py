@@ -441,5 +441,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     oracles = ("audit", "ledger", "devices", "recomputation")
     terminalreporter.write_line(f"{'hop':<12}{'fault':<52}" + "".join(f"{name:<15}" for name in oracles))
     for mutant, found in tried:
-        marks = "".join(f"{'found' if found.get(name) else '-':<15}" for name in oracles)
+        marks = "".join(
+            f"{('found' if found[name] else '-') if name in found else 'not asked':<15}" for name in oracles
+        )
         terminalreporter.write_line(f"{mutant.hop:<12}{mutant.name:<52}{marks}")
