@@ -112,7 +112,7 @@ def kill(process: "subprocess.Popen[bytes]", *, only_jvm: bool, wait_until: Any)
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(5, marks=pytest.mark.timeout(1500)),
+        pytest.param(3, marks=pytest.mark.timeout(1500)),
         pytest.param(50, marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
     ],
 )
