@@ -10,6 +10,7 @@ from gateway.decoders.mapping_paths import EACH_ITEM, BadPath, Path, Template, p
 from gateway.decoders.mapping_settings import CaseSettings, TimeFormat, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
 from gateway.decoders.values import NO_VALUE
+from gateway.glob import glob
 
 __all__ = ["Case"]
 
@@ -41,6 +42,7 @@ class Case:
         self.tags = {tag: _usable((text,), segments, f"tags.{tag}")[0] for tag, text in settings.tags.items()}
         self.flags = {flag: Conditions(wanted) for flag, wanted in settings.flags.items()}
         self.time = None if settings.time is None else [_time_source(source) for source in settings.time]
+        self.no_times = glob(settings.no_times)
         whole = not several
         times = {_from(path, whole) for path, _how in self.time or ()}
         self.id_holds_time = any(

@@ -197,9 +197,13 @@ class _Reader:
             return self._clock.read(scope.item[time_key], "auto", lambda: trail_path((trail, time_key)))
         for path, how in self._case.time or ():
             claimed = path.look(scope.item, scope.root)
-            if claimed is not None:
+            if claimed is not None and not self._is_no_time(claimed):
                 return self._clock.read(claimed, how, partial(_place, path, trail))
         return RECEIVED
+
+    def _is_no_time(self, claimed: object) -> bool:
+        test = self._case.no_times
+        return test is not None and isinstance(claimed, str) and test(claimed.strip())
 
 
 def _route_device(case: Case, match: RouteMatch) -> str | None:

@@ -114,6 +114,10 @@ class CaseSettings(BaseModel):
         False,
         description="A time before 2000 is a clock that was not set yet: receive time, flag clock_unset, claim kept.",
     )
+    no_times: Texts = Field(
+        (),
+        description="Globs of texts that are no time though a time path holds them: the next path counts, else receive time.",
+    )
     value_times: ValueTimes | None = None
     quantity: QuantitySettings | None = None
     message_id: Texts = Field(
