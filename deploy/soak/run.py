@@ -12,6 +12,7 @@ from typing import Any, Final
 from deploy.audit import audit
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.target import own_run
+from deploy.local.budget import memory_budget_mb
 from deploy.local.runfile import read_state, require_run
 from deploy.settings import Settings
 from deploy.soak.faults import SoakFault, broken, kills_of, plan_faults
@@ -27,6 +28,8 @@ LOOK_SECONDS: Final = 10.0
 TELL_SECONDS: Final = 60.0
 READY_SECONDS: Final = 300.0
 AUDIT_SECONDS: Final = 180.0
+
+WAYS: Final = {"kill": "is killed", "hang": "hangs"}
 
 Tell = Callable[[str], object]
 
@@ -80,6 +83,8 @@ def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any
     verdict = judge(
         slopes,
         report,
+        acknowledged=load.acknowledged,
+        ceilings={"memory_mb.stream/java": memory_budget_mb(settings)["stream"]},
         restarts=restarts,
         kills=kills_of(watched.injected),
         landing_failures=int(watched.landing.total),
@@ -151,7 +156,7 @@ def _break(options: SoakOptions, folder: Path, watched: _Watched, done: threadin
         # A part that the fault before ended, and that is not back yet, cannot hang.
         with suppress(UnavailableError), broken(folder, fault, run_id):
             watched.injected.append(fault)
-            tell(f"{watched.seconds / 60:6.1f} min  {fault.part} {fault.way}s for {fault.seconds:g} s")
+            tell(f"{watched.seconds / 60:6.1f} min  {fault.part} {WAYS[fault.way]} for {fault.seconds:g} s")
             done.wait(fault.seconds)
 
 

@@ -13,11 +13,13 @@ from deploy.local.snapshot import ask_monitor
 from deploy.settings import Settings
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["Counted", "take_figures"]
+__all__ = ["Counted", "jvm_figures", "take_figures"]
 
 _MB: Final = 1024**2
 _STATE_ENDS: Final = ("_ranges", "_identities")
 """Gauges of these names say how much a part remembers."""
+_OLD_POOLS: Final = ("Old Gen", "Tenured Gen")
+"""How the pool of long-lived objects is called, by collector."""
 _LANDING_RESTARTS: Final = "tidegate_stream_query_restarts_total"
 
 
@@ -51,7 +53,19 @@ def take_figures(data: Path, settings: Settings, landing: Counted) -> dict[str, 
             figures |= _gauges(found)
             if any(name == _LANDING_RESTARTS for name, _ in found.values):
                 landing.add(found.total(_LANDING_RESTARTS))
+    for part, port in (("stream", monitoring.spark_jmx_port), ("kafka", monitoring.kafka_jmx_port)):
+        found = scrape(f"http://{monitoring.host}:{port}/metrics", timeout_seconds=3.0)
+        if found is not None:
+            figures |= jvm_figures(part, found)
     return figures
+
+
+def jvm_figures(part: str, found: Scrape) -> dict[str, float]:
+    """Of a JVM's own metrics: what lives after a full collection (unknown before the first one), and what is outside the heap."""
+    figures = {f"nonheap_mb.{part}": found.total("jvm_memory_used_bytes", area="nonheap") / _MB}
+    pools = found.by_label("jvm_memory_pool_collection_used_bytes", "pool")
+    live = sum(value for name, value in pools.items() if name.endswith(_OLD_POOLS))
+    return figures | ({f"heap_live_mb.{part}": live / _MB} if live else {})
 
 
 def _process_figures(part: str, pid: int) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """What grows: the slope of each figure per hour, and the bound that it must not pass. Pure."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,10 +16,12 @@ LEAST_SECONDS: Final = 600.0
 """A slope per hour of a shorter time says nothing."""
 BINS: Final = 60
 
-BOUNDS: Final[Mapping[str, float]] = {
-    "memory_mb.stream/java": 200.0,
+BOUNDS: Final[Mapping[str, float | None]] = {
+    "memory_mb.stream/java": None,
     "memory_mb.kafka": 150.0,
     "memory_mb.*": 60.0,
+    "heap_live_mb.*": 60.0,
+    "nonheap_mb.*": 60.0,
     "descriptors.*": 60.0,
     "table_files.*": 300.0,
     "log_files_besides_commits": 800.0,
@@ -28,7 +31,11 @@ BOUNDS: Final[Mapping[str, float]] = {
     "latency_ms.p50": 300.0,
     "latency_ms.p99": 2000.0,
 }
-"""The most that a figure may grow in an hour; the first pattern that fits counts, and a figure without one is only reported."""
+"""The most that a figure may grow in an hour; the first pattern that fits counts, and a figure without one is only reported.
+
+A JVM takes the heap that it may have before it collects much: its resident memory says nothing before the heap is full. What
+is left after a full collection (`heap_live_mb`) and what lies outside the heap do. Its resident memory has a ceiling instead.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ def _bins(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(statistics.median(at for at, _ in chunk), statistics.median(v for _, v in chunk)) for chunk in chunks]
 
 
-def slopes_of(samples: Sequence[Sample], bounds: Mapping[str, float] = BOUNDS) -> list[Slope]:
+def slopes_of(samples: Sequence[Sample], bounds: Mapping[str, float | None] = BOUNDS) -> list[Slope]:
     """The slope of each figure after the warm-up, by name; not judged where what is left is too short."""
     if not samples:
         return []
@@ -97,7 +104,7 @@ def slopes_of(samples: Sequence[Sample], bounds: Mapping[str, float] = BOUNDS) -
     return [_slope(name, points, begin, bounds) for name, points in sorted(series.items())]
 
 
-def _slope(name: str, points: list[tuple[float, float]], begin: float, bounds: Mapping[str, float]) -> Slope:
+def _slope(name: str, points: list[tuple[float, float]], begin: float, bounds: Mapping[str, float | None]) -> Slope:
     warm = [point for point in points if point[0] >= begin]
     long_enough = bool(warm) and warm[-1][0] - warm[0][0] >= LEAST_SECONDS
     per_hour = slope_per_hour(warm) if long_enough else None
@@ -108,9 +115,11 @@ def _slope(name: str, points: list[tuple[float, float]], begin: float, bounds: M
 
 
 def judge(
-    slopes: Iterable[Slope],
+    slopes: Sequence[Slope],
     audit: Mapping[str, Any],
     *,
+    acknowledged: int,
+    ceilings: Mapping[str, float],
     restarts: Mapping[str, int],
     kills: Mapping[str, int],
     landing_failures: int,
@@ -122,6 +131,8 @@ def judge(
     Args:
         slopes: of all figures.
         audit: what `tidegate audit --json` says at the end.
+        acknowledged: messages of the load that have a PUBACK, at the least.
+        ceilings: the most that a figure may be at any time, by name.
         restarts: of each part, by the supervisor.
         kills: of each part, by the faults: so many restarts are meant.
         landing_failures: restarts of the landing query that the stream counted.
@@ -133,6 +144,13 @@ def judge(
         for slope in slopes
         if slope.above
     ]
+    wrong += [
+        f"{slope.name} reaches {slope.most:g}, and {ceilings[slope.name]:g} is its ceiling"
+        for slope in slopes
+        if slope.most > ceilings.get(slope.name, math.inf)
+    ]
+    if audit["received"] < acknowledged:
+        wrong.append(f"the broker acknowledged {acknowledged:,} messages, and the audit knows {audit['received']:,}")
     for name in ("unaccounted", "duplicate_rows", "order_violations"):
         if audit[name]:
             wrong.append(f"the audit finds {audit[name]:,} {name.replace('_', ' ')}")
