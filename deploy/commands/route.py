@@ -1,4 +1,4 @@
-"""`tidegate route test | ls`: which route takes a message, and what comes out of it."""
+"""`tidegate route test | ls | suggest`: which route takes a message, what comes out of it, a draft of a new one."""
 
 import sys
 from pathlib import Path
@@ -6,15 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from deploy.commands import route_suggest
 from deploy.commands.options import Json, OptionalConfig, show_json
 
-__all__ = ["register"]
+__all__ = ["reading_lines", "register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Which decoder reads which topic: list, explain.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Which decoder reads which topic: list, explain, draft."
+)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
+    route_suggest.register(app)
     parent.add_typer(app, name="route")
 
 
@@ -101,7 +105,7 @@ def _print(found: dict[str, Any]) -> None:
     reason = f", {found['reason']}" if found["reason"] else ""
     typer.echo(f"outcome   {outcome.get(found['outcome'], found['outcome'])}{reason}")
     if found["readings"]:
-        _print_readings(found["readings"])
+        typer.echo("\n".join(reading_lines(found["readings"])))
     if found.get("wanted") or found.get("got"):
         typer.echo(f"          at {found['path'] or 'the whole payload'}: got {found['got']}; wanted {found['wanted']}")
     for part in found["rejected"]:
@@ -110,7 +114,8 @@ def _print(found: dict[str, Any]) -> None:
         typer.echo(f"next      {found['suggestion']}")
 
 
-def _print_readings(readings: list[dict[str, Any]]) -> None:
+def reading_lines(readings: list[dict[str, Any]]) -> list[str]:
+    """Readings as a table of text, each cell safe for a terminal."""
     rows = [("device", "metric", "value", "unit", "time", "flags")]
     for reading in readings:
         value = reading["value"] if reading["text"] is None else reading["text"]
@@ -118,5 +123,6 @@ def _print_readings(readings: list[dict[str, Any]]) -> None:
         flags = ", ".join(reading.get("flags", ()))
         rows.append((reading["device"], reading["metric"], str(value), reading["unit"] or "", time, flags))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        typer.echo("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    return [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -1,0 +1,188 @@
+"""`tidegate route suggest`: the draft of a route from real messages."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+    from gateway.suggest.propose import Proposal
+    from gateway.suggest.sample import Sample
+
+__all__ = ["register"]
+
+_SHOWN = 3
+"""Messages whose readings are shown for each draft; all of them are in --json."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the group `route`."""
+    app.command()(suggest)
+
+
+def suggest(
+    topic: Annotated[
+        str | None, typer.Argument(help="A topic or topic filter; its messages are used.", show_default=False)
+    ] = None,
+    from_dlq: Annotated[bool, typer.Option("--from-dlq", help="Take the dead letters of the run.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="Take lines of this file (- for stdin): TOPIC PAYLOAD as mosquitto_sub -v prints, or JSON.",
+            show_default=False,
+        ),
+    ] = None,
+    live: Annotated[
+        float | None,
+        typer.Option("--live", min=0.1, help="Listen to the broker for so many seconds.", show_default=False),
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option(
+            "--zone", help="IANA zone of local times without an offset, as Europe/Berlin.", show_default=False
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", "-w", help="Settings file that gets the draft; default: --config.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without a question.")] = False,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a route from real messages: device, time, identity, values and units, and what it leaves out.
+
+    The messages come from dead letters (--from-dlq), from a file or stdin (--file), or from the broker (--live). The draft
+    is tried on them and shown with its readings; after a yes it goes into the settings file, where nothing else changes.
+    Exit 1 where no draft reads the messages, or the answer is no.
+    """
+    from deploy.route_file import add_routes
+    from gateway.suggest.propose import propose_routes
+
+    settings = _settings(config, data, needs_run=from_dlq or (live is not None and config is None))
+    samples = _samples(topic, settings, from_dlq=from_dlq, file=file, live=live)
+    proposals = propose_routes(samples, settings.routes, settings.gateway, zone=zone)
+    if as_json:
+        show_json([one.to_dict() for one in proposals])
+    else:
+        for one in proposals:
+            typer.echo(_shown(one))
+    good = [one for one in proposals if one.works]
+    if not good:
+        typer.echo(
+            "No draft reads these messages: they need a decoder of their own (`tidegate route new NAME`).", err=True
+        )
+        raise typer.Exit(1)
+    target = write or config
+    if target is None:
+        if not as_json:
+            typer.echo("To keep it: run this again with --write FILE (settings for `--config FILE`).", err=True)
+        return
+    if not yes and not _agreed(target, len(good)):
+        raise typer.Exit(1)
+    add_routes(target, [(one.toml, one.route, one.samples[0].topic) for one in good])
+    typer.echo(
+        f"{len(good)} route{'s' if len(good) != 1 else ''} written to {target}. Start the gateway again with it.",
+        err=True,
+    )
+
+
+def _agreed(target: Path, count: int) -> bool:
+    if not sys.stdin.isatty():
+        typer.echo(f"Nothing is written: give --yes to write to {target} without a question.", err=True)
+        return False
+    drafts = "this draft" if count == 1 else f"these {count} drafts"
+    return typer.confirm(f"Write {drafts} to {target}?", err=True)
+
+
+def _settings(config: Path | None, data: Path | None, *, needs_run: bool) -> "Settings":
+    from deploy.local.locate import locate_settings
+    from deploy.settings import load_settings
+
+    if needs_run or data is not None:
+        return locate_settings(config, data, needs_run=False)
+    return load_settings(config)
+
+
+def _samples(
+    topic: str | None, settings: "Settings", *, from_dlq: bool, file: Path | None, live: float | None
+) -> "list[Sample]":
+    """The messages of the one source that is named.
+
+    Raises:
+        UsageError: none or several are.
+        UnavailableError: there is no message.
+    """
+    from ingest.contract.errors import UnavailableError
+
+    if from_dlq + (file is not None) + (live is not None) != 1:
+        msg = "Name one source of messages: --from-dlq, --file FILE (- for stdin) or --live SECONDS."
+        raise typer.BadParameter(msg)
+    if from_dlq:
+        from deploy.dlq.samples import dead_samples
+
+        found, where = dead_samples(settings.lake.root, topic), "among the dead letters"
+    elif file is not None:
+        found, where = _of_file(file, topic), f"in {file}"
+    else:
+        found, where = _overheard(settings, topic or "#", live or 0), "at the broker in that time"
+    if not found:
+        msg = f"There is no whole message{f' of {topic}' if topic else ''} {where}."
+        raise UnavailableError(msg)
+    return found
+
+
+def _of_file(file: Path, topic: str | None) -> "list[Sample]":
+    from gateway.suggest.sample import read_samples
+    from gateway.topics import compile_filter
+    from ingest.contract.errors import UnavailableError
+
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        msg = f"{file} cannot be read ({error.strerror}). Give a file of messages, or - for stdin."
+        raise UnavailableError(msg) from error
+    samples = read_samples(content.decode("utf-8", "surrogateescape").split("\n"))
+    wanted = None if topic is None else compile_filter(topic)
+    return [sample for sample in samples if wanted is None or wanted.match(sample.topic) is not None]
+
+
+def _overheard(settings: "Settings", topic: str, seconds: float) -> "list[Sample]":
+    import os
+
+    from gateway.overhear import overhear
+    from gateway.suggest.sample import Sample
+
+    client_id = f"{settings.mqtt.client_id}-suggest-{os.getpid()}"
+    typer.echo(f"Listening to {topic} for {seconds:g} s …", err=True)
+    messages: Iterable[tuple[str, bytes, int]] = overhear(settings.mqtt, topic, client_id=client_id, seconds=seconds)
+    return [Sample(*message) for message in messages]
+
+
+def _shown(one: "Proposal") -> str:
+    from deploy.commands.route import reading_lines
+    from gateway.show import show
+
+    lines = [one.toml]
+    for message in one.decoded[:_SHOWN]:
+        lines.append(
+            f"{show(message['topic'])}: {message['outcome']}" + (f", {message['reason']}" if message["reason"] else "")
+        )
+        lines += reading_lines(message["readings"]) if message["readings"] else []
+        lines += [_refused(part) for part in [*message["rejected"], *([message] if message.get("wanted") else [])]]
+    more = len(one.decoded) - _SHOWN
+    lines += [f"… and {more} more messages"] if more > 0 else []
+    lines += [f"left out  {show(each.name)}: {each.why}" for each in one.draft.left_out]
+    return "\n".join(lines) + "\n"
+
+
+def _refused(part: dict[str, Any]) -> str:
+    return f"refused   {part['path']}: {part['reason']}: got {part['got']}; wanted {part['wanted']}"

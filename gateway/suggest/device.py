@@ -1,0 +1,165 @@
+"""Who sends: a field of the payload, or levels of the topic; and the topic filter that follows from it."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.suggest.fields import Field
+from gateway.suggest.topic import is_collection, is_kind, is_number, is_sure_id, looks_like_id, varying_levels
+from gateway.suggest.words import DEVICE
+
+__all__ = ["Named", "device_field", "name_levels"]
+
+_NODE_OF_OPC_UA = re.compile(r"(?:ns=\d+;|nsu=[^;]*;)?[sigb]=")
+_SURE_WORDS: Final = DEVICE.index("device")
+"""Words up to here name a device whatever stands there; those behind need a value that looks like an id."""
+
+
+@dataclass(slots=True)
+class Named:
+    """A topic filter with named levels, and what they are used for."""
+
+    filter: str
+    device: str | None
+    metric: str | None
+    why: str
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+def device_field(fields: Iterable[Field], topics: Sequence[str]) -> Field | None:
+    """The field that names the sender, None where none is sure enough. `topics` are those of the documents."""
+    ranked = [(rank, len(one.steps), one) for one in fields if (rank := _rank(one, topics)) is not None]
+    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else None
+
+
+def _rank(one: Field, topics: Sequence[str]) -> int | None:
+    words = [DEVICE.index(word) for word in one.words if word in DEVICE]
+    if not words or any(isinstance(step, int) for step in one.steps):
+        return None
+    values = [str(value) for value in one.values.values()]
+    rank = min(words)
+    if not all(values) or not all(type(value) in (str, int) for value in one.values.values()):
+        return None
+    if any(value in topic.split("/") for number, topic in enumerate(topics) if (value := str(one.values.get(number)))):
+        return rank
+    # An id that never comes again numbers messages. Several of one topic must agree.
+    if one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics):
+        return None
+    if any(_NODE_OF_OPC_UA.match(value) for value in values):
+        return None
+    return rank if rank < _SURE_WORDS or all(_may_be_device(one, value) for value in values) else None
+
+
+def _may_be_device(one: Field, value: str) -> bool:
+    if one.key in ("from", "sender", "name", "friendlyname", "host", "hostname"):
+        return is_sure_id(value) or (one.key not in ("from", "sender") and looks_like_id(value))
+    return is_sure_id(value) or looks_like_id(value) or _only_text(one)
+
+
+def _only_text(one: Field) -> bool:
+    """Whether a name without digits may be an id: only where its key asks for one."""
+    return one.key in ("device", "dev", "node", "station", "thing", "tracker") and isinstance(one.first, str)
+
+
+def _stays(one: Field, topics: Sequence[str]) -> bool:
+    by_topic: dict[str, set[str]] = {}
+    for number, value in one.values.items():
+        by_topic.setdefault(topics[number], set()).add(str(value))
+    several = len(one.values) > 1
+    if several:
+        return all(len(found) == 1 for found in by_topic.values()) or len(set(map(str, one.values.values()))) < len(
+            one.values
+        )
+    return isinstance(one.first, str) and not is_sure_id(one.first)
+
+
+def name_levels(topics: Sequence[str], *, metric: bool, claimed: set[str], by_payload: bool) -> Named:
+    """The filter for topics of one length.
+
+    Levels that are words stay as they are unless messages differ there: what has not been seen is not taken.
+
+    Args:
+        topics: of the samples.
+        metric: whether the last levels name the value, since the payload does not.
+        claimed: texts by which the payload calls the sender: a level that is one of these is the device.
+        by_payload: whether the payload names the device; then levels need not.
+    """
+    levels = topics[0].split("/")
+    varying = varying_levels(topics)
+    head = 1 if levels[0] == "" and len(levels) > 1 else 0
+    agreed = [place for place, level in enumerate(levels) if level and level in claimed]
+    last = _metric_place(levels, head, varying) if metric else len(levels) - 1
+    place = agreed[-1] if agreed else None
+    if place is None and not by_payload:
+        place = _device_place(levels, head, last, varying, metric=metric)
+    return _build(levels, head, last, varying, place, metric=metric, sure=bool(agreed))
+
+
+def _metric_place(levels: list[str], head: int, varying: set[int]) -> int:
+    """The level that names a bare value: the last that does not only say what kind of message comes."""
+    named = [place for place in range(head, len(levels)) if place in varying or not is_kind(levels[place])]
+    return named[-1] if named and named[-1] > head else len(levels) - 1
+
+
+def _device_place(levels: list[str], head: int, last: int, varying: set[int], *, metric: bool) -> int | None:
+    """The level that ends the device's name."""
+    places = list(range(head, last if metric else last + 1))
+    if not places:
+        return None
+    sure = [place for place in places if is_sure_id(levels[place])]
+    if sure and metric:
+        return sure[-1]
+    differing = [place for place in places if place in varying]
+    if differing:
+        return differing[-1]
+    likely = [place for place in places[1:] if looks_like_id(levels[place]) or is_sure_id(levels[place])]
+    if likely or sure:
+        return (likely or sure)[-1]
+    behind = [place for place in places[1:] if is_collection(levels[place - 1]) and not is_kind(levels[place])]
+    numbers = [place for place in places[1:] if is_number(levels[place])]
+    if behind or numbers:
+        return behind[-1] if behind else numbers[0]
+    candidates = [place for place in places if not is_kind(levels[place]) and not is_collection(levels[place])]
+    return (candidates or places)[-1]
+
+
+def _build(
+    levels: list[str], head: int, last: int, varying: set[int], place: int | None, *, metric: bool, sure: bool
+) -> Named:
+    written: list[str] = []
+    device: list[str] = []
+    names: list[str] = []
+    behind = (last if place is None else place + 1) if metric else len(levels)
+    alone = place is not None and (sure or is_sure_id(levels[place]))
+    for number, level in enumerate(levels):
+        fixed = (is_kind(level) or is_collection(level)) and number not in varying
+        if number == place:
+            # A level that was seen once and is just a word is the device's name in the filter as well.
+            only = number == head and not alone and number not in varying
+            device.append(level if only else "{device}")
+            written.append(device[-1])
+        elif number == last and metric:
+            names.append("{metric}")
+            written.append("{metric}")
+        elif behind <= number < last and not fixed:
+            names.append(f"{{part{len(names) + 1}}}")
+            written.append(names[-1])
+        elif place is not None and number < place and not alone and number in varying:
+            device.append(f"{{level{number + 1}}}")
+            written.append(device[-1])
+        elif number in varying or (number > head and (is_sure_id(level) or looks_like_id(level) or is_number(level))):
+            written.append("+")
+        else:
+            written.append(level)
+            if place is not None and number == place - 1 and is_number(levels[place]):
+                device.append(level)
+    text = None if place is None else "/".join(["{device}"] if alone else device)
+    return Named("/".join(written), text, ".".join(names) if names else None, _why(levels, place, varying))
+
+
+def _why(levels: list[str], place: int | None, varying: set[int]) -> str:
+    if place is None:
+        return "the payload names the device"
+    how = "differs between the messages" if place in varying else "looks like the sender's name"
+    return f"level {place + 1} of the topic ({levels[place]}) {how}"

@@ -1,0 +1,93 @@
+"""Proposals for messages: the draft of each family, what it reads from them, and which route has them now."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.decoders.shape import RouteMatch
+from gateway.routes import Route, compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
+from gateway.suggest.draft import Draft, draft_route
+from gateway.suggest.sample import Family, Sample, group_samples
+from gateway.suggest.toml_text import write_toml
+from gateway.suggest.try_draft import decode_samples
+
+__all__ = ["Proposal", "propose_routes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One route for one family of messages.
+
+    `decoded` is what the draft makes of each sample (as `tidegate decode` says it); `now` is the route that takes the
+    topic already, None where none does: the draft must come before it.
+    """
+
+    draft: Draft
+    toml: str
+    samples: list[Sample]
+    decoded: list[dict[str, Any]]
+    now: str | None
+
+    @property
+    def route(self) -> RouteSettings:
+        """The draft as settings."""
+        return RouteSettings.model_validate(self.draft.route)
+
+    @property
+    def works(self) -> bool:
+        """Whether every sample gives readings and nothing is refused."""
+        return all(one["outcome"] == "reading" and not one["rejected"] for one in self.decoded)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs and the page."""
+        return {
+            "toml": self.toml,
+            "route": self.draft.route,
+            "notes": self.draft.notes,
+            "left_out": [{"name": one.name, "why": one.why} for one in self.draft.left_out],
+            "now": self.now,
+            "works": self.works,
+            "messages": self.decoded,
+        }
+
+
+def propose_routes(
+    samples: Iterable[Sample],
+    routes: tuple[RouteSettings, ...],
+    limits: GatewaySettings,
+    *,
+    zone: str | None = None,
+) -> list[Proposal]:
+    """A proposal for each family, in the order in which the families first came.
+
+    Args:
+        samples: real messages; those without payload are left out.
+        routes: the settings' own.
+        limits: the gateway's, with its presets.
+        zone: IANA zone of times without an offset; default: the gateway's.
+
+    Raises:
+        ConfigError: a route of the settings is wrong, or the zone is not known.
+    """
+    table = compile_routes(routes, limits)
+    zone = zone or limits.zone
+    found = []
+    for family in group_samples(samples, limits):
+        match = table.match(family.samples[0].topic)
+        now = next(
+            (route for route in table.routes if isinstance(match, RouteMatch) and route.label == match.route), None
+        )
+        found.append(_propose(family, routes, limits, zone, now))
+    return found
+
+
+def _propose(
+    family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None, now: Route | None
+) -> Proposal:
+    draft = draft_route(family, zone=zone)
+    if now is not None:
+        draft.notes.append(f"{now.name} ({now.settings.filter}) takes this topic now: the draft comes before it")
+    route = RouteSettings.model_validate(draft.route)
+    decoded = decode_samples(family.samples, (route, *routes), limits)
+    return Proposal(draft, write_toml(draft), family.samples, decoded, None if now is None else now.name)

@@ -1,0 +1,49 @@
+"""Objects that are one reading each: `{"temperature": {"value": 21.5, "type": "Number"}}`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.suggest.fields import Field, Step, path_text
+from gateway.suggest.roles import Roles
+from gateway.suggest.times import FoundTime
+
+__all__ = ["Quantities", "find_quantities"]
+
+_VALUE_KEYS = ("value", "val", "v")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """The settings of a mapping's `quantity`, and the objects that are one."""
+
+    settings: dict[str, Any]
+    objects: frozenset[tuple[Step, ...]]
+
+    def holds(self, one: Field) -> bool:
+        """Whether a field stands inside of one of the objects."""
+        return any(one.under(steps) for steps in self.objects)
+
+
+def find_quantities(roles: Roles, times: Iterable[FoundTime]) -> Quantities | None:
+    """The quantities of a document, None where there are none, or the default rule reads them."""
+    valued = [one for one in roles.values if one.key in _VALUE_KEYS and len(one.steps) > 1]
+    keys = {one.steps[-1] for one in valued}
+    if len(valued) != len(roles.values) or len(keys) != 1 or len({one.steps for one in valued}) < 1:
+        return None
+    objects = frozenset(one.steps[:-1] for one in valued)
+    # A lone object under an envelope's name is no quantity: its name says nothing.
+    beside = [one for one, _why in roles.left_out if one.steps[:-1] in objects]
+    units = {one.steps[-1] for one in roles.units if one.steps[:-1] in objects}
+    own_times = [time for time in times if time.field.steps[:-1] in objects]
+    [key] = keys
+    if (not beside and not own_times and key == "value" and units <= {"unit"}) or any(
+        isinstance(steps[-1], int) for steps in objects
+    ):
+        return None
+    settings: dict[str, Any] = {"value": key}
+    if len(units) == 1:
+        settings["unit"] = units.pop()
+    if own_times:
+        settings["time"] = {"path": path_text(own_times[0].field.steps[-1:]), "format": own_times[0].format}
+    return Quantities(settings, objects)

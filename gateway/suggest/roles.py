@@ -1,0 +1,116 @@
+"""The part that each field of a message plays: a value, or why it is none."""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from gateway.decoders.plain import read_scalar
+from gateway.decoders.values import NO_VALUE
+from gateway.suggest.fields import Field
+from gateway.suggest.times import FoundTime
+from gateway.suggest.topic import is_sure_id
+from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, QUALITY, RADIO, SIDE, UNIT, bare
+
+__all__ = ["LeftOut", "Roles", "find_roles", "is_numeric_text"]
+
+_STATE = re.compile(r"[\w°%+.,:-]+(?: [\w°%+.,:-]+){0,3}")
+_MOST_STATE = 24
+"""Characters of a text that may be a state; longer ones describe."""
+_BYTES = re.compile(
+    r"(?:0x)?(?:[0-9a-f]{2}){2,}|(?=.{8,}$)(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
+)
+_MANY = 5
+"""Documents from which on a text that never changes is a constant."""
+
+
+class LeftOut(NamedTuple):
+    """A field that is no reading, and why."""
+
+    name: str
+    why: str
+
+
+class Roles(NamedTuple):
+    """Fields by their part. `left_out` names those that are neither value, unit nor anything that the draft uses."""
+
+    values: list[Field]
+    numeric: list[Field]
+    units: list[Field]
+    left_out: list[tuple[Field, str]]
+
+
+def find_roles(fields: Iterable[Field], used: Collection[tuple[Any, ...]], times: Iterable[FoundTime]) -> Roles:
+    """Judge each field but those at the steps `used`, which name device, time or identity already."""
+    roles = Roles([], [], [], [])
+    other_times = {time.field.steps for time in times}
+    for one in fields:
+        if one.steps in used:
+            continue
+        if one.key in UNIT and isinstance(one.first, str):
+            roles.units.append(one)
+            continue
+        why = "another time of the message" if one.steps in other_times else _why_none(one)
+        if why is not None:
+            roles.left_out.append((one, why))
+            continue
+        roles.values.append(one)
+        texts = [value for value in one.values.values() if isinstance(value, str)]
+        if texts and all(map(is_numeric_text, texts)):
+            roles.numeric.append(one)
+    return roles
+
+
+def is_numeric_text(value: Any) -> bool:
+    """Whether this is a number that stands in quotes."""
+    if not isinstance(value, str):
+        return False
+    read, _unit = read_scalar(value.strip())
+    return isinstance(read, int | float) and not isinstance(read, bool)
+
+
+def _why_none(one: Field) -> str | None:
+    """Why a field is no reading, None where it is one."""
+    why = _by_place(one) or _by_key(one)
+    if why is None and isinstance(one.first, str) and (not is_numeric_text(one.first) or _is_encoded(one)):
+        why = _by_text(one)
+    return why
+
+
+def _by_place(one: Field) -> str | None:
+    parents = {bare(step) for step in one.steps[:-1] if isinstance(step, str)}
+    if parents & {"rxinfo", "rxmetadata", "txinfo", "gateways"}:
+        return "says how the radio link was"
+    return "describes the message or its way" if parents & SIDE else None
+
+
+def _by_key(one: Field) -> str | None:
+    described = "describes the sender or the message" if one.key in CONSTANT else None
+    if one.key in RADIO or one.key in QUALITY:
+        return "says how the radio link was" if one.key in RADIO else "says how good the value is"
+    if isinstance(one.first, bool):
+        return described
+    if one.key in IDENTITY and not isinstance(one.first, float):
+        return "numbers the message"
+    if any(word in DEVICE for word in one.words) and (isinstance(one.first, str) or "id" in one.key):
+        return "names the sender"
+    return described
+
+
+def _is_encoded(one: Field) -> bool:
+    return one.key in ENCODED and _BYTES.fullmatch(one.first) is not None
+
+
+def _by_text(one: Field) -> str | None:
+    texts = set(one.values.values())
+    first = one.first.strip()
+    if _is_encoded(one):
+        return "holds bytes, which only a decoder of their own can read"
+    if first == "" or first.lower() in NO_VALUE:
+        return None
+    if len(one.key) == 1 and len(one.steps) == 1:
+        return "is a code of one letter"
+    if is_sure_id(first) or len(first) > _MOST_STATE or not _STATE.fullmatch(first):
+        return "is a text that describes, not a state"
+    if len(one.values) >= _MANY and len(texts) == 1:
+        return "is a text that never changes"
+    return None

@@ -1,0 +1,54 @@
+"""What the levels of a topic say: fixed words, the sender, the name of the value."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.suggest.words import COLLECTIONS, KINDS, bare
+
+__all__ = ["is_collection", "is_kind", "is_number", "is_sure_id", "looks_like_id", "varying_levels"]
+
+_SURE = re.compile(
+    r"[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|!?(?:0x)?(?=[0-9a-f]*\d)[0-9a-f]{6,32}"
+    r"|\d{5,}|(?=(?:[^\d]*\d){4})[\w.:-]{6,}",
+    re.IGNORECASE,
+)
+"""A MAC, EUI, UUID, a long hexadecimal or decimal number, or a word with four digits at least."""
+_PART = re.compile(r"(?:endpoint|ep|channel|ch|phase|port|slot|zone|register|line|l|p)[_-]?\d{1,3}", re.IGNORECASE)
+_MOST_DIGITS: Final = 3
+
+
+def is_sure_id(level: str) -> bool:
+    """Whether this alone can name one device among all."""
+    return _SURE.fullmatch(level) is not None and not is_kind(level)
+
+
+def looks_like_id(level: str) -> bool:
+    """Whether it is a word with a number, such as nodeID_4; parts of a device, such as endpoint_0 and ch1, are not."""
+    return (
+        _PART.fullmatch(level) is None
+        and not is_kind(level)
+        and not is_number(level)
+        and any(sign.isdigit() for sign in level)
+    )
+
+
+def is_number(level: str) -> bool:
+    """Whether it is a short number: one of a few of a kind."""
+    return level.isdigit() and len(level) <= _MOST_DIGITS
+
+
+def is_kind(level: str) -> bool:
+    """Whether it says what kind of message comes there, or nothing at all."""
+    return level == "" or bare(level) in KINDS
+
+
+def is_collection(level: str) -> bool:
+    """Whether the name of one of many follows."""
+    return bare(level) in COLLECTIONS
+
+
+def varying_levels(topics: Sequence[str]) -> set[int]:
+    """The places at which topics of one length differ."""
+    split = [topic.split("/") for topic in topics]
+    return {place for place in range(len(split[0])) if len({levels[place] for levels in split}) > 1}

@@ -1,0 +1,66 @@
+"""Units that a key's ending names: `temp_f`, `outTemp_C`, `powerW`. A unit is never taken from the quantity alone."""
+
+import re
+from typing import Final
+
+__all__ = ["UNIT_NAMES", "unit_of_key"]
+
+UNIT_NAMES: Final = {"C": "°C", "F": "°F", "c": "°C", "f": "°F", "degC": "°C", "Celsius": "°C", "celsius": "°C"}
+"""What units are called in payloads, to what they are called in readings."""
+
+_SUFFIXES: Final = {
+    "c": "°C", "degc": "°C", "celsius": "°C", "f": "°F", "degf": "°F", "fahrenheit": "°F", "kelvin": "K",
+    "pct": "%", "percent": "%", "percentage": "%", "hpa": "hPa", "kpa": "kPa", "mbar": "mbar", "pa": "Pa", "bar": "bar",
+    "psi": "psi", "inhg": "inHg", "v": "V", "mv": "mV", "kv": "kV", "volt": "V", "volts": "V", "a": "A", "ma": "mA",
+    "amps": "A", "w": "W", "kw": "kW", "mw": "mW", "watt": "W", "watts": "W", "wh": "Wh", "kwh": "kWh", "mwh": "MWh",
+    "va": "VA", "kva": "kVA", "var": "var", "hz": "Hz", "khz": "kHz", "mhz": "MHz", "lx": "lx", "lux": "lx",
+    "ms": "ms", "lmin": "L/min", "ppm": "ppm", "ppb": "ppb", "ugm3": "µg/m³", "mgm3": "mg/m³", "db": "dB", "dbm": "dBm",
+    "dba": "dB", "mm": "mm", "cm": "cm", "km": "km", "mmh": "mm/h", "kmh": "km/h", "kph": "km/h", "mph": "mph", "mps": "m/s",
+    "ms2": "m/s²",
+    "knots": "kn", "kn": "kn", "kg": "kg", "l": "L", "liter": "L", "liters": "L", "litre": "L", "litres": "L", "m3": "m³",
+    "m3h": "m³/h", "lpm": "L/min", "rpm": "rpm", "deg": "°", "degrees": "°", "wm2": "W/m²", "uscm": "µS/cm", "ohm": "Ω",
+    "sec": "s", "secs": "s", "seconds": "s", "minutes": "min", "hours": "h", "gpm": "gal/min", "inch": "in",
+}  # fmt: skip
+"""Endings behind a sign: `temp_c`, `wind_km_h`. Of one letter only where a quantity stands in front."""
+
+_COMPOUND: Final = frozenset({"ugm3", "mgm3", "mmh", "kmh", "ms", "ms2", "m3h", "lmin", "wm2", "uscm"})
+_CAMEL: Final = {
+    "C": "°C", "F": "°F", "V": "V", "mV": "mV", "MV": "mV", "A": "A", "mA": "mA", "W": "W", "kW": "kW", "KW": "kW", "Wh": "Wh",
+    "kWh": "kWh",     "KWh": "kWh", "Hz": "Hz", "Pct": "%", "Percent": "%", "Hpa": "hPa", "HPa": "hPa", "Lux": "lx", "Ppm": "ppm",
+    "Kmh": "km/h", "Kph": "km/h", "Mph": "mph", "Mm": "mm", "Cm": "cm", "Seconds": "s", "Celsius": "°C", "Fahrenheit": "°F",
+    "Deg": "°", "Dbm": "dBm", "Bar": "bar", "Mbar": "mbar", "Ms": "ms",
+}  # fmt: skip
+_SINGLE: Final = {
+    "c": "temp dew heat chill point probe ambient inside outside indoor outdoor water boiler oil coolant",
+    "f": "temp dew heat chill point probe ambient inside outside indoor outdoor water boiler oil coolant",
+    "v": "volt bat vcc vdd supply u",
+    "a": "curr amp i",
+    "w": "power load pv grid watt solar ac dc",
+    "l": "vol water flow fuel total tank level consumption",
+}
+"""An ending of one letter counts only behind one of these beginnings, since it may as well be a phase or a channel."""
+_SIGNS = re.compile(r"[_\-. /]+")
+
+
+def unit_of_key(key: str) -> str | None:
+    """The unit that the ending of a key names, None where it names none."""
+    parts = _SIGNS.split(key)
+    if len(parts) > 1:
+        # `wind_km_h` before `h`: what looks like another unit's second half is not one.
+        for length in (2, 1):
+            tail, head = "".join(parts[-length:]).lower(), "_".join(parts[:-length])
+            if head and tail in _SUFFIXES and (length == 1 or tail in _COMPOUND):
+                if length == 2 and tail == "ms":
+                    return "m/s"
+                return _SUFFIXES[tail] if _counts(tail, head) else None
+        return None
+    for length in (10, 9, 8, 7, 6, 5, 4, 3, 2, 1):
+        tail = key[-length:]
+        if len(key) > length and key[-length - 1].islower() and tail in _CAMEL and _counts(tail.lower(), key[:-length]):
+            return _CAMEL[tail]
+    return None
+
+
+def _counts(tail: str, head: str) -> bool:
+    beginnings = _SINGLE.get(tail)
+    return beginnings is None or any(word in head.lower() for word in beginnings.split())

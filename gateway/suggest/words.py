@@ -1,0 +1,132 @@
+"""Words by which fields of many formats say what they hold. Data only; keys are compared without case and signs."""
+
+import re
+from typing import Final
+
+__all__ = [
+    "COLLECTIONS",
+    "CONSTANT",
+    "COUNTERS",
+    "DEVICE",
+    "ENCODED",
+    "ENVELOPES",
+    "IDENTITY",
+    "KINDS",
+    "NAME",
+    "QUALITY",
+    "RADIO",
+    "SIDE",
+    "SINGLE",
+    "TIME",
+    "UNIT",
+    "bare",
+]
+
+_SIGNS = re.compile(r"[^0-9a-z]")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def bare(key: str) -> str:
+    """A key without case and signs: `iothub-connection-device-id` and `SourceTimestamp` read alike in all spellings."""
+    return _SIGNS.sub("", key.lower())
+
+
+TIME: Final = _words(
+    # What the source says comes first, what later hops wrote last.
+    "sourcetimestamp sourcetime measuredat measurementtime measuredtime sampletime sampledat samplets observedat timeinstant "
+    "dateobserved resulttime phenomenontime devicetime devicetimestamp utctime utc gpstime datetime datetimeutc isotime "
+    "timestamputc ts timestamp time date t tst epoch unixtime unixtimestamp tsms timems timestampms timestampns at when tm "
+    "clock readat "
+    "readingtime localtime eventtime lastupdated lastupdate lastchanged lastseen updatedat modifiedat created createdat "
+    "createdepoch generatedat sent sentat publishedat rxtime receivedat received enqueuedtime iothubenqueuedtime "
+    "servertimestamp servertime lc"
+)
+"""The earlier, the nearer to the measurement."""
+
+DEVICE: Final = _words(
+    "deviceid deviceuid deviceuuid deveui deviceeui enddeviceid iothubconnectiondeviceid coreid imei thingid thingname "
+    "deviceserial deviceserialnumber serialnumber serialno serial dsn sn ieee ieeeaddress deviceieee uniqueid eui64 eui "
+    "macaddress macaddr mac devicemac devid did sensorid nodeid meterid stationid stationcode assetid unitid inverterid "
+    "chargerid trackerid vehicleid vin loggerid loggersn invertersn datalogger chipid hwid hardwareid equipmentid "
+    "machineid plantunit sourceid device dev devicename node sensor station tracker meter inverter machine asset thing "
+    "applicationuri endpointurl hostname host clientid from sender entityid name friendlyname id"
+)
+"""The earlier, the surer that it names the device."""
+
+IDENTITY: Final = _set(
+    "messageid msgid msguuid eventid uuid guid packetid deduplicationid correlationid transactionid telegramid recordid "
+    "seq seqnumber sequence sequencenumber seqno seqnr fcnt fcntup framecounter counterup msgcounter packetcounter msgcount "
+    "messagecounter messagenumber msgnr frameid txid id"
+)
+COUNTERS: Final = _set(
+    "seq seqnumber sequence sequencenumber seqno seqnr fcnt fcntup framecounter counterup msgcounter packetcounter msgcount "
+    "messagecounter messagenumber msgnr"
+)
+RADIO: Final = _set(
+    "rssi wifirssi signalrssi rxrssi snr rxsnr lqi linkquality lrrrssi lrrsnr rssidbm snrdb avgsnr antenna freq frequencymhz "
+    "datarate spreadingfactor sf codingrate hopstart hoplimit hopsaway rfchain rfchannel channelrssi lsnr esp lrrid "
+    "receiver gatewayid gweui duplicate mod modulation"
+)
+QUALITY: Final = _set("q qc quality qualitycode statuscode status statuscodesymbol good valid isvalid")
+UNIT: Final = _set("unit units uom unitofmeasurement unitofmeasure unitcode engineeringunits eu")
+NAME: Final = _words(
+    "propertyname metricname metric measurement measure tagname tag variablename variable parametername parameter displayname "
+    "signalname signal channelname pointname point quantity attribute datapoint datapointname label sensorname sensortype key "
+    "name n property sensor type browsename itemname item nodeid code channel path id"
+)
+"""Keys whose text names the value that stands next to it; the earlier, the surer."""
+SINGLE: Final = _set(
+    "value val v measuredvalue presentvalue currentvalue rawvalue reading result data payload measurement"
+)
+"""Keys of the one value of a message."""
+
+ENCODED: Final = _set("data payload frmpayload payloadraw raw rawdata bytes hex rawhex payloadhex base64 buffer frame")
+"""Keys under which bytes stand as text."""
+
+CONSTANT: Final = _set(
+    "model modelid type devicetype sensortype messagetype msgtype eventtype event version ver fw fwver fwversion firmware "
+    "firmwareversion sw swver swversion software softwareversion hw hwver hwversion hardware hardwareversion protocol "
+    "protocolversion schema schemaversion dataversion metadataversion contentspec contenttype datacontenttype specversion "
+    "format encoding manufacturer vendor brand product productid productname producer name devicename friendlyname alias label "
+    "description desc title comment note group zone tenant namespace realm app appid application applicationid applicationname "
+    "ip ipaddress ipaddr ssid bssid mac macaddress wifi host hostname url uri endpointurl topic mqtttopic path subject source "
+    "src sender from to origin user owner location room site area building floor place port fport endpoint endpointid "
+    "commandclass commandclassname property propertyname propertykey readable writeable writable stateless ack acknowledged "
+    "retain retained dup qos confirmed scale newvalue prevvalue ttl interval heapfree channel usunits lang "
+    "language locale timezone tz tzoffset groupid publisherid datasetwriterid writerid writergroup messagetypeid class e r op "
+    "transport revision action method cmd command bootcount pr priority evt eventcode codec cluster clusterid metadata"
+)
+"""Fields that describe the sender or the message, not what was measured."""
+
+SIDE: Final = _set(
+    "metadata meta headers header deviceinfo systemproperties context rxmetadata rxinfo txinfo gateways "
+    "gateway ccspecific"
+)
+"""Objects that describe the message or its way, whatever they hold."""
+
+ENVELOPES: Final = _set(
+    "values value data payload readings state reported body object telemetry measurements metrics fields params content "
+    "message properties attributes d decoded decodedpayload uplinkmessage current msg vals sensors features measurement"
+)
+"""Objects that only hold the values: they add nothing to a metric's name."""
+
+KINDS: Final = _set(
+    "data json state status telemetry sensor readings reading up uplink event events message messages msg values value loop "
+    "attrs attributes update updates get info out output measurement measurements measures report reported tele stat notify "
+    "pub publish rx d2c live feeds properties metrics main default twin all payload raw decoded stats result results rpc "
+    "d r v1 v2 v3 current"
+)
+"""Topic levels that say what kind of message comes there."""
+
+COLLECTIONS: Final = _set(
+    "devices device things thing nodes node sensors inverters inverter meters loadpoints loadpoint stations machines machine "
+    "assets trackers units vehicles chargers plcs gateways dev equipment boards modules clients"
+)
+"""Topic levels behind which the name of one of many follows."""

@@ -1,0 +1,119 @@
+"""Drafts of routes: what a field is taken for, and which level of the topic names the device."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.settings import GatewaySettings, RouteSettings
+from gateway.suggest.propose import Proposal, propose_routes
+from gateway.suggest.sample import Sample, read_samples
+from gateway.suggest.times import time_format
+from gateway.suggest.units import unit_of_key
+
+LIMITS = GatewaySettings(presets=())
+AT_US = 1_795_900_000_000_000
+
+
+def propose(
+    *messages: tuple[str, Any], routes: tuple[RouteSettings, ...] = (), zone: str | None = None
+) -> list[Proposal]:
+    samples = [
+        Sample(topic, (payload if isinstance(payload, str) else json.dumps(payload)).encode(), AT_US)
+        for topic, payload in messages
+    ]
+    return propose_routes(samples, routes, LIMITS, zone=zone)
+
+
+def readings(proposal: Proposal) -> list[tuple[str, str, Any, str | None]]:
+    return [
+        (one["device"], one["metric"], one["value"] if one["text"] is None else one["text"], one["unit"])
+        for message in proposal.decoded
+        for one in message["readings"]
+    ]
+
+
+def test_levels_that_differ_are_the_device_and_words_that_do_not_stay() -> None:
+    [one] = propose(("farm/north/barn/climate", {"t": 1}), ("farm/south/barn/climate", {"t": 2}))
+    assert (one.draft.route["filter"], one.draft.route["device"]) == ("farm/{device}/barn/climate", "{device}")
+    [one] = propose(("farm/north/barn/climate", {"t": 1}), ("farm/south/shed/climate", {"t": 2}))
+    assert [reading[0] for reading in readings(one)] == ["north/barn", "south/shed"]
+
+
+def test_an_id_of_the_payload_that_stands_in_the_topic_is_that_level() -> None:
+    [one] = propose(("lab/ab12cd34/readings", {"deviceId": "ab12cd34", "t": 1.5}))
+    assert one.draft.route["filter"] == "lab/{device}/readings"
+    assert one.draft.mapping["same_device"] == ["{.deviceId}"]
+    assert readings(one) == [("ab12cd34", "t", 1.5, None)]
+
+
+def test_a_counter_is_an_identity_with_a_time_only() -> None:
+    [timed] = propose(("x/dev-1", {"seq": 4, "ts": 1_795_890_000, "t": 1.5}))
+    [untimed] = propose(("x/dev-1", {"seq": 4, "t": 1.5}))
+    assert timed.draft.mapping["message_id"] == ["{.seq}:{.ts}"]
+    assert "message_id" not in untimed.draft.mapping
+
+
+def test_a_local_time_needs_a_zone_and_is_never_guessed() -> None:
+    message = ("x/dev-1", {"time": "2026-04-04T12:34:56", "t": 1.5})
+    [without], [with_zone] = propose(message), propose(message, zone="Europe/Berlin")
+    assert without.draft.mapping["time"] == []
+    assert any("--zone" in note for note in without.draft.notes)
+    assert readings(without) == [("dev-1", "t", 1.5, None)]
+    [reading] = with_zone.decoded[0]["readings"]
+    assert reading["time"] == "2026-04-04T10:34:56Z"
+
+
+def test_a_list_of_named_values_with_times_of_their_own() -> None:
+    [one] = propose(
+        ("line/plc-1", {"sent": 1_795_890_009, "tags": [
+            {"name": "speed", "v": 3, "q": 192, "ts": 1_795_890_000_000},
+            {"name": "load", "v": "4.5", "q": 192, "ts": 1_795_890_001_000},
+        ]}),
+    )  # fmt: skip
+    assert readings(one) == [("plc-1", "speed", 3.0, None), ("plc-1", "load", 4.5, None)]
+    assert [reading["time"] for reading in one.decoded[0]["readings"]] == [
+        "2026-11-28T18:20:00Z",
+        "2026-11-28T18:20:01Z",
+    ]
+
+
+def test_a_sentinel_that_was_seen_is_refused_from_then_on() -> None:
+    [one] = propose(("x/dev-1", {"probe_c": -127.0, "air_c": 20.5}))
+    assert one.draft.mapping["errors"] == {"probe_c": [-127.0]}
+    assert readings(one) == [("dev-1", "air_c", 20.5, None)] or readings(one) == [("dev-1", "air_c", 20.5, "°C")]
+
+
+def test_messages_of_several_formats_get_a_draft_each() -> None:
+    found = propose(("a/dev-1/state", {"t": 1}), ("b/dev-2/temp", "21.5"), ("a/dev-2/state", {"t": 2}), ("c/x", ""))
+    assert [one.draft.route["filter"] for one in found] == ["a/{device}/state", "b/{device}/{metric}"]
+
+
+def test_a_route_that_takes_the_topic_now_is_named() -> None:
+    [one] = propose(("site/dev-1", {"t": 1}), routes=(RouteSettings(filter="site/#"),))
+    assert one.now == "[[routes]] number 1"
+    assert any("comes before it" in note for note in one.draft.notes)
+
+
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [("temp_f", "°F"), ("outTemp_C", "°C"), ("powerW", "W"), ("batteryVoltageMV", "mV"), ("wind_km_h", "km/h"),
+     ("pm25_ug_m3", "µg/m³"), ("wind_m_s", "m/s"), ("phase_a", None), ("zone_c", None), ("cpu_pct", "%"),
+     ("temperature", None), ("rain_mm", "mm"), ("PV", None), ("KPA", None), ("delay_ms", "ms")],
+)  # fmt: skip
+def test_units_come_from_endings_that_are_sure(key: str, unit: str | None) -> None:
+    assert unit_of_key(key) == unit
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [(1_795_890_000, "s"), (1_795_890_000_123, "ms"), ("1795890000.0", "s"), (1_795_890_000_000_000_000, "ns"), (True, None),
+     ("2026-01-13T16:00:42+0100", "rfc3339"), ("2026-01-13 16:00:42", "local"), (21.5, None), ("on", None), (None, None)],
+)  # fmt: skip
+def test_formats_of_times(value: Any, form: str | None) -> None:
+    assert time_format(value) == form
+
+
+def test_lines_of_a_file() -> None:
+    found = read_samples(["a/b 21.5 C\r\n", "\n", '{"topic": "x", "payload_base64": "AAE="}\n', 'a {"v": 1}'])
+    assert found == [Sample("a/b", b"21.5 C"), Sample("x", b"\x00\x01"), Sample("a", b'{"v": 1}')]
