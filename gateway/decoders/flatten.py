@@ -5,11 +5,12 @@ texts such as `unavailable`. An inner object of exactly `value` and `unit` is on
 one item that come to the same name are both kept: the second takes another index, and a flag.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.decoders.mapping_names import Rule, Rules
 from gateway.decoders.mapping_paths import Path, Scope
+from gateway.decoders.mapping_quality import Quality
 from gateway.decoders.mapping_settings import TimeFormat
 from gateway.decoders.mapping_times import At, Clock
 from gateway.decoders.plain import read_scalar
@@ -19,7 +20,7 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "number_twins", "trail_path"]
+__all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "add_flag", "number_twins", "trail_path"]
 
 METRIC_TWICE: Final = "metric_twice"
 MAX_UNIT_CHARACTERS: Final = 64
@@ -63,11 +64,15 @@ class Quantity:
     exact: bool = False
     status: tuple[Path, ...] = ()
     bad_from: int = 1
+    quality: Quality | None = None
 
-    def bad_status(self, body: dict[str, Any]) -> int | None:
-        """The status, where it says that the value is none."""
+    def judge(self, body: dict[str, Any], root: object) -> str | Reject | None:
+        """A flag where the value is doubtful, a refusal (without its path) where status or quality say that it is none."""
         found = next((code for path in self.status if type(code := path.look(body, body)) is int), 0)
-        return found if found >= self.bad_from else None
+        if self.status and found >= self.bad_from:
+            wanted = "a measurement: the status says that this is none"
+            return Reject(Reason.BAD_NUMBER, None, f"status {found}", wanted)
+        return None if self.quality is None else self.quality.judge(body, root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +195,15 @@ class Flattener:
             return False
         value = body[quantity.value]
         unit = None if quantity.unit is None else body.get(quantity.unit)
-        bad = quantity.bad_status(body) if quantity.status else None
-        if bad is not None:
-            wanted = "a measurement: the status says that this is none"
-            self.rejects.append(Reject(Reason.BAD_NUMBER, trail_path(trail), f"status {bad}", wanted))
+        judged = quantity.judge(body, self._scope.root) if quantity.status or quantity.quality is not None else None
+        if isinstance(judged, Reject):
+            self.rejects.append(replace(judged, path=trail_path(trail)))
             return True
         if type(value) is dict or type(value) is list:
             return False
         if quantity.exact and (len(body) != 2 or type(unit) is not str):
             return False
-        at = None
+        at, before = None, len(self.readings)
         if quantity.time is not None:
             claimed = quantity.time.look(body, self._scope.root)
             if claimed is not None:
@@ -210,11 +214,13 @@ class Flattener:
                     return True
                 at = read
         self._add(value, self._rules.of(flat, last), trail, unit if type(unit) is str else None, at)
+        if judged is not None:
+            add_flag(self.readings[before:], judged)
         return True
 
     def _add(self, value: Any, rule: Rule, trail: Trail, unit: str | None = None, at: At | None = None) -> None:
         if type(value) is str:
-            if rule.skip or not value or not (rule.text or rule.numeric_text):
+            if rule.skip or not value or not (rule.text or rule.numeric_text or rule.number is not None):
                 return
             value, unit = self._read_text(value, rule, unit)
         if value is None or rule.skip:
@@ -231,6 +237,8 @@ class Flattener:
         if rule.errors and type(value) in (int, float) and value in rule.errors:
             wanted = "a measurement: this value says that the sensor is missing or broken"
             return Reject(Reason.BAD_NUMBER, trail_path(trail), show_value(value), wanted)
+        if rule.number is not None:
+            value = rule.number.scaled(value)
         reading = value if isinstance(value, Reject) else read_value(rule.name, value, self._unit(rule, unit), "")
         if isinstance(reading, Reject):
             return Reject(reading.reason, trail_path(trail), reading.got, reading.wanted)
@@ -247,7 +255,9 @@ class Flattener:
             return None, None
         if word.lstrip("+-") in NOT_FINITE:
             return Reject(Reason.BAD_NUMBER, got=show_value(text), wanted="a finite number"), None
-        if rule.numeric_text:
+        if rule.number is not None and rule.number.reads_text:
+            return rule.number.take(text), unit
+        if rule.numeric_text or rule.number is not None:
             value, own_unit = read_scalar(text.strip())
             if not isinstance(value, str):
                 return value, unit or own_unit
@@ -279,6 +289,12 @@ class Flattener:
         times_at = "" if self._shape.times is None else self._shape.times.text
         where = ".".join(str(key) for key in reversed(keys))
         return self._clock.read(claimed, self._shape.times_format, lambda: f"{times_at}.{where}")
+
+
+def add_flag(readings: list[Reading], flag: str) -> None:
+    """Flag readings."""
+    for reading in readings:
+        reading.flags = [*(reading.flags or ()), flag]
 
 
 def number_twins(readings: list[Reading]) -> None:

@@ -7,14 +7,14 @@ name comes for the first time. Generic JSON is the mapping that says nothing.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from gateway.decoders.influx import parse_influx
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_conditions import Conditions
 from gateway.decoders.mapping_paths import BadPath
 from gateway.decoders.mapping_reader import read_case
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
+from gateway.decoders.mapping_text import Inside, TextReader
 from gateway.decoders.shape import Decoding, RouteMatch
-from gateway.json_text import Document, parse_json
+from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.show import show_value
 from ingest.contract.dead_letter import Reject
@@ -24,7 +24,7 @@ __all__ = ["BadPath", "CompiledMapping"]
 
 _OWN: Final = frozenset({"when", "ignore", "refuse", "wanted"})
 """What a case says for itself: a mapping that ignores what no case takes may have cases that do not."""
-_JOINED: Final = ("units", "unit_names", "errors", "rename", "tags", "flags")
+_JOINED: Final = ("numbers", "units", "unit_names", "errors", "rename", "tags", "flags")
 
 
 class CompiledMapping:
@@ -39,8 +39,12 @@ class CompiledMapping:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
         """
         named = frozenset(segments)
+        self._reader, self._inside = TextReader(settings.format), Inside(settings.inside)
+        if (self._reader.delimited or self._inside.delimited) and "numeric_text" not in settings.model_fields_set:
+            # The cells of a text have no types.
+            settings = settings.model_copy(update={"numeric_text": ("*",)})
         own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
-        self.format = settings.format
+        self.format = self._reader.key
         self.when = Conditions(settings.when)
         self._own = Case(own, named, units or {})
         self._cases = [Case(_inherit(settings, case), named, units or {}) for case in settings.cases]
@@ -56,15 +60,17 @@ class CompiledMapping:
 
     def parse(self, payload: bytes, limits: GatewaySettings) -> Document | Reject:
         """The message as a document; the same for all mappings of one `format`."""
-        if self.format == "influx":
-            most = limits.max_readings_per_message
-            return parse_influx(payload, max_bytes=limits.max_payload_bytes, max_readings=most)
-        return parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+        return self._reader.parse(payload, limits)
 
     def read(
         self, document: Document, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
     ) -> Decoding:
         """Decode a parsed message for which `when` holds."""
+        if self._inside:
+            opened = self._inside.open(document, limits)
+            if isinstance(opened, Reject):
+                return opened
+            document = opened
         root = document.value
         chosen = self._own
         for case in self._cases:

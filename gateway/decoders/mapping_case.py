@@ -1,12 +1,14 @@
 """One case of a mapping, compiled: messages of one shape."""
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from gateway.decoders.flatten import Quantity, Shape
 from gateway.decoders.mapping_conditions import Conditions
 from gateway.decoders.mapping_names import AnyOf, Names
-from gateway.decoders.mapping_paths import EACH_ITEM, BadPath, Path, Template, parse_path
+from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, BadPath, Path, Template, parse_path
+from gateway.decoders.mapping_quality import Quality
 from gateway.decoders.mapping_settings import CaseSettings, TimeFormat, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
 from gateway.decoders.values import NO_VALUE
@@ -43,6 +45,9 @@ class Case:
         self.flags = {flag: Conditions(wanted) for flag, wanted in settings.flags.items()}
         self.time = None if settings.time is None else [_time_source(source) for source in settings.time]
         self.no_times = glob(settings.no_times)
+        offset = settings.time_offset
+        self.time_offset = None if offset is None else (parse_path(offset.path, around=True), offset.unit)
+        self.quality = None if settings.quality is None else Quality(settings.quality)
         whole = not several
         times = {_from(path, whole) for path, _how in self.time or ()}
         self.id_holds_time = any(
@@ -64,15 +69,26 @@ class Case:
         templates = [*self.device, *self.same_device, *self.message_id, *self.tags.values(), *map(Template, texts)]
         paths = [path for template in templates for path in template.paths]
         paths += [path for path, _how in self.time or ()]
+        paths += [] if self.time_offset is None else [self.time_offset[0]]
+        paths += [] if self.quality is None else [self.quality.path]
         whole = len(self.items) == 1 and not self.items[0].steps
-        inside = [path for path in paths if whole or not path.absolute]
+        inside = [path for path in paths if (whole or not path.absolute) and not path.around]
         bases = [path.steps for path in self.values] or [()]
-        return [_flat(path.steps[len(base) :]) for base in bases for path in inside if path.steps[: len(base)] == base]
+        hidden = [
+            _flat(path.steps[len(base) :]) for base in bases for path in inside if path.steps[: len(base)] == base
+        ]
+        return hidden + [_flat(rest) for rest in self._inner_items()]
+
+    def _inner_items(self) -> list[tuple[Any, ...]]:
+        """Where items are inside other items: what is read there is not read twice."""
+        pairs = [(a.steps, b.steps) for a in self.items for b in self.items if a.steps == b.steps[: len(a.steps)]]
+        rests = [takewhile(lambda step: step not in (EACH_ITEM, EACH_MEMBER), b[len(a) :]) for a, b in pairs]
+        return [rest for rest in map(tuple, rests) if rest]
 
 
-def _from(path: Path, whole: bool) -> tuple[bool, tuple[Any, ...]]:
+def _from(path: Path, whole: bool) -> tuple[str, tuple[Any, ...]]:
     """Where a path leads; the item may be the whole message."""
-    return path.absolute or whole, path.steps
+    return "around" if path.around else "message" if path.absolute or whole else "item", path.steps
 
 
 def _flat(steps: Iterable[Any]) -> str:
@@ -84,8 +100,8 @@ def _flat(steps: Iterable[Any]) -> str:
 
 def _time_source(source: str | TimeSource) -> tuple[Path, TimeFormat]:
     if isinstance(source, str):
-        return parse_path(source), "auto"
-    return parse_path(source.path), source.format
+        return parse_path(source, around=True), "auto"
+    return parse_path(source.path, around=True), source.format
 
 
 def _shape(settings: CaseSettings) -> Shape:
@@ -100,6 +116,7 @@ def _shape(settings: CaseSettings) -> Shape:
             time.format,
             status=tuple(parse_path(text) for text in given.status),
             bad_from=given.bad_from,
+            quality=None if given.quality is None else Quality(given.quality),
         )
     return Shape(
         quantity,

@@ -6,7 +6,7 @@ from typing import Literal
 from gateway.decoders.mapping_paths import parse_path
 from gateway.glob import glob
 
-__all__ = ["Conditions"]
+__all__ = ["Conditions", "as_text"]
 
 
 class Conditions:
@@ -45,12 +45,13 @@ class Conditions:
             if isinstance(test, bool):
                 if (value is not None) is not test:
                     return False
-            elif value is None or test is None or not test(_as_text(value)):
+            elif value is None or test is None or not test(as_text(value)):
                 return False
         return True
 
 
-def _as_text(value: object) -> str:
+def as_text(value: object) -> str:
+    """A value as a glob sees it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):

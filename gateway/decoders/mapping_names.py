@@ -7,6 +7,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from gateway.decoders.mapping_numbers import NumberRule
 from gateway.decoders.mapping_paths import Scope, Template
 from gateway.decoders.mapping_settings import CaseSettings
 from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
@@ -33,6 +34,7 @@ class Rule(msgspec.Struct, gc=False):
     unit: str | None = None
     unit_template: Template | None = None
     errors: tuple[float, ...] = ()
+    number: NumberRule | None = None
 
 
 class Patterns:
@@ -115,6 +117,7 @@ class Names:
         self._hidden = frozenset(hidden)
         self._skip, self._keep = AnyOf(settings.skip), AnyOf(settings.keep)
         self._text, self._numeric = AnyOf(settings.text), AnyOf(settings.numeric_text)
+        self._numbers = Patterns((pattern, NumberRule(number)) for pattern, number in settings.numbers.items())
         self._errors = Patterns(settings.errors.items())
         units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
         self._units = Patterns([*route_units.items(), *units])
@@ -153,9 +156,10 @@ class Names:
         unit = self._units.find(name, last)
         template = unit if isinstance(unit, Template) else None
         errors = self._errors.find(name, last) or ()
-        plain, fixed = fault is None and not errors, None if template is not None else unit or None
+        number = self._numbers.find(name, last)
+        plain, fixed = fault is None and not errors and number is None, None if template is not None else unit or None
         text, numeric = self._text(name, last), self._numeric(name, last)
-        return Rule(name, fault, False, plain, text, numeric, fixed, template, errors)
+        return Rule(name, fault, False, plain, text, numeric, fixed, template, errors, number)
 
     def skips_all_under(self, flat: str, last: str, prefix: str) -> bool:
         """Whether an object or array is no reading, whatever it holds."""

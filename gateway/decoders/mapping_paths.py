@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.decoders.shape import RouteMatch
+from ingest.contract.dead_letter import Reject
 
 __all__ = [
     "BadPath",
@@ -40,6 +41,17 @@ class Path:
     text: str
     absolute: bool
     steps: tuple[Any, ...]
+    around: bool = False
+
+    def of(self, scope: "Scope") -> Any:
+        """What stands there for an item; of `^.a` in the nearest object around it that has it."""
+        if not self.around:
+            return self.look(scope.item, scope.root)
+        for outer in scope.around():
+            found = self.look(outer, scope.root)
+            if found is not None:
+                return found
+        return None
 
     def look(self, item: object, root: object) -> Any:
         """What stands there, None where nothing (or null) does."""
@@ -50,7 +62,8 @@ class Path:
             elif type(value) is list and type(step) is int and step < len(value):
                 value = value[step]
             else:
-                return None
+                # A part that could not be parsed stands in the document as why.
+                return value if type(value) is Reject else None
         return value
 
     def spread(self, root: object) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
@@ -62,14 +75,18 @@ EACH_MEMBER: Final = object()
 EACH_ITEM: Final = object()
 
 
-def parse_path(text: str, *, wild: bool = False) -> Path:
-    """Parse a path; `*` and `[]` only where `wild`.
+def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
+    """Parse a path; `*` and `[]` only where `wild`, `^` only where `around`.
 
     Raises:
         BadPath: it cannot be read.
     """
     absolute = text == "$" or text.startswith(("$.", "$["))
-    rest = text[1:].removeprefix(".") if absolute else text
+    outer = text.startswith("^.")
+    if outer and not around:
+        message = f"{text!r}: ^ stands only in templates, `time` and `time_offset`"
+        raise BadPath(message)
+    rest = text[2:] if outer else text[1:].removeprefix(".") if absolute else text
     steps: list[Any] = []
     position = 0
     while position < len(rest):
@@ -84,9 +101,9 @@ def parse_path(text: str, *, wild: bool = False) -> Path:
             raise BadPath(message)
         position = after.end()
     if not wild and (EACH_MEMBER in steps or EACH_ITEM in steps):
-        message = f"{text!r}: * and [] stand only in `items`"
+        message = f"{text!r}: * and [] stand only in `items` and `inside`"
         raise BadPath(message)
-    return Path(text, absolute, tuple(steps))
+    return Path(text, absolute, tuple(steps), outer)
 
 
 def _step(found: re.Match[str]) -> object:
@@ -103,6 +120,9 @@ def _spread(
     value: Any, steps: tuple[Any, ...], trail: Any, keys: tuple[str, ...]
 ) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
     for place, step in enumerate(steps):
+        if type(value) is Reject:
+            # A part that could not be parsed stands in the document as why.
+            break
         if step is EACH_MEMBER:
             if type(value) is dict:
                 for key, inner in value.items():
@@ -113,15 +133,18 @@ def _spread(
                 for index, inner in enumerate(value):
                     yield from _spread(inner, steps[place + 1 :], (trail, index), keys)
             return
-        if type(value) is dict:
-            value = value.get(step)
-        elif type(value) is list and type(step) is int and step < len(value):
-            value = value[step]
-        else:
+        value = _member(value, step)
+        if value is None:
             return
         trail = (trail, step)
     if value is not None:
         yield value, trail, keys
+
+
+def _member(value: Any, step: Any) -> Any:
+    if type(value) is dict:
+        return value.get(step)
+    return value[step] if type(value) is list and type(step) is int and step < len(value) else None
 
 
 class Scope(msgspec.Struct, frozen=True, gc=False):
@@ -135,6 +158,22 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     keys: tuple[str, ...] = ()
     telegram: str | None = None
     second: int | None = None
+    trail: Any = "$"
+
+    def around(self) -> Iterator[Any]:
+        """The objects around the item, the nearest first."""
+        keys: list[Any] = []
+        trail = self.trail
+        while not isinstance(trail, str):
+            trail, key = trail
+            keys.append(key)
+        outer: list[Any] = []
+        node: Any = self.root
+        for key in reversed(keys):
+            if type(node) is dict:
+                outer.append(node)
+            node = node[key]
+        yield from reversed(outer)
 
 
 _Part = Callable[[Scope], Any]
@@ -183,8 +222,8 @@ class Template:
         self._constant = text if all(isinstance(part, str) for part in self._parts) else None
 
     def _reference(self, name: str) -> _Part:
-        if name.startswith((".", "$")):
-            return self._member(name if name.startswith("$") else name[1:])
+        if name.startswith((".", "$", "^")):
+            return self._member(name.removeprefix("."))
         if name in _KNOWN:
             if name in ("telegram", "second"):
                 self.of_telegram.add(name)
@@ -195,19 +234,20 @@ class Template:
             span_us = int(received[1]) * 1_000_000
             return lambda scope: scope.received_us // span_us
         if not name.isidentifier():
-            message = (
-                f"{{{name}}} in {self.text!r} is no reference; wanted {{.path}}, {{$.path}}, {{key}} or {{segment}}"
-            )
+            wanted = "{.path}, {$.path}, {^.path}, {key} or {segment}"
+            message = f"{{{name}}} in {self.text!r} is no reference; wanted {wanted}"
             raise BadPath(message)
         self.segments.append(name)
         return lambda scope: scope.match.names.get(name)
 
     def _member(self, text: str) -> _Part:
-        path = parse_path(text.removesuffix(".*"))
+        path = parse_path(text.removesuffix(".*"), around=True)
         self.paths.append(path)
         self.per_item |= not path.absolute
         if text.endswith(".*"):
-            return lambda scope: _join_members(path.look(scope.item, scope.root))
+            return lambda scope: _join_members(path.of(scope))
+        if path.around:
+            return path.of
         return lambda scope: path.look(scope.item, scope.root)
 
     def fill_always(self) -> str | None:

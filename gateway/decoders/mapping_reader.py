@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, number_twins, trail_path
+from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, add_flag, number_twins, trail_path
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_telegram import TELEGRAM
@@ -51,7 +51,7 @@ def read_case(
 class _Reader:
     """One message's way from document to readings."""
 
-    __slots__ = ("_case", "_clock", "_document", "_found", "_items", "_left", "_lost", "_match", "_payload")
+    __slots__ = ("_case", "_clock", "_document", "_found", "_items", "_left", "_lost", "_match", "_parts", "_payload")
 
     def __init__(
         self, case: Case, document: Document, payload: bytes, match: RouteMatch, clock: Clock, limit: int
@@ -61,6 +61,7 @@ class _Reader:
         self._found: dict[str, Decoded] = {}
         self._items: dict[tuple[str, str | None], int] = {}
         self._lost: list[Reject] = []
+        self._parts: set[str] = set()
 
     def read(self) -> Decoding:
         for path in self._case.items:
@@ -82,24 +83,30 @@ class _Reader:
         """One item; where it is an array, each object in it is one."""
         root = self._document.value
         if type(value) is not list or self._case.values or not any(isinstance(inner, dict | Reject) for inner in value):
-            self._add(Scope(self._match, self._payload, root, value, self._clock.received_us, keys), trail, None, None)
+            scope = Scope(self._match, self._payload, root, value, self._clock.received_us, keys, trail=trail)
+            self._add(scope, trail, None, None)
             return
         if len(value) > self._left:
             raise TooManyReadings(self._left)
         # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
         name = self._match.metric[: MAX_METRIC_BYTES + 1]
         for place, inner in enumerate(value):
-            scope = Scope(self._match, self._payload, root, inner, self._clock.received_us, keys)
+            inner_trail = (trail, place)
+            scope = Scope(self._match, self._payload, root, inner, self._clock.received_us, keys, trail=inner_trail)
             if type(inner) is dict:
-                self._add(scope, (trail, place), None, place)
+                self._add(scope, inner_trail, None, place)
             else:
-                self._add(scope, (trail, place), f"{name}[{place}]", None)
+                self._add(scope, inner_trail, f"{name}[{place}]", None)
 
     def _add(self, scope: Scope, trail: Trail, name: str | None, place: int | None) -> None:
         case = self._case
         if isinstance(scope.item, Reject):
             # A part that could not be parsed stands in the document as why.
-            self._lost.append(replace(scope.item, path=trail_path(trail)))
+            path = trail_path(trail)
+            if path not in self._parts:
+                # Several paths of `items` may lead into it.
+                self._parts.add(path)
+                self._lost.append(replace(scope.item, path=path))
             return
         device = self._device(scope, trail)
         if isinstance(device, Reject):
@@ -107,6 +114,7 @@ class _Reader:
             return
         time_key = self._time_key(scope.item)
         at = self._time_of(scope, trail, time_key)
+        judged = None if case.quality is None else case.quality.judge(scope.item, scope.root)
         scope = self._with_telegram(scope, at)
         decoded = self._found.get(device)
         if decoded is None:
@@ -116,18 +124,15 @@ class _Reader:
             # An item with an identity of its own is the same wherever it stands; two of one identity are told apart.
             place = self._items.get((device, own), 0)
             self._items[device, own] = place + 1
+        if isinstance(judged, Reject):
+            at = replace(judged, path=trail_path(trail))
         if isinstance(at, Reject):
             decoded.rejects.append(at)
             return
         if at[2] in _UNSURE and case.id_holds_time:
             # Another hour, or another start, says the same time: it tells no messages apart.
             own = decoded.message_id = None
-        body = scope.item
-        if case.values:
-            path = next((path for path in case.values if path.look(body, scope.root) is not None), case.values[0])
-            body = path.look(body, scope.root)
-            for step in path.steps:
-                trail = (trail, step)
+        body, trail = self._body(scope, trail)
         flattener = Flattener(
             case.names.under(scope), case.shape, scope, self._clock, at, trail, index=place or 0, limit=self._left
         )
@@ -136,9 +141,21 @@ class _Reader:
         else:
             flattener.walk(body, name or self._match.metric, self._match.metric, trail)
         self._left -= len(flattener.readings) + len(flattener.rejects)
+        if isinstance(judged, str):
+            add_flag(flattener.readings, judged)
         self._identify(flattener.readings, decoded, own)
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
+
+    def _body(self, scope: Scope, trail: Trail) -> tuple[Any, Trail]:
+        """What holds the item's readings, and where it is."""
+        if not self._case.values:
+            return scope.item, trail
+        found = ((path, path.look(scope.item, scope.root)) for path in self._case.values)
+        path, body = next((pair for pair in found if pair[1] is not None), (self._case.values[0], None))
+        for step in path.steps:
+            trail = (trail, step)
+        return body, trail
 
     def _with_telegram(self, scope: Scope, at: At | Reject) -> Scope:
         telegram = self._case.telegram
@@ -195,11 +212,16 @@ class _Reader:
     def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
             return self._clock.read(scope.item[time_key], "auto", lambda: trail_path((trail, time_key)))
+        at: At | Reject = RECEIVED
         for path, how in self._case.time or ():
-            claimed = path.look(scope.item, scope.root)
+            claimed = path.of(scope)
             if claimed is not None and not self._is_no_time(claimed):
-                return self._clock.read(claimed, how, partial(_place, path, trail))
-        return RECEIVED
+                at = self._clock.read(claimed, how, partial(_place, path, trail))
+                break
+        if self._case.time_offset is None or isinstance(at, Reject):
+            return at
+        path, unit = self._case.time_offset
+        return self._clock.add(at, path.of(scope), unit, partial(_place, path, trail))
 
     def _is_no_time(self, claimed: object) -> bool:
         test = self._case.no_times
@@ -220,4 +242,4 @@ def _names(claim: str, *ids: str) -> bool:
 
 
 def _place(path: Path, trail: Trail) -> str:
-    return path.text if path.absolute else f"{trail_path(trail)}.{path.text}"
+    return path.text if path.absolute or path.around else f"{trail_path(trail)}.{path.text}"

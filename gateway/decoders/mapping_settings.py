@@ -4,17 +4,21 @@ The same tables stand in the shipped presets (gateway/presets/<format>.toml) and
 with `mapping = "NAME"` in a route, or the table itself in the route. One page of rules:
 
 Paths      `a.b` a member; `"PM2.5"` (in quotes) a name with a dot; `a[0]` an item; `a[]` each item; `a.*` each member.
-           They begin at the item; `$.a` begins at the whole message. JSON null counts as absent.
-Templates  text with references: `{.path}` of the item, `{$.path}` of the message, `{key}` the member name that a `*` in
-           `items` met (`{key2}` that of a second `*`), `{segment}` a named segment of the route's filter, `{device}` and
-           `{metric}` what the route (else the topic) says, `{payload}` a hash of the bytes, `{telegram}` a hash of the item
-           without its time and what `radio` names, `{second}` the item's time in whole seconds, `{received/600}` the receive
-           time in whole ten minutes. Text and integers fill a reference; `{.path.*}` is all members of an object of
-           such, as `a=x,b=y` in order of the keys. Where one is absent the whole template gives nothing. Lists of
-           templates: the first that gives.
+           They begin at the item; `$.a` begins at the whole message; `^.a` (in templates and times) is that of the
+           nearest object around the item that has it. JSON null counts as absent.
+Templates  text with references: `{.path}` of the item, `{$.path}` of the message, `{^.path}` of what is around the item,
+           `{key}` the member name that a `*` in `items` met (`{key2}` that of a second `*`), `{segment}` a named segment
+           of the route's filter, `{device}` and `{metric}` what the route (else the topic) says, `{payload}` a hash of
+           the bytes, `{telegram}` a hash of the item without its time and what `radio` names, `{second}` the item's
+           time in whole seconds, `{received/600}` the receive time in whole ten minutes. Text and integers fill a
+           reference; `{.path.*}` is all members of an object of such, as `a=x,b=y` in order of the keys. Where one is
+           absent the whole template gives nothing. Lists of templates: the first that gives.
 Patterns   without wildcards: the metric's final name, or its last key. With `*` and `?` (both meet dots too): where the
            pattern has a dot, the final name; where not, the last key alone (of a renamed metric, the new name). Case
            counts. Where several match: the first that stands in the table.
+Texts      `format` says how the message becomes a document, `inside` what stands inside it as text, base64 or columns; then
+           paths lead into it. Cells of rows and pairs have no types: `numeric_text` is then every field unless it is given.
+Numbers    a number that a pattern of `numbers` meets is compared with `errors` as it came, then scaled.
 Names      nested members are joined by dots, array items take `[0]` (`a.b[0]`); then `rename`, then `prefix` in front.
 
 A fault of one field costs that field, of one item that item; the rest of the message is kept.
@@ -24,6 +28,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from gateway.decoders.text_settings import FormatSettings, InsideFormat, MessageFormat
+from gateway.decoders.value_settings import NumberSettings, QualitySettings, TimeOffset
 from ingest.contract.reasons import IgnoredReason, Reason
 
 __all__ = ["CaseSettings", "MappingSettings", "QuantitySettings", "TimeFormat", "TimeSource", "ValueTimes"]
@@ -64,6 +70,9 @@ class QuantitySettings(BaseModel):
     time: TimeSource | None = Field(None, description="Key (a path inside the object) of the value's own time.")
     status: Texts = Field((), description="Paths inside the object to a number that says how good the value is.")
     bad_from: int = Field(1, description="A status of at least this says that the value is none: it is refused.")
+    quality: QualitySettings | None = Field(
+        None, description="A field inside the object that says how good the value is."
+    )
 
 
 class ValueTimes(BaseModel):
@@ -118,7 +127,9 @@ class CaseSettings(BaseModel):
         (),
         description="Globs of texts that are no time though a time path holds them: the next path counts, else receive time.",
     )
+    time_offset: TimeOffset | None = Field(None, description="A number that is added to the item's time.")
     value_times: ValueTimes | None = None
+    quality: QualitySettings | None = Field(None, description="A field of the item that says how good its values are.")
     quantity: QuantitySettings | None = None
     message_id: Texts = Field(
         (),
@@ -137,6 +148,9 @@ class CaseSettings(BaseModel):
     text: Texts = Field(("*",), description="Patterns of the text fields that are readings.")
     numeric_text: Texts = Field((), description="Patterns of text fields that hold numbers.")
     no_values: Texts = Field((), description="Texts beyond null, unavailable, unknown … that mean: no value.")
+    numbers: dict[str, NumberSettings] = Field(
+        default_factory=dict, description="Pattern to how its fields become numbers: taken out of text, scaled."
+    )
     errors: dict[str, tuple[float, ...]] = Field(
         default_factory=dict, description="Pattern to the numbers that stand for a broken sensor: these are refused."
     )
@@ -160,8 +174,14 @@ class MappingSettings(CaseSettings):
     `when`, `ignore`, `refuse` and `wanted` it has only of its own. Where none holds, the mapping itself is the case.
     """
 
-    format: Literal["json", "influx"] = Field(
-        "json",
-        description="How bytes become the document: JSON, or Influx lines (see decoders/influx.py for its shape).",
+    format: MessageFormat = Field(
+        FormatSettings(kind="json"),
+        description="How bytes become the document: json, ndjson, influx, rows, pairs; see `text_settings`.",
+    )
+    inside: dict[str, InsideFormat] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="Paths (also with [] and *) to documents inside the message, and their format; read before `cases`, `items` "
+        "and all else but `when` of the mapping itself.",
     )
     cases: tuple[CaseSettings, ...] = ()

@@ -1,13 +1,16 @@
 """When a mapped value was measured: which of several times counts, how it is written, and clocks that were never set."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from gateway.decoders.mapping_settings import TimeFormat
+from gateway.show import show_value
 from gateway.times import YEAR_2000_S, Instant, plausible, read_time, read_time_as
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
@@ -18,6 +21,10 @@ CLOCK_UNSET: Final = "clock_unset"
 At = tuple[int | None, int | None, str | None]
 """Event time in epoch µs (None: receive time), what was claimed instead, flag."""
 RECEIVED: Final[At] = (None, None, None)
+_MICROSECONDS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
+_MAX_OFFSET_US: Final = 10**16
+"""Of any unit; the time that comes out is judged as every other."""
+_DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
 _UTC: Final = ZoneInfo("UTC")
 
 
@@ -40,6 +47,31 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
             return replace(read, path=path())
         refused = plausible(read.us, self.received_us, self.max_future_seconds, "")
         return (read.us, None, read.flag) if refused is None else replace(refused, path=path())
+
+    def add(self, at: At, offset: object, unit: str, path: Callable[[], str]) -> At | Reject:
+        """A time plus an offset; without both of them there is no time to use."""
+        us, claimed_us, flag = at
+        if us is None:
+            if claimed_us is not None:
+                return at
+            wanted = "a time that the offset is added to"
+            return Reject(Reason.MISSING_FIELD, path(), show_value(offset), wanted)
+        exact = _number(offset)
+        if exact is None or abs(exact) > _MAX_OFFSET_US:
+            reason = Reason.MISSING_FIELD if offset is None else Reason.BAD_TIMESTAMP
+            return Reject(reason, path(), show_value(offset), f"an offset in {unit}, as a number")
+        moved = us + round(exact * _MICROSECONDS[unit])
+        refused = plausible(moved, self.received_us, self.max_future_seconds, "")
+        return (moved, None, flag) if refused is None else replace(refused, path=path())
+
+
+def _number(value: object) -> Fraction | None:
+    """A number, or text of one, exactly."""
+    if type(value) is str and len(value) <= 40 and _DECIMAL.fullmatch(value.strip()):
+        return Fraction(value.strip())
+    if type(value) is float:
+        return Fraction(repr(value))
+    return Fraction(value) if type(value) is int else None
 
 
 def _before_2000(value: object, how: TimeFormat, read: Instant | Reject) -> int | None:

@@ -1,0 +1,228 @@
+"""Delimited text: rows of cells and `key=value` pairs to a document, as a mapping's `format` says (see `text_settings`).
+
+Time and memory grow with the text, which the limit of a payload bounds; rows and pairs are counted.
+"""
+
+import csv
+import re
+from typing import Any, Final
+
+from gateway.decoders.text_settings import Columns, FormatSettings
+from gateway.glob import compile_glob
+from gateway.json_text import DUPLICATE_KEY
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["GROUP", "Pairs", "Rows"]
+
+GROUP: Final = "group"
+"""Member that holds the groups which repeat to the end of a row."""
+_BLANK: Final = " \t\r\n"
+_SHOWN: Final = 100
+"""Rows whose fault is described; the description takes longer than reading, and nobody reads more."""
+_ONE_MORE: Final = Reject(Reason.UNDECODED, None, "one more row like those before", "rows as the mapping names them")
+_COMMA_NUMBER = re.compile(r"([+-]?\d+),(\d+)", re.ASCII)
+
+
+class _BadText(ValueError):
+    """The text as a whole cannot be read."""
+
+
+class _Row:
+    """What the cells of one kind of row are called."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.names = [name.removesuffix("?") for name in columns if isinstance(name, str)]
+        self.least = sum(isinstance(name, str) and not name.endswith("?") for name in columns)
+        self.group = next((name for name in columns if isinstance(name, tuple)), None)
+        self.left_out = not columns
+
+    def read(self, cells: list[Any]) -> dict[str, Any] | Reject:
+        """The row as an object; a row of another length is refused: its cells would get wrong names."""
+        count, names = len(cells), self.names
+        rest = count - len(names)
+        if (
+            count < self.least
+            or (self.group is None and rest > 0)
+            or (self.group and rest > 0 and rest % len(self.group))
+        ):
+            return Reject(Reason.UNDECODED, None, f"{count} cells: {_shown(cells)}", self._wanted())
+        row: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=False) if cell != "" and name}
+        if self.group is not None:
+            size = len(self.group)
+            row[GROUP] = [
+                {
+                    name: cell
+                    for name, cell in zip(self.group, cells[at : at + size], strict=True)
+                    if cell != "" and name
+                }
+                for at in range(len(names), count, size)
+            ]
+        return row
+
+    def _wanted(self) -> str:
+        most = "" if self.least == len(self.names) else f" to {len(self.names)}"
+        group = f", then groups of {len(self.group)}" if self.group else ""
+        return show(f"{self.least}{most} cells{group}: {', '.join(self.names[:20])}")
+
+
+def _shown(cells: list[Any]) -> str:
+    return show(" ".join(str(cell)[:40] for cell in cells[:20]))
+
+
+class Rows:
+    """Text to an array of objects; a row that cannot be read stands in it as a `Reject`."""
+
+    def __init__(self, settings: FormatSettings) -> None:
+        self._separator, self._lines, self._comma = settings.separator, settings.lines, settings.decimal == ","
+        columns = settings.columns
+        self._fixed = None if settings.header or isinstance(columns, dict) else _Row(columns)
+        by_kind = columns if isinstance(columns, dict) else {}
+        self._kinds = [(compile_glob(first), _Row(names)) for first, names in by_kind.items()]
+        self._known_kinds = show("a row that begins with " + ", ".join(by_kind))
+
+    def read(self, text: str | list[Any], limit: int) -> list[Any] | Reject:
+        """Every row; an array of arrays (JSON) is rows already. `limit` is the most rows."""
+        try:
+            rows = self._split(text, limit) if isinstance(text, str) else _cells_of(text, limit)
+            if rows is None:
+                return Reject(Reason.TOO_LARGE, "$", "more rows", f"at most {limit} rows in a message")
+            kind = self._fixed
+            if kind is None and not self._kinds:
+                kind, rows = _header(rows), rows[1:]
+        except (_BadText, csv.Error) as error:
+            return Reject(Reason.UNDECODED, "$", show(str(error)), "delimited text as the mapping says")
+        read: list[Any] = []
+        faults = 0
+        for cells in rows:
+            row = self._read_row(cells, kind)
+            if isinstance(row, Reject):
+                faults += 1
+                row = row if faults <= _SHOWN else _ONE_MORE
+            if row is not None:
+                read.append(row)
+        return read
+
+    def _read_row(self, cells: list[Any], kind: _Row | None) -> dict[str, Any] | Reject | None:
+        if kind is None:
+            first = cells[0] if isinstance(cells[0], str) else str(cells[0])[:200]
+            kind = next((row for test, row in self._kinds if test.fullmatch(first)), None)
+            if kind is None:
+                return Reject(Reason.UNDECODED, None, show(first), self._known_kinds)
+        return None if kind.left_out else kind.read(cells)
+
+    def _split(self, text: str, limit: int) -> list[list[str]] | None:
+        """Cells of each row that is not empty, None where there are too many."""
+        lines = text.splitlines() if self._lines is None else text.split(self._lines)
+        if len(lines) > 2 * limit + 2:
+            return None
+        quoted = '"' in text and len(self._separator) == 1 and self._separator != " "
+        if quoted and self._lines is None:
+            found = csv.reader(
+                text.splitlines(keepends=True), delimiter=self._separator, strict=True, skipinitialspace=True
+            )
+            rows = [list(map(self._cell, cells)) for cells in found]
+        else:
+            rows = [self._cells(line, quoted=quoted) for line in lines]
+        rows = [cells for cells in rows if any(cells)]
+        return rows if len(rows) <= limit else None
+
+    def _cells(self, line: str, *, quoted: bool) -> list[str]:
+        if self._separator == " ":
+            return list(map(self._cell, line.split()))
+        if quoted and '"' in line:
+            line = line.strip(_BLANK)
+            found = next(csv.reader([line], delimiter=self._separator, strict=True, skipinitialspace=True), [])
+            return list(map(self._cell, found))
+        return list(map(self._cell, line.split(self._separator)))
+
+    def _cell(self, cell: str) -> str:
+        cell = cell.strip(_BLANK)
+        return _COMMA_NUMBER.sub(r"\1.\2", cell) if self._comma and _COMMA_NUMBER.fullmatch(cell) else cell
+
+
+def _cells_of(rows: list[Any], limit: int) -> list[list[Any]] | None:
+    """An array of arrays: their items are the cells; null is an empty one."""
+    if len(rows) > limit:
+        return None
+    for row in rows:
+        if type(row) is not list:
+            message = "an array that holds something else than arrays"
+            raise _BadText(message)
+    return [["" if cell is None else cell for cell in row] for row in rows if row]
+
+
+def _header(rows: list[list[Any]]) -> _Row:
+    names = rows[0] if rows else []
+    named = [name for name in names if name]
+    if not all(isinstance(name, str) for name in names) or len(named) != len(set(named)) or len(names) > 1000:
+        message = "a first row that does not name each column once"
+        raise _BadText(message)
+    # A `?` here is a part of the name.
+    row = _Row(())
+    row.names, row.least, row.left_out = list(names), len(names), False
+    return row
+
+
+class Pairs:
+    """`key=value` text to an object, or of several rows to an array of objects."""
+
+    def __init__(self, settings: FormatSettings) -> None:
+        self._separator, self._lines, self._equals = settings.separator, settings.lines, settings.equals
+        self._leading = [str(name).removesuffix("?") for name in settings.columns]
+        self._least = sum(not str(name).endswith("?") for name in settings.columns)
+        self._comma = settings.decimal == ","
+
+    def read(self, text: str, limit: int) -> tuple[Any, tuple[str, ...]] | Reject:
+        """The document and its flags. `limit` is the most pairs of a text."""
+        lines = [text] if self._lines is None else [line for line in text.split(self._lines) if line.strip(_BLANK)]
+        separators = len(text.split()) if self._separator == " " else text.count(self._separator)
+        if separators > 2 * limit or len(lines) > limit:
+            return Reject(Reason.TOO_LARGE, "$", "more pairs", f"at most {limit} pairs in a message")
+        flags: dict[str, None] = {}
+        found = [self._read_line(line, flags) for line in lines]
+        if self._lines is None:
+            only = found[0]
+            return only if isinstance(only, Reject) else (only, tuple(flags))
+        return found, tuple(flags)
+
+    def _read_line(self, line: str, flags: dict[str, None]) -> dict[str, Any] | Reject:
+        cells = line.split() if self._separator == " " else line.strip(_BLANK).split(self._separator)
+        cells = [cell.strip(_BLANK) for cell in cells]
+        pairs = self._alternating(cells) if self._separator == self._equals else self._joined(cells)
+        if isinstance(pairs, Reject):
+            return pairs
+        row: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in row:
+                flags[DUPLICATE_KEY] = None
+            if value:
+                row[key] = _COMMA_NUMBER.sub(r"\1.\2", value) if self._comma else value
+        return row
+
+    def _alternating(self, cells: list[str]) -> list[tuple[str, str]] | Reject:
+        lead = next((n for n in range(self._least, len(self._leading) + 1) if (len(cells) - n) % 2 == 0), None)
+        if lead is None or lead > len(cells) or not all(cells[lead::2]):
+            wanted = f"keys and values in turn, with {self._separator!r} between them"
+            return Reject(Reason.UNDECODED, None, _shown(cells), wanted)
+        leading = [(name, cell) for name, cell in zip(self._leading, cells[:lead], strict=False) if name]
+        return leading + list(zip(cells[lead::2], cells[lead + 1 :: 2], strict=True))
+
+    def _joined(self, cells: list[str]) -> list[tuple[str, str]] | Reject:
+        found: list[tuple[str, str]] = []
+        names = iter(self._leading)
+        for place, cell in enumerate(cells):
+            key, equals, value = cell.partition(self._equals)
+            if equals and key.strip(_BLANK):
+                found.append((key.strip(_BLANK), _unquoted(value.strip(_BLANK))))
+            elif cell and place < len(self._leading):
+                found.append((next(names), cell))
+            elif cell:
+                wanted = f"key{self._equals}value, with {self._separator!r} between pairs"
+                return Reject(Reason.UNDECODED, None, show(cell), wanted)
+        return found
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text

@@ -1,0 +1,41 @@
+"""A quality beside a value: good ones are kept, bad ones refused, the rest flagged."""
+
+from typing import Any, Final
+
+from gateway.decoders.mapping_conditions import as_text
+from gateway.decoders.mapping_paths import parse_path
+from gateway.decoders.value_settings import QualitySettings
+from gateway.glob import glob
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["UNCERTAIN", "Quality"]
+
+UNCERTAIN: Final = "quality_uncertain"
+
+
+class Quality:
+    """One rule, compiled."""
+
+    def __init__(self, settings: QualitySettings) -> None:
+        """Compile.
+
+        Raises:
+            BadPath: the path cannot be read.
+        """
+        self.path = parse_path(settings.path)
+        self._good, self._bad = glob(settings.good), glob(settings.bad)
+
+    def judge(self, item: object, root: object) -> str | Reject | None:
+        """None: good; a flag; or why the value is none, without its path."""
+        value: Any = self.path.look(item, root)
+        if value is None:
+            return None
+        text = as_text(value)
+        if self._good is not None and self._good(text):
+            return None
+        if self._bad is None or not self._bad(text):
+            return UNCERTAIN
+        wanted = "a measurement: the quality says that this is none"
+        return Reject(Reason.BAD_NUMBER, None, show(f"{self.path.text} = {text}"), wanted)

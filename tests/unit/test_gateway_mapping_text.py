@@ -1,0 +1,442 @@
+"""X02: documents inside texts, delimited text, columns with offsets, numbers in text, scales, quality."""
+
+import base64
+import json
+import tomllib
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gateway.decoders.mapping import BadPath, CompiledMapping
+from gateway.decoders.mapping_numbers import NumberRule
+from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.decoders.value_settings import NumberSettings
+from gateway.settings import GatewaySettings
+from ingest.contract.dead_letter import Reject
+
+LIMITS = GatewaySettings()
+NOW_US = 1_900_000_000_000_000
+MATCH = RouteMatch("mapping", "from-topic", "state", ("ts",), topic="a/from-topic/state", names={"site": "north"})
+
+
+def decode(toml: str, document: object, limits: GatewaySettings = LIMITS) -> Any:
+    mapping = CompiledMapping(MappingSettings.model_validate(tomllib.loads(toml)), MATCH.names, MATCH.units)
+    text = document if isinstance(document, str | bytes) else json.dumps(document)
+    payload = text.encode() if isinstance(text, str) else text
+    return mapping(payload, MATCH, limits, NOW_US)
+
+
+def shown(toml: str, document: object) -> list[str]:
+    """`device metric value unit @time ~flags` of each reading, then `!reason path` of each part that was refused."""
+    decoded = decode(toml, document)
+    if isinstance(decoded, Reject):
+        return [f"!{decoded.reason.value} {decoded.path}"]
+    lines: list[str] = []
+    for one in decoded if isinstance(decoded, list) else [decoded]:
+        for r in one.readings:
+            value = r.value if r.text is None else r.text
+            at = "" if r.time_us is None else f" @{_iso(r.time_us)}"
+            flags = "".join(f" ~{flag}" for flag in r.flags or ())
+            lines.append(f"{one.device} {r.metric} {value}{'' if r.unit is None else ' ' + r.unit}{at}{flags}")
+        lines += [f"!{fault.reason.value} {fault.path}" for fault in one.rejects]
+    return lines
+
+
+def _iso(time_us: int) -> str:
+    return (
+        (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us))
+        .strftime("%m-%dT%H:%M:%S.%f")
+        .rstrip("0")
+        .rstrip(".")
+    )
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# Documents inside a message.
+
+PARTICLE = """
+device = "{.coreid}"
+time = "published_at"
+skip = ["event"]
+values = ["data", ""]
+inside = { data = "auto" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("toml", "document", "wanted"),
+    [
+        (PARTICLE, {"event": "env", "data": '{"t":21.5,"h":40}', "published_at": "2026-11-28T21:06:40.123Z", "coreid": "e0"},
+         ["e0 t 21.5 @11-28T21:06:40.123", "e0 h 40.0 @11-28T21:06:40.123"]),
+        ('inside = { data = "json" }', {"data": '{"a": {"b": 1}}', "c": 2}, ["from-topic data.a.b 1.0", "from-topic c 2.0"]),
+        # An object where text was expected is open already; null is absent.
+        ('inside = { data = "json" }', {"data": {"a": 1}}, ["from-topic data.a 1.0"]),
+        ('inside = { data = "json" }', {"data": None, "c": 2}, ["from-topic c 2.0"]),
+        ('[inside]\nbody = { kind = "json", encoding = "base64" }', {"body": in_base64('{"t":1}')}, ["from-topic body.t 1.0"]),
+        ('[inside]\nbody = { kind = "json", encoding = "hex" }', {"body": b'{"t":1}'.hex()}, ["from-topic body.t 1.0"]),
+        # Base64 of URLs, and without padding.
+        ('[inside]\nbody = { kind = "json", encoding = "base64" }',
+         {"body": base64.urlsafe_b64encode('{"t":"ÿ??>"}'.encode()).decode().rstrip("=")}, ["from-topic body.t ÿ??>"]),
+        ('inside = { "$" = "json" }\nformat = "json"', json.dumps('{"t": 1}'), ["from-topic t 1.0"]),
+        # One inside the other, in the order of the table, and at many places.
+        ('inside = { a = "json", "a.b" = "json" }', {"a": json.dumps({"b": '{"c": 1}'})}, ["from-topic a.b.c 1.0"]),
+        ('inside = { "l[].d" = "json" }\nitems = "l[]"\ndevice = "{.id}"\nvalues = "d"',
+         {"l": [{"id": "x", "d": '{"t":1}'}, {"id": "y", "d": '{"t":2}'}]}, ["x t 1.0", "y t 2.0"]),
+        ('inside = { "*" = "json" }', {"a": '{"t":1}', "b": "2.5"}, ["from-topic a.t 1.0", "from-topic b 2.5"]),
+        # Text that is no JSON stays text where the format is auto; where it has to be JSON it costs itself.
+        ('inside = { a = "auto" }', {"a": "open", "b": 1}, ["from-topic a open", "from-topic b 1.0"]),
+        ('inside = { a = "json" }', {"a": "{broken", "b": 1}, ["from-topic b 1.0", "!bad_json $.a"]),
+        ('inside = { a = "auto" }', {"a": "{broken", "b": 1}, ["from-topic b 1.0", "!bad_json $.a"]),
+        ('inside = { a = "json" }\nvalues = "a"', {"a": "{broken"}, ["!bad_json $.a"]),
+        ('inside = { a = "json" }\nitems = "a.list[]"', {"a": "{broken"}, ["!bad_json $.a"]),
+        ('[inside]\na = { kind = "json", encoding = "base64" }', {"a": "§", "b": 1}, ["from-topic b 1.0", "!bad_encoding $.a"]),
+        # A case sees what is inside; the mapping's own `when` sees the message as it came.
+        ('when = { d = "{*" }\ninside = { d = "json" }\n[[cases]]\nwhen = { "d.kind" = "env" }\nvalues = "d"\nskip = ["kind"]',
+         {"d": '{"kind": "env", "t": 1}'}, ["from-topic t 1.0"]),
+        ('inside = { d = { kind = "pairs", separator = ";" } }\nvalues = "d"', {"d": "t=21.5;door=open"},
+         ["from-topic t 21.5", "from-topic door open"]),
+        ('inside = { d = { kind = "rows", columns = ["n", "v"] } }\nitems = "d[]"\nrename = { v = "{.n}" }',
+         {"d": "t,21.5\nh,40"}, ["from-topic t 21.5", "from-topic h 40.0"]),
+        # An array of arrays is rows too; numbers keep their type.
+        ('items = "s[]"\ntime = "at"\ninside = { s = { kind = "rows", columns = ["at", "t", "ok"] } }',
+         {"s": [[1795900000, 0, True], [1795900001, 2.5, None]]},
+         ["from-topic t 0.0 @11-28T21:06:40", "from-topic ok true @11-28T21:06:40", "from-topic t 2.5 @11-28T21:06:41"]),
+    ],
+)  # fmt: skip
+def test_documents_inside_a_message(toml: str, document: object, wanted: list[str]) -> None:
+    assert shown(toml, document) == wanted
+
+
+def test_a_message_is_not_changed_by_what_is_read_inside_it() -> None:
+    first = CompiledMapping(MappingSettings.model_validate({"inside": {"a.b": "json"}}))
+    document = first.parse(b'{"a": {"b": "[1]", "c": 2}}', LIMITS)
+    assert not isinstance(document, Reject)
+    first.read(document, b"", MATCH, LIMITS, NOW_US)
+    assert document.value == {"a": {"b": "[1]", "c": 2}}
+
+
+# Delimited text.
+
+SMARTREST = """
+items = ["[]", "[].group[]"]
+rename = { value = "{.fragment}.{.series}" }
+units = { "*" = "{.unit}" }
+time = ["time", "^.time"]
+skip = ["code", "fragment", "series", "unit", "type"]
+[format]
+kind = "rows"
+columns = { "200" = ["code", "fragment", "series", "value", "unit?", "time?"], "201" = ["code", "type", "time", ["fragment", "series", "value", "unit"]], "1??" = [] }
+"""  # noqa: E501 - a line as users write it
+ULTRALIGHT = """
+time = "at"
+format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns = ["at?"] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("toml", "text", "wanted"),
+    [
+        (SMARTREST, "200,c8y_Temperature,T,25,C", ["from-topic c8y_Temperature.T 25.0 C"]),
+        (SMARTREST, "100,name\n200,c8y_Temperature,T,25,C,2026-11-28T21:06:40.000Z\n200,c8y_Light,L,7",
+         ["from-topic c8y_Temperature.T 25.0 C @11-28T21:06:40", "from-topic c8y_Light.L 7.0"]),
+        (SMARTREST, "201,KamstrupMeasurement,2026-11-28T21:06:40Z,Kamstrup,A-,5,kWh,Kamstrup,A+,2.5,",
+         ["from-topic Kamstrup.A- 5.0 kWh @11-28T21:06:40", "from-topic Kamstrup.A+ 2.5 @11-28T21:06:40"]),
+        (SMARTREST, "200,c8y_Temperature,T\n777,x\n200,a,b,1", ["from-topic a.b 1.0", "!undecoded $[0]", "!undecoded $[1]"]),
+        (SMARTREST, "200,a,b,1,C,2026-11-28T21:06:40Z,7", ["!undecoded $[0]"]),
+        (ULTRALIGHT, "t|25|h|42", ["from-topic t 25.0", "from-topic h 42.0"]),
+        (ULTRALIGHT, "2026-11-28T21:06:40Z|t|25#h|42|door|open",
+         ["from-topic t 25.0 @11-28T21:06:40", "from-topic h 42.0", "from-topic door open"]),
+        (ULTRALIGHT, "t|25|h|", ["from-topic t 25.0"]),
+        ('format = "pairs"', "t=25, h=42.5 %,door=open", ["from-topic t 25.0", "from-topic h 42.5 %", "from-topic door open"]),
+        ('format = { kind = "pairs", separator = " " }', 't=25   h=42 name="x"',
+         ["from-topic t 25.0", "from-topic h 42.0", "from-topic name x"]),
+        ('format = { kind = "pairs", separator = "&" }\ndevice = "{.id}"', "id=00123&t=25", ["00123 t 25.0"]),
+        ('format = { kind = "pairs", separator = "\\n", equals = ":" }', "t: 25\nh: 42\n",
+         ["from-topic t 25.0", "from-topic h 42.0"]),
+        ('format = "pairs"', "t=25,h", ["!undecoded None"]),
+        ('format = { kind = "rows", header = true }\ndevice = "{.id}"\ntime = "at"',
+         "id,at,t\n007,1795900000,21.5\n008,1795900001,\n",
+         ["007 t 21.5 @11-28T21:06:40"]),
+        ('format = { kind = "rows", separator = ";", decimal = ",", columns = ["t", "h"] }', "21,5;40\r\n-3,25;41\r\n",
+         ["from-topic t 21.5", "from-topic h 40.0", "from-topic t -3.25", "from-topic h 41.0"]),
+        ('format = { kind = "rows", columns = ["t", "note"] }', '21.5,"a, ""b"""',
+         ["from-topic t 21.5", 'from-topic note a, "b"']),
+        ('format = { kind = "rows", separator = " ", columns = ["", "t"] }', "x   21.5", ["from-topic t 21.5"]),
+        ('format = { kind = "rows", columns = ["t", "h"] }', "1,2\n3\n4,5,6\n7,8",
+         ["from-topic t 1.0", "from-topic h 2.0", "from-topic t 7.0", "from-topic h 8.0", "!undecoded $[1]", "!undecoded $[2]"]),
+        ('format = "ndjson"\ntime = "ts"', '{"ts":1795900000,"t":1}\n{"ts":1795900001,"t":2}\r\n\n',
+         ["from-topic t 1.0 @11-28T21:06:40", "from-topic t 2.0 @11-28T21:06:41"]),
+        ('format = "ndjson"', '{"t":1}\n{broken\n{"t":2}', ["from-topic t 1.0", "from-topic t 2.0", "!bad_json $[1]"]),
+        ('format = "ndjson"', "{broken", ["!bad_json None"]),
+        ('format = { kind = "json", encoding = "base64" }', in_base64('{"t":1}'), ["from-topic t 1.0"]),
+    ],
+)  # fmt: skip
+def test_delimited_text(toml: str, text: str, wanted: list[str]) -> None:
+    assert shown(toml, text) == wanted
+
+
+# Columns.
+
+PPMP = """
+device = "{$.device.id}"
+items = "measurements[].series.rows[]"
+time = "^.ts"
+time_offset = { path = "time", unit = "ms" }
+inside = { "measurements[].series" = { kind = "columns", by = "time" } }
+"""
+HOURLY = 'inside = { hourly = "columns" }\nitems = "hourly.rows[]"\ntime = "time"'
+
+
+def ppmp(**series: object) -> dict[str, object]:
+    return {"device": {"id": "d"}, "measurements": [{"ts": "2026-11-28T21:06:40Z", "series": series}]}
+
+
+@pytest.mark.parametrize(
+    ("toml", "document", "wanted"),
+    [
+        (PPMP, ppmp(time=[0, 250.5], t=[20.5, 21]), ["d t 20.5 @11-28T21:06:40", "d t 21.0 @11-28T21:06:40.2505"]),
+        (PPMP, ppmp(time=[0, 1], t=[None, 21]), ["d t 21.0 @11-28T21:06:40.001"]),
+        # Ragged: nobody knows which rows the values are of.
+        (PPMP, ppmp(time=[0, 1], t=[20.5], h=[40, 41]),
+         ["d h 40.0 @11-28T21:06:40", "d h 41.0 @11-28T21:06:40.001", "!undecoded $.measurements[0].series.rows[0].t"]),
+        (PPMP, ppmp(t=[20.5]), ["!missing_field $.measurements[0].series"]),
+        (PPMP, ppmp(time=[], t=[20.5]), ["!undecoded $.measurements[0].series"]),
+        (PPMP, ppmp(time=[0, "x"], t=[1, 2]),
+         ["d t 1.0 @11-28T21:06:40", "!bad_timestamp $.measurements[0].series.rows[1].time"]),
+        (PPMP, ppmp(time=[0, None], t=[1, 2]),
+         ["d t 1.0 @11-28T21:06:40", "!missing_field $.measurements[0].series.rows[1].time"]),
+        (PPMP, ppmp(time=[0, 10**300], t=[1, 2]),
+         ["d t 1.0 @11-28T21:06:40", "!bad_timestamp $.measurements[0].series.rows[1].time"]),
+        (PPMP, ppmp(time=[0, -4 * 10**12], t=[1, 2]),
+         ["d t 1.0 @11-28T21:06:40", "!ts_too_old $.measurements[0].series.rows[1].time"]),
+        # An offset from no time is no time.
+        (PPMP, {"device": {"id": "d"}, "measurements": [{"series": {"time": [0], "t": [1]}}]},
+         ["!missing_field $.measurements[0].series.rows[0].time"]),
+        (HOURLY, {"hourly": {"time": [1795900000, 1795900001], "t": [1, 2]}, "x": 1},
+         ["from-topic t 1.0 @11-28T21:06:40", "from-topic t 2.0 @11-28T21:06:41"]),
+        (HOURLY, {"hourly": {"time": [1795900000, 1795900001], "t": [1]}}, ["!undecoded $.hourly"]),
+        ('device = ["{.id}", "{^.id}"]\nitems = ["$", "rows[]"]\ntime = "at"\n'
+         '[inside]\n"$" = { kind = "columns", columns = ["at", "t"] }',
+         {"id": "d", "battery": 3.1, "at": [1795900000], "t": [1], "position": [8.5, 50]},
+         ["d battery 3.1", "d position[0] 8.5", "d position[1] 50.0", "d t 1.0 @11-28T21:06:40"]),
+    ],
+)  # fmt: skip
+def test_columns(toml: str, document: object, wanted: list[str]) -> None:
+    assert shown(toml, document) == wanted
+
+
+def test_an_offset_that_is_no_number_costs_its_row() -> None:
+    payload = (
+        b'{"device":{"id":"d"},"measurements":[{"ts":"2026-11-28T21:06:40Z","series":{"time":[0,NaN],"t":[1,2]}}]}'
+    )
+    assert shown(PPMP, payload) == ["d t 1.0 @11-28T21:06:40", "!bad_timestamp $.measurements[0].series.rows[1].time"]
+
+
+def test_rows_of_columns_have_places_of_their_own() -> None:
+    document = ppmp(time=[0, 0], t=[1, 2])
+    document["measurements"] = [*document["measurements"], *document["measurements"]]  # type: ignore[misc]
+    assert [r.index for r in decode(PPMP, document).readings] == [0, 1, 2, 3]
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "wanted"),
+    [
+        ({"scale": 0.01}, 2150, "21.5"),
+        ({"scale": "0.01"}, 2151, "21.51"),
+        ({"scale": "1e-7"}, 525200066, "52.5200066"),
+        ({"scale": 0.1}, 3, "0.3"),
+        ({"scale": "1/16"}, 25, "1.5625"),
+        ({"scale": "5/9", "offset": 0}, 9, "5.0"),
+        ({"scale": 0.1, "offset": -273.15}, 2946.5, "21.5"),
+        ({"offset": 0.2}, 0.1, "0.3"),
+        ({"scale": -1}, True, "true"),
+        ({"scale": 0.01}, "2150", "21.5"),
+        ({"text": "[{number}]"}, "[21.5]", "21.5"),
+        ({"text": "{number} °C"}, "21.5 °C", "21.5"),
+        ({"text": "*T={number}*"}, "H=40 T=-2.5e1 x", "-25.0"),
+        ({"text": "*{number}*"}, "about 21 or 22", "21.0"),
+        ({"text": "{number} mm", "decimal": ","}, "1,5 mm", "1.5"),
+        ({"decimal": ","}, "1,5", "1.5"),
+        ({"text": "[{number}]", "scale": 0.1}, "[215]", "21.5"),
+        ({"text": "[{number}]"}, "[21.5", "!bad_number"),
+        ({"text": "[{number}]"}, "x[21.5]", "!bad_number"),
+        ({"text": "*{number}*"}, "1,016.76", "!bad_number"),
+        ({"text": "*{number}*"}, "none here", "!bad_number"),
+        ({"text": "*{number}*"}, "9" * 999, "!bad_number"),
+        ({"scale": "1e30"}, 1e300, "!bad_number"),
+    ],
+)
+def test_numbers(number: dict[str, object], value: object, wanted: str) -> None:
+    mapping = CompiledMapping(MappingSettings.model_validate({"numbers": {"v": number}}))
+    decoded = mapping(json.dumps({"v": value}).encode(), MATCH, LIMITS, NOW_US)
+    assert isinstance(decoded, Decoded)
+    found = [str(r.value) if r.text is None else r.text for r in decoded.readings] + [
+        f"!{r.reason.value}" for r in decoded.rejects
+    ]
+    assert found == [wanted]
+
+
+def test_errors_are_compared_with_what_came() -> None:
+    toml = 'numbers = { "t*" = { scale = 0.01 } }\nerrors = { "t*" = [-32768] }\nunits = { t1 = "°C" }'
+    assert shown(toml, {"t1": 2150, "t2": -32768, "u": 7}) == [
+        "from-topic t1 21.5 °C", "from-topic u 7.0", "!bad_number $.t2",
+    ]  # fmt: skip
+
+
+@given(st.integers(-(2**53), 2**53), st.integers(1, 10**6), st.integers(0, 12))
+def test_a_scaled_number_is_the_double_next_to_the_exact_result(raw: int, factor: int, places: int) -> None:
+    rule = NumberRule(NumberSettings.model_validate({"scale": f"{factor}e-{places}"}))
+    assert rule.scaled(raw) == float(Fraction(raw) * factor / 10**places)
+
+
+# Quality.
+
+SIEMENS = 'items = "vals[]"\nvalues = "val"\nprefix = "{.id}"\ntime = "ts"\nrename = { val = "" }\n'
+
+
+@pytest.mark.parametrize(
+    ("toml", "document", "wanted"),
+    [
+        ('quality = { path = "q", good = ["true"] }', {"v": 1, "q": True}, ["from-topic v 1.0"]),
+        ('quality = { path = "q", good = ["true"] }', {"v": 1, "q": False}, ["!bad_number $"]),
+        ('quality = { path = "q", good = ["true"] }', {"v": 1}, ["from-topic v 1.0"]),
+        ('quality = { path = "q", good = ["Good*"], bad = ["Bad*"] }', {"v": 1, "q": "Uncertain"},
+         ["from-topic v 1.0 ~quality_uncertain"]),
+        ('items = "l[]"\nquality = { path = "q", good = ["192"], bad = ["?", "??"] }',
+         {"l": [{"v": 1, "q": 192}, {"v": 2, "q": 0}, {"v": 3, "q": 216}]},
+         ["from-topic v 1.0", "from-topic v 3.0 ~quality_uncertain", "!bad_number $.l[1]"]),
+        ('[quantity]\nvalue = "Value"\nquality = { path = "Status", good = ["Good"], bad = ["Bad*"] }',
+         {"a": {"Value": 1, "Status": "Good"}, "b": {"Value": 2, "Status": "BadNoData"}, "c": {"Value": 3, "Status": "?"}},
+         ["from-topic a 1.0", "from-topic c 3.0 ~quality_uncertain", "!bad_number $.b"]),
+    ],
+)  # fmt: skip
+def test_quality(toml: str, document: object, wanted: list[str]) -> None:
+    assert shown(toml, document) == wanted
+
+
+# Hostile texts: a refusal, in bounds.
+
+MANY = LIMITS.max_readings_per_message + 1
+
+
+@pytest.mark.parametrize(
+    ("toml", "document"),
+    [
+        ('format = { kind = "rows", columns = ["t"] }', "1\n" * MANY),
+        ('format = { kind = "rows", columns = ["t"] }', "\n" * 200_000 + "1"),
+        ('format = "ndjson"', "1\n" * MANY),
+        ('format = "pairs"', "a=1," * 3 * MANY),
+        (ULTRALIGHT, "a|1#" * MANY),
+        ('inside = { "l[]" = "json" }', {"l": ["1"] * MANY}),
+        (HOURLY, {"hourly": {"time": [0] * MANY, "t": [0] * MANY}}),
+        ('inside = { d = { kind = "rows", columns = ["a"] } }\nitems = "d[]"', {"d": [[1]] * MANY}),
+    ],
+)
+def test_more_than_a_message_may_hold_is_refused(toml: str, document: object) -> None:
+    decoded = decode(toml, document)
+    refused = decoded if isinstance(decoded, Reject) else decoded.rejects[0]
+    assert refused.reason.value == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("toml", "document", "reason"),
+    [
+        ('inside = { a = "json" }', {"a": "[" * 50 + "]" * 50}, "too_deep"),
+        ('inside = { a = "json" }', {"a": "[" * 100_000}, "too_deep"),
+        ('inside = { "a.b.c" = "json" }', {"a": {"b": {"c": "[" * 30 + "1" + "]" * 30}}}, "too_deep"),
+        ('[inside]\na = { kind = "json", encoding = "base64" }', {"a": "A" * 200_000}, "bad_encoding"),
+        ('[inside]\na = { kind = "json", encoding = "base64" }', {"a": in_base64("{" * 100)}, "bad_json"),
+        ('[inside]\na = { kind = "json", encoding = "hex" }', {"a": "abc"}, "bad_encoding"),
+        ('inside = { a = "json" }', {"a": "\ud800{"}, "bad_encoding"),
+        ('format = { kind = "rows", columns = ["t"] }', b"\xff\xfe1", "bad_encoding"),
+        ('format = { kind = "rows", columns = ["t"] }', '"' + "a" * 200_000, "undecoded"),
+        ('format = { kind = "rows", header = true }', "a,a\n1,2", "undecoded"),
+        ('format = { kind = "rows", header = true }', "a" + "," * 200_000, "undecoded"),
+        ('format = { kind = "rows", columns = ["t"] }', "1" + "," * 200_000, "undecoded"),
+        ('inside = { d = { kind = "rows", columns = ["a"] } }', {"d": [[1], 2]}, "undecoded"),
+        ('inside = { d = "columns" }', {"d": {"a": [1], "b": [1, 2]}}, "undecoded"),
+    ],
+)  # fmt: skip
+def test_hostile_texts_are_refused(toml: str, document: object, reason: str) -> None:
+    decoded = decode(toml, document)
+    refused = decoded if isinstance(decoded, Reject) else decoded.rejects[0]
+    if reason == "bad_encoding" and isinstance(document, dict) and document.get("a") == "A" * 200_000:
+        # A long run of zero bytes: no bomb, for base64 only shrinks.
+        assert refused.reason.value in ("bad_encoding", "bad_json")
+    else:
+        assert refused.reason.value == reason
+    assert len(refused.got or "") <= 200
+    assert len(refused.wanted or "") <= 200
+
+
+KINDS = ['format = { kind = "rows", columns = ["t", "h?"] }', 'format = { kind = "rows", header = true }', ULTRALIGHT,
+         'format = "pairs"', 'format = "ndjson"', SMARTREST, 'inside = { a = "auto" }',
+         'format = { kind = "json", encoding = "base64" }']  # fmt: skip
+
+
+@given(st.sampled_from(KINDS), st.text(alphabet='ab019=|,#;"{}[]:\n\r \\.-é', max_size=60))
+def test_any_text_gives_readings_or_a_refusal(toml: str, text: str) -> None:
+    decoded = decode(toml, text)
+    for one in decoded if isinstance(decoded, list) else [decoded]:
+        assert isinstance(one, Decoded | Reject)
+
+
+# Wrong settings are sentences.
+
+
+@pytest.mark.parametrize(
+    ("toml", "wanted"),
+    [
+        ('format = "xml"', "'json', 'ndjson', 'influx', 'rows', 'pairs'"),
+        ('format = "rows"', "rows need either `columns` with the names of the cells or `header = true`"),
+        ('format = { kind = "rows", columns = ["a"], header = true }', "and not both"),
+        ('format = { kind = "json", separator = ";" }', "separator belongs to the kinds rows and pairs, not to json"),
+        ('format = "columns"', "the kind columns is of what stands inside a message"),
+        ('format = { kind = "rows", columns = ["a", "a"] }', "two columns are named 'a'"),
+        ('format = { kind = "rows", columns = ["a?", "b"] }', "stands behind those that may not"),
+        ('format = { kind = "rows", columns = [["a"], "b"] }', "a group of columns is the last"),
+        ('format = { kind = "rows", columns = ["a", []] }', "a group has columns"),
+        ('format = { kind = "rows", columns = ["a"], separator = "." }', "stands inside numbers"),
+        ('format = { kind = "rows", columns = ["a"], decimal = "," }', "separator and decimal are both ','"),
+        ('inside = { a = { kind = "columns", encoding = "hex" } }', "columns are no text"),
+        ('inside = { a = { kind = "pairs", columns = { "1" = ["a"] } } }', "a list of names"),
+        ('numbers = { v = { scale = "1/0" } }', "'1/0' is no factor"),
+        ('numbers = { v = { scale = "nan" } }', "'nan' is no factor"),
+        ('numbers = { v = { scale = "1e99999999" } }', "is no factor"),
+        ('numbers = { v = { scale = 0 } }', "a scale of 0"),
+        ('numbers = { v = { text = "x" } }', "wanted {number} once"),
+        ('numbers = { v = { text = "a*{number}" } }', "* at most at the beginning and the end"),
+        ('numbers = { v = { pattern = "(a+)+" } }', "pattern"),
+        ('quality = { path = "q", good = [] }', "good"),
+        ('time_offset = { path = "t", unit = "days" }', "'us', 'ms', 's', 'min' or 'h'"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused_in_words(toml: str, wanted: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        MappingSettings.model_validate(tomllib.loads(toml))
+    assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "wanted"),
+    [
+        ('inside = { "a..b" = "json" }', "is no path"),
+        ('items = "^.a"', "^ stands only in templates, `time` and `time_offset`"),
+        ('quality = { path = "a[]", good = ["1"] }', "* and [] stand only in `items` and `inside`"),
+    ],
+)
+def test_wrong_paths_are_refused_in_words(toml: str, wanted: str) -> None:
+    with pytest.raises(BadPath, match=wanted.replace("*", r"\*").replace("[", r"\[").replace("^", r"\^")):
+        CompiledMapping(MappingSettings.model_validate(tomllib.loads(toml)))
