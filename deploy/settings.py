@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from deploy.local.settings import EmbeddedSettings
 from deploy.settings_faults import Origins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
+from gateway.decoders.mapping_extends import follow
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
 from ingest.contract.errors import ConfigError
@@ -62,10 +63,15 @@ class Settings(BaseModel):
     def _put_mappings_in(cls, routes: tuple[RouteSettings, ...], info: ValidationInfo) -> tuple[RouteSettings, ...]:
         """Routes that name one of `mappings` hold it from here on; other names are those of shipped ones."""
         own = info.data.get("mappings") or {}
+
+        def mapping_of(route: RouteSettings) -> MappingSettings | str | None:
+            given = route.mapping
+            if isinstance(given, str):
+                return follow(given, own[given], own) if given in own else given
+            return None if given is None else follow("", given, own)
+
         return tuple(
-            route.model_copy(update={"mapping": own[route.mapping]})
-            if isinstance(route.mapping, str) and route.mapping in own
-            else route
+            route if (mapping := mapping_of(route)) is route.mapping else route.model_copy(update={"mapping": mapping})
             for route in routes
         )
 

@@ -1,18 +1,22 @@
 """`tidegate route test`: which route takes a message, why the others do not, and what comes out."""
 
 import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.decode_file import describe
 from gateway.decoders.candidates import choose
+from gateway.decoders.mapping_extends import follow
+from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.shape import RouteMatch
 from gateway.outcome import Gate, Message
 from gateway.policy import Policy
-from gateway.routes import Route, RouteTable, compile_routes
+from gateway.routes import Route, RouteTable, compile_routes, shipped_base, shipped_mappings
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import ConfigError
 
-__all__ = ["explain_message", "list_routes"]
+__all__ = ["explain_message", "find_mapping", "list_routes"]
 
 NATIVE = "tidegate/v1/{device}/readings"
 
@@ -69,6 +73,29 @@ def list_routes(routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> l
         }
         for route in compile_routes(routes, limits).routes
     ]
+
+
+def find_mapping(name: str, own: Mapping[str, MappingSettings], routes: Iterable[RouteSettings]) -> MappingSettings:
+    """The mapping of a name or of a route's filter, with all that it extends.
+
+    Raises:
+        ConfigError: nothing has that name, or what it extends is unknown.
+    """
+    shipped = shipped_mappings()
+    of_routes = {route.filter: route.mapping for route in routes if route.mapping is not None}
+    found = own.get(name) or shipped.get(name) or of_routes.get(name)
+    if isinstance(found, str):
+        found = shipped.get(found)
+    if found is None:
+        known = [*own, *shipped, *of_routes]
+        near = difflib.get_close_matches(name, known, n=1)
+        message = f"{name!r} names no mapping{f'; did you mean {near[0]!r}?' if near else ''} (known: {', '.join(sorted(known))})"
+        raise ConfigError(message)
+    try:
+        return shipped_base(follow(name, found, own))
+    except ValueError as error:
+        message = f"mapping {name}: {error}"
+        raise ConfigError(message) from error
 
 
 def _conditions(route: Route) -> list[str]:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from gateway.decoders.json_object import generic_mapping
 from gateway.decoders.mapping import BadPath, CompiledMapping
+from gateway.decoders.mapping_extends import follow
 from gateway.decoders.mapping_names import Patterns
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
@@ -25,7 +26,7 @@ from gateway.settings import GatewaySettings, RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
 from ingest.contract.errors import ConfigError
 
-__all__ = ["OWN", "Route", "RouteTable", "compile_routes"]
+__all__ = ["OWN", "Route", "RouteTable", "compile_routes", "shipped_base", "shipped_mappings"]
 
 OWN: Final = "own"
 _OWN_PREFIXES: Final = ("tidegate/receipts/", "$SYS/")
@@ -235,7 +236,7 @@ def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> Compile
         return generic_mapping(route.units) if route.decoder in ("json", "auto") and route.ignore is None else None
     settings = route.mapping
     if isinstance(settings, str):
-        known = _shipped_mappings()
+        known = shipped_mappings()
         if settings not in known:
             near = _suggest(settings, known)
             message = (
@@ -245,14 +246,32 @@ def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> Compile
             raise ConfigError(message)
         settings = known[settings]
     try:
-        return CompiledMapping(settings, compiled.names, route.units)
+        return CompiledMapping(shipped_base(settings), compiled.names, route.units)
     except BadPath as error:
         message = f"{where}: mapping: {error}"
         raise ConfigError(message) from error
 
 
-def _shipped_mappings() -> dict[str, MappingSettings]:
-    return {name: mapping for preset in load_presets().values() for name, mapping in preset.mappings.items()}
+@cache
+def shipped_mappings() -> dict[str, MappingSettings]:
+    """All mappings of the presets by their name, with what they extend."""
+    shipped = {name: mapping for preset in load_presets().values() for name, mapping in preset.mappings.items()}
+    return {name: follow(name, mapping, shipped) for name, mapping in shipped.items()}
+
+
+def shipped_base(settings: MappingSettings) -> MappingSettings:
+    """A mapping with the shipped one that it extends.
+
+    Raises:
+        BadPath: no shipped mapping has that name.
+    """
+    known = shipped_mappings()
+    settings = follow("", settings, known)
+    if settings.extends is not None:
+        near = _suggest(settings.extends, known)
+        message = f"extends {settings.extends!r}, which names no mapping{near}; shipped are {', '.join(sorted(known))}"
+        raise BadPath(message)
+    return settings
 
 
 def _zone(where: str, name: str) -> ZoneInfo:

@@ -1,4 +1,4 @@
-"""`tidegate route test | ls | suggest`: which route takes a message, what comes out of it, a draft of a new one."""
+"""`tidegate route test | ls | show | suggest`: which route takes a message, what comes out of it, a draft of a new one."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deploy.commands import route_suggest
+from deploy.commands import route_show, route_suggest
 from deploy.commands.options import Json, OptionalConfig, show_json
 
 __all__ = ["reading_lines", "register"]
@@ -19,6 +19,7 @@ app = typer.Typer(
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
     route_suggest.register(app)
+    route_show.register(app)
     parent.add_typer(app, name="route")
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_conditions import Conditions
+from gateway.decoders.mapping_extends import INHERITED, inherit
 from gateway.decoders.mapping_paths import BadPath
 from gateway.decoders.mapping_reader import read_case
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
@@ -24,7 +25,6 @@ __all__ = ["BadPath", "CompiledMapping"]
 
 _OWN: Final = frozenset({"when", "ignore", "refuse", "wanted"})
 """What a case says for itself: a mapping that ignores what no case takes may have cases that do not."""
-_JOINED: Final = ("numbers", "units", "unit_names", "errors", "rename", "tags", "flags")
 
 
 class CompiledMapping:
@@ -38,6 +38,7 @@ class CompiledMapping:
         Raises:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
         """
+        _check_lists(settings)
         named = frozenset(segments)
         self._reader, self._inside = TextReader(settings.format), Inside(settings.inside)
         if (self._reader.delimited or self._inside.delimited) and "numeric_text" not in settings.model_fields_set:
@@ -81,11 +82,17 @@ class CompiledMapping:
 
 
 def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:
-    """What a case names, over what its mapping names; tables are joined, the case's entries first."""
+    """What a case names, over what its mapping names."""
     given = {name: getattr(case, name) for name in case.model_fields_set}
-    for name in _JOINED:
-        if name in given:
-            base = getattr(mapping, name)
-            given[name] = given[name] | {key: value for key, value in base.items() if key not in given[name]}
     base = {name: getattr(mapping, name) for name in CaseSettings.model_fields if name not in _OWN}
-    return CaseSettings(**(base | given))
+    return CaseSettings(**inherit(base, given))
+
+
+def _check_lists(settings: MappingSettings) -> None:
+    for name in settings.model_fields_set:
+        value = getattr(settings, name)
+        if isinstance(value, tuple) and INHERITED in value:
+            message = (
+                f'"{INHERITED}" in {name} is for what a mapping inherits: name that one in `extends`, and write it once'
+            )
+            raise BadPath(message)

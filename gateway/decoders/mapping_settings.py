@@ -170,10 +170,16 @@ class CaseSettings(BaseModel):
 class MappingSettings(CaseSettings):
     """A whole format. Where its `when` does not hold, the message is left to the next route that matches the topic.
 
-    Of `cases` the first whose `when` holds is used: what it names wins over what the mapping names (tables are joined);
+    Of `cases` the first whose `when` holds is used: what it names wins over what the mapping names (tables are joined, and
+    `"..."` in a list takes the mapping's entries in, see `mapping_extends`);
     `when`, `ignore`, `refuse` and `wanted` it has only of its own. Where none holds, the mapping itself is the case.
     """
 
+    extends: str | None = Field(
+        None,
+        min_length=1,
+        description="Name of a mapping, own or shipped, that this one varies; see `mapping_extends`.",
+    )
     format: MessageFormat = Field(
         FormatSettings(kind="json"),
         description="How bytes become the document: json, ndjson, influx, rows, pairs; see `text_settings`.",

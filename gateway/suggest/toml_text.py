@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.suggest.draft import Draft
 
-__all__ = ["write_toml"]
+__all__ = ["toml_key", "toml_lines", "write_toml"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WIDEST = 110
@@ -27,11 +27,13 @@ def write_toml(draft: Draft) -> str:
     ]
     if draft.mapping:
         lines += ["", "[routes.mapping]"]
-        lines += [line for name, value in draft.mapping.items() for line in _member(name, value)]
+        lines += [line for name, value in draft.mapping.items() for line in toml_lines(name, value)]
     return "\n".join(lines) + "\n"
 
 
-def _member(name: str, value: Any) -> list[str]:
+def toml_lines(name: str, value: Any) -> list[str]:
+    """A member of a table; a long list takes a line for each item."""
+    name = toml_key(name)
     text = f"{name} = {_value(value)}"
     if len(text) <= _WIDEST or not isinstance(value, list | tuple):
         return [text]
@@ -44,14 +46,15 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, dict):
-        inner = ", ".join(f"{_key(str(key))} = {_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{toml_key(str(key))} = {_value(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return _text(str(value))
 
 
-def _key(text: str) -> str:
+def toml_key(text: str) -> str:
+    """A key, in quotes where it needs them."""
     return text if _BARE.fullmatch(text) else _text(text)
 
 

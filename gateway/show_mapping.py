@@ -1,0 +1,43 @@
+"""A mapping as TOML, with all that it extends: what a variant comes to."""
+
+from typing import Any, Final
+
+from gateway.decoders.mapping_settings import MappingSettings
+from gateway.suggest.toml_text import toml_key, toml_lines
+
+__all__ = ["show_mapping"]
+
+_SHORT: Final = 3
+"""Entries of a table that fit in one line."""
+
+
+def show_mapping(name: str, settings: MappingSettings) -> str:
+    """The table `[mappings.NAME]` and those inside it."""
+    given = settings.model_dump(mode="json", exclude_unset=True)
+    cases = given.pop("cases", [])
+    head = f"mappings.{toml_key(name)}"
+    lines = _table(f"[{head}]", head, given)
+    for case in cases:
+        lines += ["", *_table(f"[[{head}.cases]]", f"{head}.cases", case)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(title: str, head: str, given: dict[str, Any]) -> list[str]:
+    long = {name for name, value in given.items() if isinstance(value, dict) and len(value) > _SHORT}
+    lines = [title]
+    for name, value in given.items():
+        if name not in long and value is not None:
+            lines += toml_lines(name, _without_none(value))
+    for name, table in given.items():
+        if name in long:
+            lines += ["", f"[{head}.{toml_key(name)}]"]
+            for key, value in table.items():
+                lines += toml_lines(key, _without_none(value))
+    return lines
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: what is not said is left out."""
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list) else value

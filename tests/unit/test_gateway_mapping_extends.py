@@ -1,0 +1,137 @@
+"""X03: a shipped mapping with changes."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.cli import run
+from deploy.settings import load_settings
+from gateway.decode_file import decode_lines
+from gateway.decoders.mapping_extends import extend, follow
+from gateway.decoders.mapping_settings import MappingSettings
+from gateway.routes import compile_routes, shipped_mappings
+from gateway.settings import GatewaySettings, RouteSettings
+from gateway.show_mapping import show_mapping
+from ingest.contract.errors import ConfigError
+
+TELEGRAM = {"time": "2026-11-28T21:06:40Z", "model": "Acurite-5n1", "id": 1234, "temperature_C": 21.5, "rain_mm": 0.2}
+VARIANT = """
+[[routes]]
+filter = "rtl_433/{receiver}/events"
+[routes.mapping]
+extends = "rtl_433"
+device = "weather-{.id}"
+rename = { rain_mm = "rain" }
+skip = ["...", "*_mm_extra"]
+units = { rain = "mm" }
+[[routes.mapping.cases]]
+when = { model = "Oregon*" }
+ignore = "echo"
+"""
+Captured = pytest.CaptureFixture[str]
+
+
+def decode(config: Path, topic: str, document: dict[str, Any]) -> dict[str, Any]:
+    settings = load_settings(config, environ={})
+    line = json.dumps({"id": "1", "topic": topic, "payload": json.dumps(document)})
+    return next(decode_lines([line], settings.routes, settings.gateway, received_us=1_900_000_000_000_000))
+
+
+def test_a_variant_changes_what_it_names_and_no_more(tmp_path: Path) -> None:
+    config = tmp_path / "s.toml"
+    config.write_text(VARIANT, "utf-8")
+    found = decode(config, "rtl_433/a/events", TELEGRAM | {"x_mm_extra": 1, "mic": "CRC", "rssi": -3.1})
+    shown = {(r["device"], r["metric"], r["value"], r["unit"]) for r in found["readings"]}
+    assert shown == {
+        ("weather-1234", "temperature_C", 21.5, "°C"), ("weather-1234", "rain", 0.2, "mm"), ("weather-1234", "rssi", -3.1, "dB"),
+    }  # fmt: skip
+    assert {r["time"] for r in found["readings"]} == {"2026-11-28T21:06:40Z"}
+    assert decode(config, "rtl_433/a/events", TELEGRAM | {"model": "Oregon-1"})["reason"] == "echo"
+
+
+def test_one_says_what_the_other_says_where_it_names_nothing() -> None:
+    for mapping in shipped_mappings().values():
+        assert extend(mapping, MappingSettings(extends="x")) == mapping
+
+
+def mapping(toml: str) -> MappingSettings:
+    return MappingSettings.model_validate(tomllib.loads(toml))
+
+
+@pytest.mark.parametrize(
+    ("variant", "name", "wanted"),
+    [
+        ('skip = ["x"]', "skip", ("x",)),
+        ('skip = ["x", "..."]', "skip", ("x", "a", "b")),
+        ('skip = ["...", "x"]', "skip", ("a", "b", "x")),
+        ('skip = ["b", "..."]', "skip", ("b", "a")),
+        ('keep = ["...", "x"]', "keep", ("x",)),
+        ('units = { b = "B", c = "C" }', "units", {"b": "B", "c": "C", "a": "1"}),
+        ('prefix = ""', "prefix", ""),
+        ('quantity = { value = "w" }', "quantity", mapping('quantity = { value = "w" }').quantity),
+        ('[[cases]]\nwhen = { y = true }', "cases", mapping('[[cases]]\nwhen = {y = true}\n[[cases]]\nwhen = {x = true}').cases),
+    ],
+)  # fmt: skip
+def test_lists_replace_tables_join_cases_come_first(variant: str, name: str, wanted: object) -> None:
+    base = mapping(
+        'skip = ["a", "b"]\nunits = { a = "1", b = "2" }\nprefix = "p."\nquantity = { value = "v", unit = "u" }\n'
+        "[[cases]]\nwhen = { x = true }"
+    )
+    assert getattr(extend(base, mapping(variant)), name) == wanted
+
+
+def test_variants_of_variants_and_of_their_own_name() -> None:
+    known = {"a": mapping('extends = "b"\nunits = { x = "a" }'), "b": mapping('extends = "b"\nunits = { y = "b" }')}
+    found = follow("a", known["a"], known)
+    assert (found.units, found.extends) == ({"x": "a", "y": "b"}, "b")
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True))
+def test_mappings_that_extend_each_other_are_refused(names: list[str]) -> None:
+    ring = {name: MappingSettings(extends=after) for name, after in zip(names, [*names[1:], names[0]], strict=True)}
+    if len(names) == 1:
+        assert follow(names[0], ring[names[0]], ring).extends == names[0]
+        return
+    with pytest.raises(ValueError, match="mappings extend each other"):
+        follow(names[0], ring[names[0]], ring)
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"extends": "rtl_443"}, "extends 'rtl_443', which names no mapping; did you mean 'rtl_433'?"),
+        ({"skip": ["...", "x"]}, '"..." in skip is for what a mapping inherits'),
+        ({"extends": "rtl_433", "skip": ["...", "..."]}, "write it once"),
+    ],
+)
+def test_wrong_variants_are_refused_in_words(settings: dict[str, Any], wanted: str) -> None:
+    route = RouteSettings.model_validate({"filter": "x/#", "mapping": settings})
+    with pytest.raises(ConfigError) as caught:
+        compile_routes((route,), GatewaySettings())
+    assert wanted in str(caught.value)
+    assert "[[routes]] number 1 (x/#): mapping: " in str(caught.value)
+
+
+def test_the_result_is_shown_as_toml_that_says_the_same(tmp_path: Path, capsys: Captured) -> None:
+    config = tmp_path / "s.toml"
+    config.write_text(VARIANT + '\n[mappings.mine]\nextends = "rtl_433"\ntime = []\n', "utf-8")
+    assert run(["route", "show", "mine", "--config", str(config)]) == 0
+    shown = MappingSettings.model_validate(tomllib.loads(capsys.readouterr().out)["mappings"]["mine"])
+    assert shown == shipped_mappings()["rtl_433"].model_copy(update={"time": ()})
+    assert run(["route", "show", "rtl_433/{receiver}/events", "--config", str(config)]) == 0
+    [table] = tomllib.loads(capsys.readouterr().out)["mappings"].values()
+    assert table["device"] == ["weather-{.id}"]
+    assert "*_mm_extra" in table["skip"]
+    assert run(["route", "show", "rtl_43", "--config", str(config)]) == 78
+    assert "did you mean 'rtl_433'?" in capsys.readouterr().err
+
+
+def test_every_shipped_mapping_comes_out_of_its_toml_as_it_went_in() -> None:
+    for name, settings in shipped_mappings().items():
+        table = tomllib.loads(show_mapping(name, settings))["mappings"][name]
+        assert MappingSettings.model_validate(table) == settings, name
