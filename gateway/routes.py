@@ -21,7 +21,7 @@ from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
 from gateway.glob import glob, glob_pattern
-from gateway.presets.load import load_presets
+from gateway.presets.load import load_presets, load_vendors
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
 from ingest.contract.errors import ConfigError
@@ -246,7 +246,7 @@ def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> Compile
             raise ConfigError(message)
         settings = known[settings]
     try:
-        return CompiledMapping(shipped_base(settings), compiled.names, route.units)
+        return CompiledMapping(shipped_base(settings), compiled.names, route.units, load_vendors())
     except BadPath as error:
         message = f"{where}: mapping: {error}"
         raise ConfigError(message) from error

@@ -15,6 +15,7 @@ from gateway.decoders.mapping_reader import read_case
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 from gateway.decoders.mapping_text import Inside, TextReader
 from gateway.decoders.shape import Decoding, RouteMatch
+from gateway.decoders.vendors import VendorSettings
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.show import show_value
@@ -31,9 +32,15 @@ class CompiledMapping:
     """A decoder (see `Decoder`); also in two steps, for documents that are parsed already."""
 
     def __init__(
-        self, settings: MappingSettings, segments: Iterable[str] = (), units: Mapping[str, str] | None = None
+        self,
+        settings: MappingSettings,
+        segments: Iterable[str] = (),
+        units: Mapping[str, str] | None = None,
+        vendors: Mapping[str, VendorSettings] | None = None,
     ) -> None:
         """Compile for one route: `segments` are the named ones of its filter, `units` its own, which win.
+
+        `vendors` are those whose rules a mapping may name.
 
         Raises:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
@@ -47,8 +54,8 @@ class CompiledMapping:
         own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
         self.format = self._reader.key
         self.when = Conditions(settings.when)
-        self._own = Case(own, named, units or {})
-        self._cases = [Case(_inherit(settings, case), named, units or {}) for case in settings.cases]
+        self._own = Case(own, named, units or {}, vendors)
+        self._cases = [Case(_inherit(settings, case), named, units or {}, vendors) for case in settings.cases]
 
     def __call__(self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
         """Decode one message; where the mapping's `when` does not hold, it is a dead letter `no_route`."""

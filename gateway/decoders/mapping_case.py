@@ -9,9 +9,11 @@ from gateway.decoders.mapping_conditions import Conditions
 from gateway.decoders.mapping_names import AnyOf, Names
 from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, BadPath, Path, Template, parse_path
 from gateway.decoders.mapping_quality import Quality
-from gateway.decoders.mapping_settings import CaseSettings, TimeFormat, TimeSource
+from gateway.decoders.mapping_settings import CaseSettings, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
+from gateway.decoders.mapping_times import time_source
 from gateway.decoders.values import NO_VALUE
+from gateway.decoders.vendors import Vendor, VendorSettings, joined, named_vendors
 from gateway.glob import glob
 
 __all__ = ["Case"]
@@ -20,8 +22,14 @@ __all__ = ["Case"]
 class Case:
     """Everything that `read_case` follows; the attributes are the settings' fields, parsed."""
 
-    def __init__(self, settings: CaseSettings, segments: frozenset[str], units: Mapping[str, str]) -> None:
-        """Compile for a route that names `segments` and `units`.
+    def __init__(
+        self,
+        settings: CaseSettings,
+        segments: frozenset[str],
+        units: Mapping[str, str],
+        vendors: Mapping[str, VendorSettings] | None = None,
+    ) -> None:
+        """Compile for a route that names `segments` and `units`; `vendors` are those that there are.
 
         Raises:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
@@ -38,12 +46,12 @@ class Case:
         self.values = [parse_path(text) for text in settings.values]
         self.device = _usable(settings.device, segments, "device")
         self.same_device = _usable(settings.same_device, segments, "same_device")
-        self.message_id = _usable(settings.message_id, segments, "message_id")
+        self.message_id = _identities(settings, segments)
         several = len(self.items) > 1 or bool(self.items[0].steps)
         self.id_per_item = several and any(template.per_item for template in self.message_id)
         self.tags = {tag: _usable((text,), segments, f"tags.{tag}")[0] for tag, text in settings.tags.items()}
         self.flags = {flag: Conditions(wanted) for flag, wanted in settings.flags.items()}
-        self.time = None if settings.time is None else [_time_source(source) for source in settings.time]
+        self.time = None if settings.time is None else [time_source(source) for source in settings.time]
         self.no_times = glob(settings.no_times)
         offset = settings.time_offset
         self.time_offset = None if offset is None else (parse_path(offset.path, around=True), offset.unit)
@@ -59,14 +67,26 @@ class Case:
             Telegram(AnyOf(settings.radio), [_flat(steps) for _, steps in times]) if needs_telegram else None
         )
         self.shape = _shape(settings)
-        self.names = Names(settings, units, self._hidden(settings))
-        for template in self.names.templates:
-            _check(template, segments, "prefix or rename")
+        self.brand = _usable(settings.brand, segments, "brand")
+        hidden = self._hidden(settings)
+        self.names = Names(settings, units, hidden)
+        found = named_vendors(settings.vendors, vendors or {})
+        self.vendors = [_vendor(vendor, settings, units, hidden) for vendor in found]
+        for names in (self.names, *(vendor.names for vendor in self.vendors)):
+            for template in names.templates:
+                _check(template, segments, "prefix or rename")
 
     def _hidden(self, settings: CaseSettings) -> list[str]:
         """Flat names of the fields that say who, when and which: no readings."""
         texts = [*settings.rename.values(), settings.prefix, *settings.units.values()]
-        templates = [*self.device, *self.same_device, *self.message_id, *self.tags.values(), *map(Template, texts)]
+        templates = [
+            *self.device,
+            *self.same_device,
+            *self.message_id,
+            *self.tags.values(),
+            *self.brand,
+            *map(Template, texts),
+        ]
         paths = [path for template in templates for path in template.paths]
         paths += [path for path, _how in self.time or ()]
         paths += [] if self.time_offset is None else [self.time_offset[0]]
@@ -86,6 +106,21 @@ class Case:
         return [rest for rest in map(tuple, rests) if rest]
 
 
+def _vendor(settings: VendorSettings, case: CaseSettings, units: Mapping[str, str], hidden: Iterable[str]) -> Vendor:
+    merged = joined(settings, case)
+    own = [_flat(time_source(source)[0].steps) for source in settings.time]
+    return Vendor(settings, Names(merged, units, [*hidden, *own]), _shape(merged))
+
+
+def _identities(settings: CaseSettings, segments: frozenset[str]) -> list[Template]:
+    """Those of the device first; one of them, or of a telegram, is over the air."""
+    frames = _usable(settings.frame_id, segments, "frame_id")
+    found = [*frames, *_usable(settings.message_id, segments, "message_id")]
+    for template in found:
+        template.over_air = bool(template.of_telegram) or template in frames
+    return found
+
+
 def _from(path: Path, whole: bool) -> tuple[str, tuple[Any, ...]]:
     """Where a path leads; the item may be the whole message."""
     return "around" if path.around else "message" if path.absolute or whole else "item", path.steps
@@ -96,12 +131,6 @@ def _flat(steps: Iterable[Any]) -> str:
     for step in steps:
         name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
     return name
-
-
-def _time_source(source: str | TimeSource) -> tuple[Path, TimeFormat]:
-    if isinstance(source, str):
-        return parse_path(source, around=True), "auto"
-    return parse_path(source.path, around=True), source.format
 
 
 def _shape(settings: CaseSettings) -> Shape:

@@ -24,6 +24,7 @@ __all__ = [
 _STEP = re.compile(r'"(?P<quoted>[^"]+)"|(?P<each>\[\])|\[(?P<index>\d{1,6})\]|(?P<name>[^.\[\]"]+)')
 _REFERENCE = re.compile(r"\{([^{}]*)\}")
 _RECEIVED = re.compile(r"received/([1-9]\d{0,5})")
+_CUT = re.compile(r"(.+)\|([1-9]\d?)", re.DOTALL)
 _MAX_ID: Final = 200
 _MAX_FILLED: Final = 4096
 """Of each part of a template; longer than any device id may be, so it is refused, not shortened into another."""
@@ -66,9 +67,9 @@ class Path:
                 return value if type(value) is Reject else None
         return value
 
-    def spread(self, root: object) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
+    def spread(self, root: object, trail: Any = "$") -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
         """Everything that the path reaches: value, its trail (see `flatten`), the member names that `*` met."""
-        return _spread(root, self.steps, "$", ())
+        return _spread(root, self.steps, trail, ())
 
 
 EACH_MEMBER: Final = object()
@@ -195,9 +196,10 @@ class Template:
         paths: those it looks at.
         per_item: whether items of one message may differ.
         of_telegram: what it needs of the item's telegram: `telegram`, `second`.
+        over_air: as an identity it is of what a device said over the air, whichever receiver heard it.
     """
 
-    __slots__ = ("_constant", "_parts", "of_telegram", "paths", "per_item", "segments", "text")
+    __slots__ = ("_constant", "_parts", "of_telegram", "over_air", "paths", "per_item", "segments", "text")
 
     def __init__(self, text: str) -> None:
         """Compile.
@@ -210,6 +212,7 @@ class Template:
         self.segments: list[str] = []
         self.per_item = False
         self.of_telegram: set[str] = set()
+        self.over_air = False
         self._parts: list[str | _Part] = []
         end = 0
         for found in _REFERENCE.finditer(text):
@@ -241,6 +244,10 @@ class Template:
         return lambda scope: scope.match.names.get(name)
 
     def _member(self, text: str) -> _Part:
+        cut = _CUT.fullmatch(text)
+        if cut is not None:
+            whole, most = self._member(cut[1]), int(cut[2])
+            return lambda scope: _first(whole(scope), most)
         path = parse_path(text.removesuffix(".*"), around=True)
         self.paths.append(path)
         self.per_item |= not path.absolute
@@ -269,6 +276,10 @@ class Template:
         return filled
 
 
+def _first(value: object, most: int) -> str | None:
+    return str(value)[:most] if type(value) in (str, int) else None
+
+
 def _join_members(value: object) -> str | None:
     if type(value) is not dict or not all(type(part) in (str, int) for part in value.values()):
         return None
@@ -284,9 +295,13 @@ def first_of(templates: Iterable[Template], scope: Scope) -> str | None:
     return None
 
 
-def identity(templates: Iterable[Template], scope: Scope) -> str | None:
-    """A message's own key, of bounded length."""
-    found = first_of(templates, scope)
-    if found is None or len(found) <= _MAX_ID:
-        return found
-    return f"blake2b:{hashlib.blake2b(found.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+def identity(templates: Iterable[Template], scope: Scope) -> tuple[str, bool] | None:
+    """A message's own key, of bounded length, and whether it is of what a device said over the air."""
+    for template in templates:
+        found = template.fill(scope)
+        if found is not None:
+            if len(found) > _MAX_ID:
+                digest = hashlib.blake2b(found.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+                found = f"blake2b:{digest}"
+            return found, template.over_air
+    return None

@@ -14,6 +14,7 @@ from gateway.decoders.mapping_telegram import TELEGRAM
 from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.values import MAX_METRIC_BYTES
+from gateway.decoders.vendors import Vendor
 from gateway.device_registry import identity_fault
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
@@ -119,7 +120,7 @@ class _Reader:
         decoded = self._found.get(device)
         if decoded is None:
             decoded = self._found[device] = self._begin(device, scope)
-        own = identity(case.message_id, scope) if case.id_per_item else None
+        own = _identify(case, scope) if case.id_per_item else None
         if own is not None or (place is None and case.numbered):
             # An item with an identity of its own is the same wherever it stands; two of one identity are told apart.
             place = self._items.get((device, own), 0)
@@ -133,17 +134,57 @@ class _Reader:
             # Another hour, or another start, says the same time: it tells no messages apart.
             own = decoded.message_id = None
         body, trail = self._body(scope, trail)
+        before = len(decoded.readings)
+        vendor = self._vendor(body, scope) if case.vendors else None
+        if vendor is not None and vendor.has_items:
+            self._vendor_items(vendor, scope, body, trail, at, decoded)
+        else:
+            self._flatten(vendor or case, scope, body, trail, at, decoded, place or 0, name, time_key)
+        readings = decoded.readings[before:]
+        if isinstance(judged, str):
+            add_flag(readings, judged)
+        self._identify(readings, decoded, own)
+
+    def _vendor(self, body: object, scope: Scope) -> Vendor | None:
+        """The vendor whose decoder gave this object."""
+        brand = first_of(self._case.brand, scope)
+        return next((vendor for vendor in self._case.vendors if vendor.takes(body, brand)), None)
+
+    def _vendor_items(self, vendor: Vendor, scope: Scope, body: Any, trail: Trail, at: At, decoded: Decoded) -> None:
+        """The items inside a vendor's object, each at its own time where it has one."""
+        for item, place in vendor.items(body, trail):
+            found = ((path, how, path.look(item, item)) for path, how in vendor.times)
+            own = next((claim for claim in found if claim[2] is not None), None)
+            when = at if own is None else self._clock.read(own[2], own[1], partial(_place, own[0], place))
+            if isinstance(when, Reject):
+                decoded.rejects.append(when)
+                continue
+            number = self._items.get((decoded.device, None), 0)
+            self._items[decoded.device, None] = number + 1
+            inner = msgspec.structs.replace(scope, item=item)
+            self._flatten(vendor, inner, item, place, when, decoded, number)
+
+    def _flatten(
+        self,
+        rules: Case | Vendor,
+        scope: Scope,
+        body: Any,
+        trail: Trail,
+        at: At,
+        decoded: Decoded,
+        place: int,
+        name: str | None = None,
+        time_key: str | None = None,
+    ) -> None:
+        """Add the readings of one item to those of its device."""
         flattener = Flattener(
-            case.names.under(scope), case.shape, scope, self._clock, at, trail, index=place or 0, limit=self._left
+            rules.names.under(scope), rules.shape, scope, self._clock, at, trail, index=place, limit=self._left
         )
         if type(body) is dict:
             flattener.members(body, "", trail, time_key)
         else:
             flattener.walk(body, name or self._match.metric, self._match.metric, trail)
         self._left -= len(flattener.readings) + len(flattener.rejects)
-        if isinstance(judged, str):
-            add_flag(flattener.readings, judged)
-        self._identify(flattener.readings, decoded, own)
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
 
@@ -169,8 +210,9 @@ class _Reader:
         """Name what differs from the message's identity: items of their own, and what a receiver added."""
         if own is not None:
             for reading in readings:
-                reading.message_id = f"{decoded.id_kind}:{own}"
-        named = own or decoded.message_id
+                reading.message_id = own
+        named = None if own is None else own.partition(":")[2]
+        named = named or decoded.message_id
         if self._case.telegram is not None and named is not None:
             self._case.telegram.name(readings, named)
 
@@ -200,8 +242,9 @@ class _Reader:
             filled = {tag: text for tag, template in case.tags.items() if (text := template.fill(scope)) is not None}
             tags = {**filled, **(tags or {})} or None
         own = None if case.id_per_item else identity(case.message_id, scope)
-        kind = "fm" if case.telegram is None else TELEGRAM
-        return Decoded(device, [], [], flags or None, tags, message_id=own, id_kind=kind)
+        text, over_air = own or (None, False)
+        kind = TELEGRAM if over_air else "fm"
+        return Decoded(device, [], [], flags or None, tags, message_id=text, id_kind=kind)
 
     def _time_key(self, item: Any) -> str | None:
         """Of generic JSON: the key that the route names as time."""
@@ -226,6 +269,12 @@ class _Reader:
     def _is_no_time(self, claimed: object) -> bool:
         test = self._case.no_times
         return test is not None and isinstance(claimed, str) and test(claimed.strip())
+
+
+def _identify(case: Case, scope: Scope) -> str | None:
+    """The identity of an item, with its kind."""
+    own = identity(case.message_id, scope)
+    return None if own is None else f"{TELEGRAM if own[1] else 'fm'}:{own[0]}"
 
 
 def _route_device(case: Case, match: RouteMatch) -> str | None:

@@ -10,9 +10,10 @@ Templates  text with references: `{.path}` of the item, `{$.path}` of the messag
            `{key}` the member name that a `*` in `items` met (`{key2}` that of a second `*`), `{segment}` a named segment
            of the route's filter, `{device}` and `{metric}` what the route (else the topic) says, `{payload}` a hash of
            the bytes, `{telegram}` a hash of the item without its time and what `radio` names, `{second}` the item's
-           time in whole seconds, `{received/600}` the receive time in whole ten minutes. Text and integers fill a
-           reference; `{.path.*}` is all members of an object of such, as `a=x,b=y` in order of the keys. Where one is
-           absent the whole template gives nothing. Lists of templates: the first that gives.
+           time in whole seconds, `{received/600}` the receive time in whole ten minutes, `{.path|13}` the first 13
+           characters of the value. Text and integers fill a reference; `{.path.*}` is all members of an object of such,
+           as `a=x,b=y` in order of the keys. Where one is absent the whole template gives nothing. Lists of templates:
+           the first that gives.
 Patterns   without wildcards: the metric's final name, or its last key. With `*` and `?` (both meet dots too): where the
            pattern has a dot, the final name; where not, the last key alone (of a renamed metric, the new name). Case
            counts. Where several match: the first that stands in the table.
@@ -137,11 +138,23 @@ class CaseSettings(BaseModel):
         "is ambiguous (the repeated hour) or of a clock that was not set.",
     )
 
+    frame_id: Texts = Field(
+        (),
+        description="Templates of the identity that a device gives its own message over the air: session, frame counter, "
+        "payload. They are tried before message_id. A copy that another receiver heard may have another time.",
+    )
     radio: Texts = Field(
         (),
         description="Patterns of the fields that a receiver adds to what a device said (rssi, snr, its own name). They are no "
         "part of `{telegram}`, and a copy that another receiver heard may differ in them.",
     )
+
+    vendors: Texts = Field(
+        (),
+        description="Names (globs) of the vendors whose rules hold for what `values` names, the object that a decoder of the "
+        "vendor gave: see decoders/vendors.py and [vendors.NAME] in presets.",
+    )
+    brand: Texts = Field((), description="Templates of the name that the network server gives the device's vendor.")
 
     keep: Texts = Field((), description="Patterns of the only fields that are readings; default: all.")
     skip: Texts = Field((), description="Patterns of fields and whole objects that are no readings. Wins over keep.")

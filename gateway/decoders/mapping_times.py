@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from gateway.decoders.mapping_settings import TimeFormat
+from gateway.decoders.mapping_paths import Path, parse_path
+from gateway.decoders.mapping_settings import TimeFormat, TimeSource
 from gateway.show import show_value
 from gateway.times import YEAR_2000_S, Instant, plausible, read_time, read_time_as
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["CLOCK_UNSET", "RECEIVED", "At", "Clock"]
+__all__ = ["CLOCK_UNSET", "RECEIVED", "At", "Clock", "time_source"]
 
 CLOCK_UNSET: Final = "clock_unset"
 At = tuple[int | None, int | None, str | None]
@@ -26,6 +27,13 @@ _MAX_OFFSET_US: Final = 10**16
 """Of any unit; the time that comes out is judged as every other."""
 _DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
 _UTC: Final = ZoneInfo("UTC")
+
+
+def time_source(source: str | TimeSource) -> tuple[Path, TimeFormat]:
+    """Where a time stands, and how it is written there."""
+    if isinstance(source, str):
+        return parse_path(source, around=True), "auto"
+    return parse_path(source.path, around=True), source.format
 
 
 class Clock(msgspec.Struct, frozen=True, gc=False):

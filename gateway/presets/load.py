@@ -1,4 +1,4 @@
-"""The shipped presets: `[mappings.NAME]` tables and the `[[routes]]` of the format's own topics.
+"""The shipped presets: `[mappings.NAME]` tables, `[vendors.NAME]` tables and the `[[routes]]` of the format's own topics.
 
 A preset file is a piece of a settings file, plus `order`: routes of a lower order are tried first (default 50), files of
 the same order by name. Formats that look into another one's messages come before it, those whose filters begin with a
@@ -12,10 +12,11 @@ from importlib.resources import files
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.vendors import VendorSettings
 from gateway.settings import RouteSettings
 from ingest.contract.errors import FatalError
 
-__all__ = ["Preset", "load_presets"]
+__all__ = ["Preset", "load_presets", "load_vendors"]
 
 
 class Preset(BaseModel):
@@ -25,6 +26,7 @@ class Preset(BaseModel):
 
     order: int = Field(50, ge=0, le=100)
     mappings: dict[str, MappingSettings] = Field(default_factory=dict)
+    vendors: dict[str, VendorSettings] = Field(default_factory=dict)
     routes: tuple[RouteSettings, ...] = ()
 
 
@@ -44,3 +46,9 @@ def load_presets() -> dict[str, Preset]:
                 message = f"the shipped preset {file.name} is broken: {error}; install tidegate again"
                 raise FatalError(message) from error
     return dict(sorted(found.items(), key=lambda pair: (pair[1].order, pair[0])))
+
+
+@cache
+def load_vendors() -> dict[str, VendorSettings]:
+    """The rules of all vendors by their name, in the order in which they are tried; see `load_presets`."""
+    return {name: vendor for preset in load_presets().values() for name, vendor in preset.vendors.items()}

@@ -1,0 +1,114 @@
+"""Rules of a maker of devices for what its decoders give, whichever network server wraps that.
+
+A network server's mapping says where device, time, identity and the decoded object stand. A vendor's table `[vendors.NAME]`
+says what is to know of the object itself: numbers that are written as text, numbers that stand for a broken sensor, units,
+fields that are no readings, histories. A mapping names the vendors it lets in (`vendors`); the first that takes the object
+is followed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.decoders.flatten import Shape, Trail
+from gateway.decoders.mapping_conditions import Conditions
+from gateway.decoders.mapping_names import Names
+from gateway.decoders.mapping_paths import BadPath, parse_path
+from gateway.decoders.mapping_settings import CaseSettings, Condition, QuantitySettings, Texts, Times
+from gateway.decoders.mapping_times import time_source
+from gateway.glob import glob
+
+__all__ = ["Vendor", "VendorSettings", "joined", "named_vendors"]
+
+
+class VendorSettings(BaseModel):
+    """What a vendor's decoders give. Paths and patterns are those of mappings; paths begin at the decoded object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shapes: tuple[dict[str, Condition], ...] = Field(
+        (), description="Conditions as in `when`; an object for which one of these tables holds is the vendor's."
+    )
+    brands: Texts = Field((), description="Globs of the names that network servers give the vendor (`brand`).")
+    items: Texts = Field(("$",), description="Where items with a time of their own stand, such as a history.")
+    time: Times = Field((), description="Paths of an item's time; an item without one has the time of the uplink.")
+    quantity: QuantitySettings | None = None
+    rename: dict[str, str] = Field(default_factory=dict)
+    skip: Texts = ()
+    text: Texts = ("*",)
+    numeric_text: Texts = ()
+    no_values: Texts = ()
+    errors: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    units: dict[str, str] = Field(default_factory=dict)
+    unit_names: dict[str, str] = Field(default_factory=dict)
+
+
+_JOINED = ("rename", "errors", "units", "unit_names")
+_ADDED = ("skip", "numeric_text", "no_values")
+
+
+class Vendor:
+    """A vendor's rules, compiled for one case of a mapping."""
+
+    __slots__ = ("_brands", "_items", "_shapes", "names", "shape", "times")
+
+    def __init__(self, settings: VendorSettings, names: Names, shape: Shape) -> None:
+        """Compile; `names` and `shape` are those of `joined` settings.
+
+        Raises:
+            BadPath: a path cannot be read.
+        """
+        self.names, self.shape = names, shape
+        self._brands = glob(settings.brands)
+        self._shapes = [Conditions(shape) for shape in settings.shapes]
+        self._items = [parse_path(text, wild=True) for text in settings.items]
+        self.times = [time_source(source) for source in settings.time]
+
+    def takes(self, body: object, brand: str | None) -> bool:
+        """Whether a decoded object is this vendor's, by the name that the network server gives it or by its members."""
+        if brand is not None and self._brands is not None and self._brands(brand.lower()):
+            return True
+        return any(shape.hold(body) for shape in self._shapes)
+
+    @property
+    def has_items(self) -> bool:
+        """Whether an object may hold several items."""
+        return len(self._items) > 1 or bool(self._items[0].steps)
+
+    def items(self, body: Any, trail: Trail) -> Iterator[tuple[Any, Trail]]:
+        """The items of a decoded object, with the places where they stand."""
+        for path in self._items:
+            if path.steps:
+                yield from ((value, place) for value, place, _keys in path.spread(body, trail))
+            else:
+                yield body, trail
+
+
+def joined(settings: VendorSettings, case: CaseSettings) -> CaseSettings:
+    """What a vendor says over what the case of a mapping says: tables and lists of patterns are joined."""
+    given: dict[str, Any] = {name: getattr(settings, name) | _less(case, settings, name) for name in _JOINED}
+    given |= {name: getattr(settings, name) + getattr(case, name) for name in _ADDED}
+    given |= {"text": settings.text, "quantity": settings.quantity or case.quantity}
+    return case.model_copy(update=given)
+
+
+def _less(case: CaseSettings, settings: VendorSettings, name: str) -> dict[str, Any]:
+    return {key: value for key, value in getattr(case, name).items() if key not in getattr(settings, name)}
+
+
+def named_vendors(patterns: Iterable[str], known: Mapping[str, VendorSettings]) -> list[VendorSettings]:
+    """The vendors that a mapping lets in, in the order in which they are tried.
+
+    Raises:
+        BadPath: a pattern matches none.
+    """
+    found: dict[str, VendorSettings] = {}
+    for pattern in patterns:
+        test = glob((pattern,))
+        matching = {name: settings for name, settings in known.items() if test is not None and test(name)}
+        if not matching:
+            message = f"vendors: {pattern!r} names no vendor (known: {', '.join(sorted(known)) or 'none'})"
+            raise BadPath(message)
+        found |= matching
+    return list(found.values())
