@@ -62,7 +62,13 @@ def watch_device(
 def _receipt(told: dict[str, Any]) -> dict[str, Any]:
     if "stored" in told:
         return {"kind": "confirmed", **told}
-    return {"kind": "refused", **told, "next": next_step(str(told.get("reason")))}
+    return {"kind": "refused", **told, "next": next_step(str(told.get("reason")), _topic(told))}
+
+
+def _topic(told: dict[str, Any]) -> str | None:
+    topic = told.get("topic")
+    # A long one is cut in the receipt.
+    return topic if isinstance(topic, str) and not topic.endswith("…") else None
 
 
 def show_line(seen: dict[str, Any], *, as_json: bool) -> str:

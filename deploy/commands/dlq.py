@@ -68,7 +68,7 @@ def show(
     from deploy.dlq.next_steps import next_step
 
     row = show_letter(_root(config, data), letter)
-    row["next"] = of_options(config, data).fill(next_step(row["reason"]))
+    row["next"] = of_options(config, data).fill(next_step(row["reason"], row["mqtt_topic"]))
     if as_json:
         from lakehouse.render import plain
 

@@ -2,14 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deploy.commands import route_show, route_suggest
-from deploy.commands.options import Json, OptionalConfig, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
-__all__ = ["reading_lines", "register"]
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+__all__ = ["reading_lines", "register", "settings_of"]
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Which decoder reads which topic: list, explain, draft."
@@ -28,6 +31,7 @@ def test(
     topic: Annotated[str, typer.Argument(help="The topic as the device publishes it.")],
     payload: Annotated[str, typer.Argument(help="The payload; @FILE takes its bytes, - those of stdin.")],
     config: OptionalConfig = None,
+    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Explain which route takes a message and what comes out of it; needs no server.
@@ -36,11 +40,10 @@ def test(
     """
     import time
 
-    from deploy.settings import load_settings
     from gateway.explain_route import explain_message
     from gateway.profiles.policy import make_policy
 
-    settings = load_settings(config)
+    settings = settings_of(config, data)
     policy = make_policy(settings.gateway, settings.routes, live=False)
     found = explain_message(
         topic, _bytes(payload), settings.routes, settings.gateway, policy=policy, received_us=time.time_ns() // 1000
@@ -53,12 +56,11 @@ def test(
 
 
 @app.command()
-def ls(config: OptionalConfig = None, as_json: Json = False) -> None:
+def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
     """List the routes in the order in which they are tried: the settings' own, then the shipped presets'."""
-    from deploy.settings import load_settings
     from gateway.explain_route import list_routes
 
-    settings = load_settings(config)
+    settings = settings_of(config, data)
     rows = list_routes(settings.routes, settings.gateway)
     if as_json:
         show_json(rows)
@@ -67,6 +69,14 @@ def ls(config: OptionalConfig = None, as_json: Json = False) -> None:
     for row in rows:
         conditions = f"  where {' and '.join(row['conditions'])}" if row["conditions"] else ""
         typer.echo(f"{row['filter']:<{width}}  {row['decoder']:<26}  {row['name']}{conditions}")
+
+
+def settings_of(config: Path | None, data: Path | None) -> "Settings":
+    """The settings of --config, else of the run that --data names, else the defaults."""
+    from deploy.local.locate import locate_settings
+    from deploy.settings import load_settings
+
+    return load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
 
 
 def _bytes(payload: str) -> bytes:

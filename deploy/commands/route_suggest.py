@@ -104,12 +104,10 @@ def _agreed(target: Path, count: int) -> bool:
 
 
 def _settings(config: Path | None, data: Path | None, *, needs_run: bool) -> "Settings":
+    from deploy.commands.route import settings_of
     from deploy.local.locate import locate_settings
-    from deploy.settings import load_settings
 
-    if needs_run or data is not None:
-        return locate_settings(config, data, needs_run=False)
-    return load_settings(config)
+    return locate_settings(config, data, needs_run=False) if needs_run else settings_of(config, data)
 
 
 def _samples(

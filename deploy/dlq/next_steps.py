@@ -1,5 +1,6 @@
 """What to do about a refusal: one sentence per reason, for `dlq show` and `device watch`."""
 
+import shlex
 from typing import Final
 
 from ingest.contract.reasons import Reason
@@ -28,8 +29,8 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     "say which of the two counts.",
     Reason.BAD_DEVICE_ID: "Use a device id of printable characters within gateway.max_device_id_bytes.",
     Reason.UNKNOWN_DEVICE: "Register it with `tidegate device add ID`, then redrive.",
-    Reason.NO_ROUTE: "Publish to tidegate/v1/<device>/readings, or add a [[routes]] entry for this topic and redrive; "
-    "`tidegate route test TOPIC PAYLOAD` tries it.",
+    Reason.NO_ROUTE: "Publish to tidegate/v1/<device>/readings, or give this topic a route and redrive; "
+    "`tidegate route suggest --from-dlq TOPIC` drafts one from the dead letters.",
     Reason.UNSUPPORTED_VERSION: "Send a version that this gateway reads, or update the gateway, then redrive.",
     Reason.CONFLICTING_DUPLICATE: "Count `boot` up at each start and `seq` with each message, so that no two share both.",
     Reason.UNCHECKED_DUPLICATE: "Redrive it: it is compared again with what is stored under its identity. Where that row is "
@@ -43,16 +44,25 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.UNKNOWN_METRIC: "Check the metric's name, or add it to the profile; then redrive.",
     Reason.STEP_EXCEEDED: "Check the sensor; where such a jump is real, raise the profile's maximum step, then redrive.",
     Reason.STUCK: "Check whether the sensor still measures; where it may stand still, raise the profile's stuck limit.",
-    Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive.",
+    Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive; "
+    "`tidegate route suggest --from-dlq TOPIC` drafts one from the dead letters.",
     Reason.ALIAS_UNKNOWN: "Have the edge node publish its birth again (a rebirth), so that the alias has a name; then "
     "redrive.",
     Reason.INTERNAL_ERROR: "This is a fault of the gateway: report it with this letter, and redrive after the update.",
 }
 
 
-def next_step(reason: str) -> str:
-    """The sentence for a reason; for one that only another version knows, where to read about it."""
+def next_step(reason: str, topic: str | None = None) -> str:
+    """The sentence for a reason; for one that only another version knows, where to read about it.
+
+    Args:
+        reason: of the dead letter.
+        topic: where the message came, filled into the commands that take it.
+    """
     try:
-        return NEXT_STEPS[Reason(reason)]
+        text = NEXT_STEPS[Reason(reason)]
     except (ValueError, KeyError):
         return "This reason is of another version of Tidegate: read its release notes."
+    # What a shell, a sentence or an option would take apart is left out: the command then takes all topics.
+    plain = topic is not None and topic.isprintable() and "`" not in topic and not topic.startswith("-")
+    return text.replace(" TOPIC`", f" {shlex.quote(topic)}`" if topic and plain else "`")

@@ -40,7 +40,7 @@ def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> A
 
         if not ID.fullmatch(letter):
             raise PageError(400, f"{letter[:100]!r} is no id of a dead letter.")
-        return _told(lambda: show_dead_letter(root, letter), unavailable=404)
+        return _told(lambda: show_dead_letter(root, letter, settings), unavailable=404)
 
     def redrive(ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
         return _told(lambda: redriver.redrive(ids, dry_run))

@@ -3,7 +3,7 @@
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deploy.dlq.explain import mark_payload
 from deploy.dlq.letters import ask_letters, show_letter
@@ -13,6 +13,9 @@ from ingest.contract.reasons import Reason
 from lakehouse.catalog import table_names
 from lakehouse.render import plain
 from lakehouse.sql_text import sql_text
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
 
 __all__ = ["ID", "count_unread", "letters_of", "list_dead_letters", "show_dead_letter", "unknown_letters"]
 
@@ -111,8 +114,10 @@ def letters_of(
     return [{**row, "received_at": epoch(row["received_at"])} for row in found]
 
 
-def show_dead_letter(root: str, letter: str) -> dict[str, Any]:
+def show_dead_letter(root: str, letter: str, settings: "Settings | None" = None) -> dict[str, Any]:
     """One letter: its facts, its bytes for people and for programs, and what to do next.
+
+    With `settings` also the `draft` of a route for its topic, None where the topic has one or no draft reads it.
 
     Raises:
         UnavailableError: there is none of this id.
@@ -124,8 +129,22 @@ def show_dead_letter(root: str, letter: str) -> dict[str, Any]:
         **facts,
         "payload_lines": mark_payload(payload, row["path"], row["got"]),
         "payload_base64": base64.b64encode(payload[:MOST_PAYLOAD_BYTES]).decode("ascii"),
-        "next": next_step(row["reason"]),
+        "next": next_step(row["reason"], row["mqtt_topic"]),
+        "draft": None if settings is None else _draft(root, row, settings),
     }
+
+
+def _draft(root: str, row: Mapping[str, Any], settings: "Settings") -> str | None:
+    """The route that `tidegate route suggest` drafts for a letter, as TOML."""
+    if row["reason"] not in (Reason.NO_ROUTE, Reason.UNDECODED) or not row["mqtt_topic"]:
+        return None
+    from deploy.dlq.samples import dead_samples
+    from gateway.suggest.propose import propose_routes
+
+    samples = dead_samples(root, row["mqtt_topic"])
+    found = propose_routes(samples, settings.routes, settings.gateway)
+    own = (one.toml for one in found if one.works and any(row["mqtt_topic"] == sample.topic for sample in one.samples))
+    return next(own, None)
 
 
 def _fact(value: Any) -> Any:

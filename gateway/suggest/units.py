@@ -12,13 +12,13 @@ _SUFFIXES: Final = {
     "c": "°C", "degc": "°C", "celsius": "°C", "f": "°F", "degf": "°F", "fahrenheit": "°F", "kelvin": "K",
     "pct": "%", "percent": "%", "percentage": "%", "hpa": "hPa", "kpa": "kPa", "mbar": "mbar", "pa": "Pa", "bar": "bar",
     "psi": "psi", "inhg": "inHg", "v": "V", "mv": "mV", "kv": "kV", "volt": "V", "volts": "V", "a": "A", "ma": "mA",
-    "amps": "A", "w": "W", "kw": "kW", "mw": "mW", "watt": "W", "watts": "W", "wh": "Wh", "kwh": "kWh", "mwh": "MWh",
-    "va": "VA", "kva": "kVA", "var": "var", "hz": "Hz", "khz": "kHz", "mhz": "MHz", "lx": "lx", "lux": "lx",
+    "amps": "A", "w": "W", "kw": "kW", "watt": "W", "watts": "W", "wh": "Wh", "kwh": "kWh",
+    "va": "VA", "kva": "kVA", "hz": "Hz", "khz": "kHz", "mhz": "MHz", "lx": "lx", "lux": "lx",
     "ms": "ms", "lmin": "L/min", "ppm": "ppm", "ppb": "ppb", "ugm3": "µg/m³", "mgm3": "mg/m³", "db": "dB", "dbm": "dBm",
-    "dba": "dB", "mm": "mm", "cm": "cm", "km": "km", "mmh": "mm/h", "kmh": "km/h", "kph": "km/h", "mph": "mph", "mps": "m/s",
-    "ms2": "m/s²",
-    "knots": "kn", "kn": "kn", "kg": "kg", "l": "L", "liter": "L", "liters": "L", "litre": "L", "litres": "L", "m3": "m³",
-    "m3h": "m³/h", "lpm": "L/min", "rpm": "rpm", "deg": "°", "degrees": "°", "wm2": "W/m²", "uscm": "µS/cm", "ohm": "Ω",
+    "dba": "dB", "mm": "mm", "cm": "cm", "km": "km", "mmh": "mm/h", "kmh": "km/h", "kph": "km/h", "mph": "mph",
+    "mps": "m/s", "ms2": "m/s²", "knots": "kn", "kn": "kn", "kg": "kg", "l": "L", "liter": "L", "liters": "L", "litre": "L",
+    "litres": "L", "m3": "m³", "m3h": "m³/h", "lpm": "L/min", "rpm": "rpm", "deg": "°", "degrees": "°", "wm2": "W/m²",
+    "uscm": "µS/cm", "ohm": "Ω",
     "sec": "s", "secs": "s", "seconds": "s", "minutes": "min", "hours": "h", "gpm": "gal/min", "inch": "in",
 }  # fmt: skip
 """Endings behind a sign: `temp_c`, `wind_km_h`. Of one letter only where a quantity stands in front."""
@@ -26,15 +26,15 @@ _SUFFIXES: Final = {
 _COMPOUND: Final = frozenset({"ugm3", "mgm3", "mmh", "kmh", "ms", "ms2", "m3h", "lmin", "wm2", "uscm"})
 _CAMEL: Final = {
     "C": "°C", "F": "°F", "V": "V", "mV": "mV", "MV": "mV", "A": "A", "mA": "mA", "W": "W", "kW": "kW", "KW": "kW", "Wh": "Wh",
-    "kWh": "kWh",     "KWh": "kWh", "Hz": "Hz", "Pct": "%", "Percent": "%", "Hpa": "hPa", "HPa": "hPa", "Lux": "lx", "Ppm": "ppm",
+    "kWh": "kWh", "KWh": "kWh", "Hz": "Hz", "Pct": "%", "Percent": "%", "Hpa": "hPa", "HPa": "hPa", "Lux": "lx", "Ppm": "ppm",
     "Kmh": "km/h", "Kph": "km/h", "Mph": "mph", "Mm": "mm", "Cm": "cm", "Seconds": "s", "Celsius": "°C", "Fahrenheit": "°F",
     "Deg": "°", "Dbm": "dBm", "Bar": "bar", "Mbar": "mbar", "Ms": "ms",
 }  # fmt: skip
 _SINGLE: Final = {
     "c": "temp dew heat chill point probe ambient inside outside indoor outdoor water boiler oil coolant",
     "f": "temp dew heat chill point probe ambient inside outside indoor outdoor water boiler oil coolant",
-    "v": "volt bat vcc vdd supply u",
-    "a": "curr amp i",
+    "v": "volt bat vcc vdd supply",
+    "a": "curr amp",
     "w": "power load pv grid watt solar ac dc",
     "l": "vol water flow fuel total tank level consumption",
 }

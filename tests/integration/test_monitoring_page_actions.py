@@ -109,6 +109,7 @@ def test_the_device_page_shows_plots_ledger_clock_and_letters(open_tab: Any) -> 
 
 def test_a_reason_leads_to_its_letters(open_tab: Any, scripted_page: Any, page_stories: Stories) -> None:
     scripted_page.letters.append(page_stories["letter"](9, reason="bad_json", device=None, got="character 7"))
+    scripted_page.letters[-1]["draft"] = '[[routes]]\nfilter = "a/<b>"\n'
     tab = open_tab()
     tab.page.wait_for_selector("[data-letter] >> nth=6")
     tab.page.click("#errors button:text-is('bad_json')")
@@ -117,6 +118,7 @@ def test_a_reason_leads_to_its_letters(open_tab: Any, scripted_page: Any, page_s
     tab.page.click("[data-letter]")
     tab.page.wait_for_selector("#panel .payload")
     assert "not known" in tab.page.inner_text("#panel .facts")
+    assert tab.page.inner_text("#panel [aria-label='Draft of a route']").strip() == '[[routes]]\nfilter = "a/<b>"'
     tab.assert_clean()
 
 

@@ -21,7 +21,7 @@ from deploy.dlq.letters import find_letters, list_letters, show_letter, stored_p
 from deploy.dlq.next_steps import NEXT_STEPS, next_step
 from deploy.dlq.redrive import Redrive, Report
 from deploy.dlq.run import make_gate
-from deploy.settings import Settings
+from deploy.settings import Settings, load_settings
 from gateway.device_registry import add_device
 from gateway.outcome import Gate, Message, Outcome
 from gateway.routes import compile_routes
@@ -146,6 +146,44 @@ def test_every_reason_has_a_next_step() -> None:
     assert set(NEXT_STEPS) == set(Reason)
     assert all(text.endswith(".") for text in NEXT_STEPS.values())
     assert "release notes" in next_step("of_tomorrow")
+
+
+def test_the_next_step_of_an_unknown_format_names_the_draft_for_its_topic() -> None:
+    assert "`tidegate route suggest --from-dlq 'it/s mine'`" in next_step("no_route", "it/s mine")
+    assert "`tidegate route suggest --from-dlq a/b`" in next_step("undecoded", "a/b")
+    for topic in ("a`b", "--data", "a\x1bb", "", None):
+        assert "`tidegate route suggest --from-dlq`" in next_step("no_route", topic)
+
+
+def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path) -> None:
+    from deploy.cli import app
+    from deploy.monitor.dead_letters import show_dead_letter
+
+    lake.receive("plant/kiln-4/state", b'{"at": 1795820000000, "temp_c": 812.5}')
+    lake.receive("plant/kiln-5/state", b'{"at": 1795820001000, "temp_c": 99}')
+    lake.receive("plant/kiln-4/state", b'{"at": 1795820002000, "temp_c": 812.0}')
+    lake.receive("other/x", b"21.5")
+    config = tmp_path / "tidegate.toml"
+    config.write_text(f"[lake]\nroot = {json.dumps(lake.root)}\n", encoding="utf-8")
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, [*arguments, "--config", str(config)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert f"route suggest --from-dlq plant/kiln-4/state --config {config}`" in run("dlq", "show", "0-0")
+    [found] = json.loads(
+        run("route", "suggest", "plant/kiln-4/state", "--from-dlq", "--yes", "--json").partition("\n1 route")[0]
+    )
+    assert (found["route"]["filter"], found["route"]["device"]) == ("plant/{device}/state", "{device}")
+    assert len(found["messages"]) == 3
+    settings = load_settings(config)
+    assert [route.filter for route in settings.routes] == ["plant/{device}/state"]
+    dry = json.loads(run("dlq", "redrive", "--dry-run", "--json"))
+    assert (dry["accepted"], dry["readings"], dry["refused"]) == (3, 3, {"no_route": 1})
+    drafts = [show_dead_letter(lake.root, letter, Settings())["draft"] for letter in ("0-0", "0-3")]
+    assert ['filter = "plant/{device}/state"' in drafts[0], 'filter = "other/{metric}"' in drafts[1]] == [True, True]
+    assert show_dead_letter(lake.root, "0-0")["draft"] is None
 
 
 @pytest.mark.parametrize(

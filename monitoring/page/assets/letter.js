@@ -32,6 +32,16 @@ function recordNodes({ source_topic: topic, partition, offset }) {
   return [address ? el("a", { href: address }, visible(topic)) : visible(topic), ` partition ${partition}, offset ${offset}`];
 }
 
+/** The route that the command of the next step drafts. */
+function draftNodes(draft) {
+  const lines = draft.split("\n").map(visible);
+  return [
+    el("h3", {}, "Draft of a route"),
+    el("pre", { class: "payload", tabindex: "0", "aria-label": "Draft of a route" }, lines.join("\n")),
+    el("p", { class: "row" }, copyButton(draft, "Copy draft")),
+  ];
+}
+
 function letterNodes(letter, redrive) {
   const optional = (name, text) =>
     text === null || text === undefined || text === ""
@@ -66,6 +76,7 @@ function letterNodes(letter, redrive) {
     wholeMessage(letter),
     el("h3", {}, "Next step"),
     el("div", {}, stepNodes(letter.next ?? "")),
+    letter.draft ? draftNodes(letter.draft) : null,
     el(
       "p",
       { class: "row" },
