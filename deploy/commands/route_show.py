@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.commands.options import Json, OptionalConfig, show_json
+from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
 
@@ -19,14 +19,15 @@ def show(
         str, typer.Argument(help="A mapping's name, own or shipped, or the filter of a route that has one.")
     ],
     config: OptionalConfig = None,
+    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Show a mapping as TOML, with all that it extends."""
-    from deploy.settings import load_settings
+    from deploy.commands.route import settings_of
     from gateway.explain_route import find_mapping
     from gateway.show_mapping import show_mapping
 
-    settings = load_settings(config)
+    settings = settings_of(config, data)
     mapping = find_mapping(name, settings.mappings, settings.routes)
     if as_json:
         show_json(mapping.model_dump(mode="json", exclude_unset=True))
