@@ -179,8 +179,8 @@ def test_repeats_of_one_telegram_have_one_identity() -> None:
     telegram = {"time": "2025-01-01T09:00:00Z", "model": "M", "uv": 6}
     assert flagged("rtl_433/pi/events", telegram) == []
     assert flagged("rtl_433/pi/events", {"model": "M", "uv": 6}) == ["no_identity"]
-    # Its packet number begins again after 255: two packets of one number are both kept.
-    assert flagged("shelly-blu/events/a", {"pid": 5, "temperature": 17, "address": "a"}) == ["no_identity"]
+    assert flagged("shelly-blu/events/a", {"pid": 5, "temperature": 17, "address": "a"}) == []
+    assert flagged("shelly-blu/events/a", {"temperature": 17, "address": "a"}) == ["no_identity"]
 
 
 def test_a_clock_that_was_not_set_yet_is_receive_time_also_without_a_zone() -> None:

@@ -27,6 +27,14 @@ WEATHER = {
 TAG = {
     "rssi": -60, "timestamp": 1_795_899_000, "measurementSequenceNumber": 51, "temperature": 21.5, "humidity": 40.0,
 }  # fmt: skip
+BLE = {
+    "id": "A4:C1:38:00:00:01", "name": "ATC_000001", "rssi": -60, "distance": 2.4, "model": "LYWSD03MMC", "tempc": 21.5,
+    "hum": 40.1, "batt": 87,
+}  # fmt: skip
+BLU = {
+    "encryption": False, "BTHome_version": 2, "pid": 118, "battery": 100, "temperature": 21.5, "rssi": -60,
+    "address": "7c:c6:b6:00:00:01",
+}  # fmt: skip
 PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
     ("wmbus", "wmbusmeters/MyTapWater", METER, "wmbusmeters/MyTapWater",
      {"rssi_dbm": -90, "device": "im871a[12345678]"}),
@@ -36,14 +44,21 @@ PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
     ("rtl_433 to the microsecond", "rtl_433/a/events", WEATHER, "rtl_433/b/events", {"time": "2026-11-28T21:06:40.7Z"}),
     ("rtl_433 by OpenMQTTGateway", "home/OMG_1/RTL_433toMQTT/Acurite", WEATHER, "home/OMG_2/RTL_433toMQTT/Acurite",
      {"rssi": -80}),
+    ("BLE by OpenMQTTGateway", "home/OMG_1/BTtoMQTT/A4C138000001", BLE, "home/OMG_2/BTtoMQTT/A4C138000001",
+     {"rssi": -80, "distance": 9.1}),
+    ("BLE by Theengs as well", "home/OMG_1/BTtoMQTT/A4C138000001", BLE, "home/TheengsGateway/BTtoMQTT/A4C138000001",
+     {"rssi": -80, "name": "x", "brand": "Xiaomi", "type": "THB"}),
+    ("LoRa by OpenMQTTGateway", "home/OMG_1/LORAtoMQTT/n1", {"id": "n1", "rssi": -60, "snr": 9.5, "tempc": 21.5},
+     "home/OMG_2/LORAtoMQTT/n1", {"rssi": -80, "snr": 1.5, "pferror": -22}),
+    ("Shelly BLU", "shelly-blu/events/7c:c6:b6:00:00:01", BLU, "shelly-blu/events/7c:c6:b6:00:00:01", {"rssi": -85}),
     ("ruuvi", "ruuvi/AA:BB:CC:DD:EE:FF/CB:B8:33:4C:88:4F", {"rssi": -60, "ts": "1795899000", "data": RUUVI},
      "ruuvi/AA:BB:CC:DD:EE:00/CB:B8:33:4C:88:4F", {"rssi": -80, "ts": "1795899001", "gwts": "1795899001"}),
 ]  # fmt: skip
 
 
-def decide(topic: str, body: Any, number: int = 1) -> ReadingRecord:
+def decide(topic: str, body: Any, number: int = 1, received_us: int = RECEIVED_US) -> ReadingRecord:
     gate = Gate(compile_routes((), GatewaySettings()), GatewaySettings())
-    outcome = gate.decide(Message(number, 1, RECEIVED_US, topic.encode(), json.dumps(body).encode()))
+    outcome = gate.decide(Message(number, 1, received_us, topic.encode(), json.dumps(body).encode()))
     [record] = [decode_record(record.value) for record in outcome.records if record.topic == READINGS]
     return record
 
@@ -114,12 +129,32 @@ def test_what_two_receivers_heard_is_one_reading(
         ("rtl_433/recv-a/events", WEATHER, {"temperature_C": 21.6}),
         ("rtl_433/recv-a/events", WEATHER, {"time": "2026-11-28T21:06:41Z"}),
         ("rtl_433/recv-a/events", WEATHER, {"sequence_num": 1}),
+        ("home/OMG_1/BTtoMQTT/A4C138000001", BLE, {"tempc": 21.6}),
+        ("home/OMG_1/BTtoMQTT/A4C138000001", BLE | {"packet": 1}, {"packet": 2}),
+        ("home/OMG_1/BTtoMQTT/A4C138000001", BLE | {"button": "press"}, {}),
+        ("home/OMG_1/DHTtoMQTT", {"tempc": 21.5, "hum": 40}, {}),
+        ("shelly-blu/events/7c:c6:b6:00:00:01", BLU, {"pid": 119}),
     ],
 )
 def test_another_telegram_is_another_reading(topic: str, body: dict[str, Any], change: dict[str, Any]) -> None:
     first, second = decide(topic, body), decide(topic, body | change, 2)
     added, _ = landed(first, second)
     assert len(added) == len(second.readings)
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "seconds"),
+    [
+        ("shelly-blu/events/7c:c6:b6:00:00:01", BLU, 601),
+        ("home/OMG_1/BTtoMQTT/A4C138000001", BLE | {"packet": 1}, 601),
+        ("home/OMG_1/BTtoMQTT/A4C138000001", BLE, 11),
+    ],
+)
+def test_a_packet_number_that_comes_again_later_is_another_packet(
+    topic: str, body: dict[str, Any], seconds: int
+) -> None:
+    later = decide(topic, body, 2, RECEIVED_US + seconds * 1_000_000)
+    assert len(landed(decide(topic, body), later)[0]) == len(later.readings)
 
 
 def test_the_json_of_a_ruuvi_gateway_names_its_measurements_as_well() -> None:
