@@ -2,7 +2,8 @@
 
 A top-level scalar is named by the topic's last segment, so are the scalars of a top-level array: `samples[0]`. An
 object inside a top-level array is an item of a batch: it has a time of its own, and its position is the readings' index.
-The first of the route's `time` keys that an object has is its time, and no metric.
+The first of the route's `time` keys that an object has is its time, and no metric; without them a usual name that holds a
+time counts. What has times of its own inside the document is read at those, or refused: see `sampled`.
 """
 
 from gateway.decoders.mapping import CompiledMapping

@@ -115,6 +115,8 @@ class Names:
         ]
         self.templates = (self.prefix, *self._renames.values())
         self._hidden = frozenset(hidden)
+        named = [*settings.rename, *settings.keep, *settings.skip, *settings.units, *settings.errors, *route_units]
+        self._indexed = [name for name in (*named, *self._hidden) if "[" in name]
         self._skip, self._keep = AnyOf(settings.skip), AnyOf(settings.keep)
         self._text, self._numeric = AnyOf(settings.text), AnyOf(settings.numeric_text)
         self._numbers = Patterns((pattern, NumberRule(number)) for pattern, number in settings.numbers.items())
@@ -161,6 +163,14 @@ class Names:
         text, numeric = self._text(name, last), self._numeric(name, last)
         return Rule(name, fault, False, plain, text, numeric, fixed, template, errors, number)
 
+    def says(self, flat: str, last: str, prefix: str) -> bool:
+        """Whether the mapping names a field itself: as hidden, left out or renamed."""
+        return flat in self._hidden or flat in self._renames or self._skip(prefix + flat, last)
+
+    def mentions(self, beginning: str) -> bool:
+        """Whether a name or pattern of the mapping begins so, such as with the place of an array's item."""
+        return any(name.startswith(beginning) for name in self._indexed)
+
     def skips_all_under(self, flat: str, last: str, prefix: str) -> bool:
         """Whether an object or array is no reading, whatever it holds."""
         return flat in self._hidden or self._skip(prefix + flat, last)
@@ -191,6 +201,14 @@ class Rules:
                 self.known[flat] = rule
                 _held.names += 1
         return rule
+
+    def says(self, flat: str, last: str) -> bool:
+        """Whether the mapping names a field itself."""
+        return self._names.says(flat, last, self._prefix)
+
+    def mentions(self, beginning: str) -> bool:
+        """Whether a name or pattern of the mapping begins so."""
+        return self._names.mentions(beginning)
 
     def skips(self, flat: str, last: str) -> bool:
         """Whether the object or array of this name is left out."""

@@ -1,18 +1,21 @@
 """One message through one case of a mapping: items, their devices and times, their readings."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, add_flag, number_twins, trail_path
+from gateway.decoders.flatten import TooManyReadings, Trail, add_flag, number_twins, trail_path
 from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_telegram import TELEGRAM
 from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
+from gateway.decoders.sampled import SampledFlattener, refuse_unknown_time, refuse_untimed, unknown_time
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
+from gateway.decoders.time_names import is_time, time_key
 from gateway.decoders.values import MAX_METRIC_BYTES
 from gateway.decoders.vendors import Vendor
 from gateway.device_registry import identity_fault
@@ -52,7 +55,20 @@ def read_case(
 class _Reader:
     """One message's way from document to readings."""
 
-    __slots__ = ("_case", "_clock", "_document", "_found", "_items", "_left", "_lost", "_match", "_parts", "_payload")
+    __slots__ = (
+        "_case",
+        "_clock",
+        "_document",
+        "_found",
+        "_items",
+        "_left",
+        "_lost",
+        "_match",
+        "_parts",
+        "_payload",
+        "_stride",
+        "_timed",
+    )
 
     def __init__(
         self, case: Case, document: Document, payload: bytes, match: RouteMatch, clock: Clock, limit: int
@@ -63,13 +79,16 @@ class _Reader:
         self._items: dict[tuple[str, str | None], int] = {}
         self._lost: list[Reject] = []
         self._parts: set[str] = set()
+        self._stride, self._timed = 1, False
 
     def read(self) -> Decoding:
         for path in self._case.items:
             if not path.steps and self._document.value is not None:
                 self._read_item(self._document.value, "$", ())
                 continue
-            for value, trail, keys in path.spread(self._document.value):
+            items = list(path.spread(self._document.value))
+            self._timed, self._stride = self._any_timed(value for value, _trail, _keys in items), max(1, len(items))
+            for value, trail, keys in items:
                 self._read_item(value, trail, keys)
         found = list(self._found.values())
         if not found:
@@ -91,6 +110,7 @@ class _Reader:
             raise TooManyReadings(self._left)
         # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
         name = self._match.metric[: MAX_METRIC_BYTES + 1]
+        self._timed, self._stride = self._any_timed(value), len(value)
         for place, inner in enumerate(value):
             inner_trail = (trail, place)
             scope = Scope(self._match, self._payload, root, inner, self._clock.received_us, keys, trail=inner_trail)
@@ -115,6 +135,8 @@ class _Reader:
             return
         time_key = self._time_key(scope.item)
         at = self._time_of(scope, trail, time_key)
+        if case.time is None and (at is RECEIVED or self._timed) and time_key is None and scope.item:
+            at = self._doubt(scope.item, trail, place) or at
         judged = None if case.quality is None else case.quality.judge(scope.item, scope.root)
         scope = self._with_telegram(scope, at)
         decoded = self._found.get(device)
@@ -177,13 +199,11 @@ class _Reader:
         time_key: str | None = None,
     ) -> None:
         """Add the readings of one item to those of its device."""
-        flattener = Flattener(
+        flattener = SampledFlattener(
             rules.names.under(scope), rules.shape, scope, self._clock, at, trail, index=place, limit=self._left
-        )
-        if type(body) is dict:
-            flattener.members(body, "", trail, time_key)
-        else:
-            flattener.walk(body, name or self._match.metric, self._match.metric, trail)
+        ).follow(self._match.time, self._stride)
+        metric, inner = self._match.metric, body is not scope.item
+        flattener.item(body, name or metric, metric, trail, None if inner else time_key, inner=inner)
         self._left -= len(flattener.readings) + len(flattener.rejects)
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
@@ -247,15 +267,30 @@ class _Reader:
         return Decoded(device, [], [], flags or None, tags, message_id=text, id_kind=kind)
 
     def _time_key(self, item: Any) -> str | None:
-        """Of generic JSON: the key that the route names as time."""
-        if self._case.time is not None or self._case.values or type(item) is not dict:
-            return None
-        return next((key for key in self._match.time if item.get(key) is not None), None)
+        """Where the mapping says nothing about time: the key that holds it."""
+        return time_key(item, self._match.time) if self._case.time is None and type(item) is dict else None
+
+    def _any_timed(self, items: Iterable[Any]) -> bool:
+        """Whether any of several items has a time of its own, so that none may get another one's."""
+        if self._case.time is not None:
+            return False
+        return any((key := self._time_key(item)) is not None and is_time(item[key]) for item in items)
+
+    def _doubt(self, item: Any, trail: Trail, place: int | None) -> Reject | None:
+        """Why an item that has no time may not get the message's or the receive time; None where it may."""
+        if self._timed:
+            return refuse_untimed(item, trail)
+        names = self._case.names
+        key = None if place is None else unknown_time(item, lambda key: names.says(key, key, ""))
+        return None if key is None else refuse_unknown_time(item, key, trail)
 
     def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
             return self._clock.read(scope.item[time_key], "auto", lambda: trail_path((trail, time_key)))
         at: At | Reject = RECEIVED
+        outer = None if scope.item is scope.root else self._time_key(scope.root)
+        if outer is not None and isinstance(scope.root, dict):
+            at = self._clock.read(scope.root[outer], "auto", lambda: trail_path(("$", outer)))
         for path, how in self._case.time or ():
             claimed = path.of(scope)
             if claimed is not None and not self._is_no_time(claimed):

@@ -1,0 +1,305 @@
+"""Samples inside a message: what has a time of its own gets that time, or is refused; never the message's or arrival's.
+
+Read are, at any depth:
+    an object with a time                `{"gps": {"ts": …, "lat": 1}}`          `gps.lat` at its time
+    an array of such objects             `{"log": [{"ts": …, "t": 1}, …]}`       `log.t`, by place the index
+    rows with a time, or one of them     `{"log": [[…, 1.5], …]}`                `log`; of longer rows `log[1]`, `log[2]`
+    an object whose names are times      `{"log": {"2026-…Z": 1.5, …}}`          `log`
+    columns: a time array, and arrays of its length                               by name, by place the index
+    columns with offsets whose name says the unit (`offset_ms`, `$_time` of PPMP), from the time of their object
+Objects that name a thing (text, `id`, `channel` …) keep their place in the name: `log[0].t`.
+Refused are: an object without a time among those with one, a time that cannot be read, offsets without a unit, columns of
+other lengths, values at an interval, and objects of an array that hold some date under an unknown name. A mapping that
+names such a time (as device, time, identity, in `skip` or in `rename`) has said what it is, and is followed.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
+from gateway.decoders.mapping_times import At
+from gateway.decoders.sampled_columns import NAME_IT, ColumnFlattener
+from gateway.decoders.time_names import (
+    is_time,
+    like_time,
+    named_like_time,
+    offset_unit_us,
+    recent,
+)
+from gateway.decoders.values import MAX_METRIC_BYTES
+from gateway.json_text import BadNumber
+from gateway.show import show_value
+from gateway.times import YEAR_2000_S
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["SampledFlattener", "refuse_unknown_time", "refuse_untimed", "unknown_time"]
+
+_IDS: Final = frozenset(
+    "id ID Id ch Ch channel Channel addr address node sensor port slot index idx unit_id device meter phase".split()  # noqa: SIM905
+)
+"""Names of numbers that say which thing an object of an array is about."""
+_Found = tuple[At | Reject, tuple[str, ...]]
+"""The time of an object, and the members that hold it."""
+
+
+class SampledFlattener(ColumnFlattener):
+    """A flattener that looks for times below the item."""
+
+    def item(self, body: Any, name: str, last: str, trail: Trail, time_key: str | None, *, inner: bool) -> None:
+        """The whole item; `inner`: its body is a part of it, which may have a time that the item has not.
+
+        Raises:
+            TooManyReadings: the limit is passed.
+        """
+        if type(body) is not dict:
+            self.walk(body, name, last, trail)
+            return
+        if time_key is not None:
+            body = {key: value for key, value in body.items() if key != time_key}
+        if inner and self._object(body, "", last, trail):
+            return
+        if self._names.untimed(body) or not self._series(body, "", last, trail):
+            self.members(body, "", trail)
+
+    def walk(self, value: Any, flat: str, last: str, trail: Trail) -> None:
+        """Any value, as in `Flattener`; objects and arrays with times below them at those times."""
+        kind = type(value)
+        if (kind is dict or kind is list) and value and len(flat) <= MAX_METRIC_BYTES:
+            if kind is dict and self._names.untimed(value):
+                super().walk(value, flat, last, trail)
+                return
+            if len(value) > self._limit:
+                raise TooManyReadings(self._limit)
+            if self._rules.skips(flat, last):
+                return
+            if (self._object if kind is dict else self._array)(value, flat, last, trail):
+                return
+        super().walk(value, flat, last, trail)
+
+    # One object.
+
+    def _object(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
+        """An object with a time of its own, or a series of another shape."""
+        quantity = self._shape.quantity
+        if quantity.time is not None and quantity.value in body:
+            return False
+        found = self._time_of(body, flat, trail, listed=False)
+        if found is None:
+            return self._series(body, flat, last, trail)
+        self._sample(found, body, flat, last, trail)
+        return True
+
+    def _time_of(self, body: dict[str, Any], flat: str, trail: Trail, *, listed: bool) -> _Found | None:
+        """The time that an object holds, None where it holds none; `listed`: it stands in an array."""
+        if self._names.keys().isdisjoint(body):
+            return None
+        names = self._names
+        keys = [key for key in body if key in names and body[key] not in (None, "") and not self._said(flat, key)]
+        keys.sort(key=lambda key: names[key])
+        times = tuple(key for key in keys if is_time(body[key]))
+        if times:
+            return self._clock.read(body[times[0]], "auto", lambda: trail_path((trail, times[0]))), times
+        for key in keys:
+            value, sure = body[key], names[key][1]
+            kind = type(value)
+            if sure and kind in (int, float) and value < YEAR_2000_S:
+                if listed or key.lower().startswith("ts") or "stamp" in key.lower():
+                    wanted = f"a time since 2000; of an offset from another time, {NAME_IT}"
+                    return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(value), wanted), (key,)
+            elif sure and kind is str:
+                if any(character.isdigit() for character in value):
+                    return self._unread(value, (trail, key)), (key,)
+            elif (sure and kind in (int, float, BadNumber)) or like_time(value):
+                return self._unread(value, (trail, key)), (key,)
+        return None
+
+    def _unread(self, value: Any, trail: Trail) -> Reject:
+        read = self._clock.read(value, "auto", lambda: trail_path(trail))
+        return read if isinstance(read, Reject) else Reject(Reason.BAD_TIMESTAMP, trail_path(trail), show_value(value))
+
+    def _sample(self, found: _Found, body: dict[str, Any], flat: str, last: str, trail: Trail) -> None:
+        at, keys = found
+        rest = {key: value for key, value in body.items() if key not in keys}
+        self._timed(at, partial(self._inside, rest, flat, last, trail))
+
+    def _inside(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> None:
+        if (
+            body
+            and not self._series(body, flat, last, trail)
+            and not (flat and self._quantity(body, flat, last, trail))
+        ):
+            self.members(body, flat, trail)
+
+    # An array.
+
+    def _array(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
+        kinds = list(map(type, body))
+        if dict in kinds:
+            return self._objects(body, flat, last, trail)
+        if list in kinds:
+            return self._rows(body, flat, last, trail)
+        return self._row(body, flat, last, trail)
+
+    def _objects(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
+        """Objects, of which any has a time of its own."""
+        found = [
+            self._time_of(inner, f"{flat}[{place}]", (trail, place), listed=True) if type(inner) is dict else None
+            for place, inner in enumerate(body)
+        ]
+        if not any(found):
+            return self._hidden_times(body, flat, last, trail)
+        merged = not self._rules.mentions(f"{flat}[") and not any(type(one) is dict and _names(one) for one in body)
+        for place, (inner, one) in enumerate(zip(body, found, strict=True)):
+            below: Trail = (trail, place)
+            name = flat if merged else f"{flat}[{place}]"
+            at, keys = one or (refuse_untimed(inner, below), ())
+            ordinal = self._ordinal(flat) if merged else None
+            if type(inner) is dict:
+                rest = {key: value for key, value in inner.items() if key not in keys}
+                self._timed(at, partial(self._inside, rest, name, last, below), ordinal)
+            else:
+                self._timed(at, partial(self.walk, inner, name, last, below), ordinal)
+        return True
+
+    def _hidden_times(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
+        """Objects that hold a time under a name that does not say so: nobody knows whose it is."""
+        for place, inner in enumerate(body):
+            key = unknown_time(inner, partial(self._said, f"{flat}[{place}]"))
+            if key is not None:
+                why = refuse_unknown_time(inner, key, (trail, place))
+                self._refuse(why, partial(Flattener.walk, self, body, flat, last, trail))
+                return True
+        return False
+
+    def _rows(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
+        """Rows of which one column holds the times; a first row of texts names the columns."""
+        header, rows = _header(body)
+        width = max(len(row) for row in rows) if rows and all(type(row) is list for row in rows) else 0
+        columns = [column for column in range(width) if all(column < len(row) and is_time(row[column]) for row in rows)]
+        if len(columns) != 1 or width < 2:
+            odd = next((cell for row in body if type(row) is list for cell in row if like_time(cell, clock=True)), None)
+            if odd is None and not columns:
+                return False
+            wanted = f"rows of which one column holds times that can be read; {NAME_IT}"
+            why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(odd or body), wanted)
+            self._refuse(why, partial(Flattener.walk, self, body, flat, last, trail))
+            return True
+        for place, row in enumerate(rows, start=len(body) - len(rows)):
+            self._one_row(row, columns[0], header, flat, last, (trail, place), self._ordinal(flat))
+        return True
+
+    def _one_row(
+        self,
+        row: list[Any],
+        column: int,
+        header: list[str] | None,
+        flat: str,
+        last: str,
+        trail: Trail,
+        ordinal: int | None,
+    ) -> None:
+        at = self._clock.read(row[column], "auto", lambda: trail_path((trail, column)))
+
+        def walk() -> None:
+            for place, cell in enumerate(row):
+                if place == column:
+                    continue
+                name = flat if len(row) == 2 else f"{flat}[{place}]"
+                if header is not None and place < len(header):
+                    name, key = f"{flat}.{header[place]}" if flat else header[place], header[place]
+                else:
+                    key = last
+                self.walk(cell, name, key, (trail, place))
+
+        self._timed(at, walk, ordinal)
+
+    def _row(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
+        """One row of scalars, whose first or last is a time not long ago."""
+        if len(body) < 2:
+            return False
+        if not (is_time(body[0]) or is_time(body[-1])):
+            return False
+        columns = [place for place, cell in enumerate(body) if recent(cell, self._clock.received_us)]
+        if len(columns) != 1 or columns[0] not in (0, len(body) - 1):
+            return False
+        self._one_row(body, columns[0], None, flat, last, trail, None)
+        return True
+
+    # An object that is a series.
+
+    def _series(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
+        """An object whose names are times, or whose arrays are columns."""
+        times = {key for key in body if key[:1].isdigit() and self._is_time_name(key)}
+        if times:
+            self._by_time(body, times, flat, last, trail)
+            return True
+        if body and all(key[:1].isdigit() and like_time(key) for key in body):
+            wanted = f"names that are times with a date and a zone; {NAME_IT}"
+            why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(body), wanted)
+            self._refuse(why, partial(self.members, body, flat, trail))
+            return True
+        if not any(type(value) is list and value for value in body.values()):
+            return False
+        return self._columns(body, flat, trail)
+
+    def _is_time_name(self, key: str) -> bool:
+        return recent(key, self._clock.received_us, years=10)
+
+    def _by_time(self, body: dict[str, Any], times: set[str], flat: str, last: str, trail: Trail) -> None:
+        for key, value in body.items():
+            if key not in times:
+                continue
+            below: Trail = (trail, key)
+            at = self._clock.read(key, "auto", partial(trail_path, below))
+            if type(value) is dict:
+                self._timed(at, partial(self._inside, value, flat, last, below), self._ordinal(flat))
+            else:
+                self._timed(at, partial(self.walk, value, flat or last, last, below), self._ordinal(flat))
+        rest = {key: value for key, value in body.items() if key not in times}
+        if rest:
+            self.members(rest, flat, trail)
+
+
+def unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
+    """The member of an array's object that holds a time under a name that does not say whose it is; None of none."""
+    members: dict[str, Any] = body if type(body) is dict else {}
+    for key, value in members.items():
+        timed = like_time(value, clock=True) or (is_time(value) and named_like_time(key))
+        offset = type(value) in (int, float) and offset_unit_us(key) is not None and _says_time(key)
+        if (timed or offset) and not said(key):
+            return key
+    return None
+
+
+def refuse_untimed(inner: object, trail: Trail) -> Reject:
+    """Why an item without a time is refused, where others next to it have one."""
+    wanted = f"a time of its own, as others of this array have; {NAME_IT}"
+    return Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(inner), wanted)
+
+
+def refuse_unknown_time(body: dict[str, Any], key: str, trail: Trail) -> Reject:
+    """Why such an object is refused."""
+    wanted = f"samples whose time has a usual name, such as ts; {NAME_IT}"
+    return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(body[key]), wanted)
+
+
+def _names(body: dict[str, Any]) -> bool:
+    """Whether an object says which thing it is about."""
+    return any(type(value) is str and not is_time(value) for value in body.values()) or not _IDS.isdisjoint(body)
+
+
+def _says_time(key: str) -> bool:
+    lower = key.lower()
+    return "time" in lower or offset_unit_us(key) not in (None, 0.0)
+
+
+def _header(body: list[Any]) -> tuple[list[str] | None, list[Any]]:
+    first = body[0]
+    texts = (
+        type(first) is list
+        and len(body) > 1
+        and all(type(cell) is str and cell and not like_time(cell) for cell in first)
+    )
+    return (first, body[1:]) if texts and not any(map(is_time, first)) else (None, body)

@@ -1,0 +1,208 @@
+"""Fields that hold times, by name and by value: what generic JSON and mappings look for where nobody named the time.
+
+A value counts as a time only where it reads as one since 2000: epoch in s, ms, µs or ns by its magnitude, or RFC 3339
+text and its common spellings. A number of another meaning rarely falls in that window; a name decides where it may.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from gateway.times import YEAR_2000_S, Instant, read_time
+
+__all__ = [
+    "is_time",
+    "like_time",
+    "named_like_time",
+    "offset_unit_us",
+    "recent",
+    "says_step",
+    "time_key",
+    "time_names",
+    "whole",
+]
+
+_UTC: Final = ZoneInfo("UTC")
+_SURE: Final = (
+    ("ts",), ("time",), ("timestamp",), ("time", "stamp"), ("datetime",), ("date", "time"), ("ts", "ms"), ("time", "ms"),
+    ("timestamp", "ms"), ("unix", "time"), ("unix", "timestamp"), ("epoch", "ms"), ("tst",), ("measured", "at"),
+    ("recorded", "at"), ("observed", "at"), ("sampled", "at"), ("sample", "time"), ("measurement", "time"),
+)  # fmt: skip
+"""Words of names that mean the time of what is next to them, whatever stands there."""
+_LIKELY: Final = (
+    ("t",), ("tm",), ("dt",), ("at",), ("when",), ("epoch",), ("utc",), ("date",), ("utc", "time"), ("time", "utc"),
+    ("date", "utc"),    ("captured", "at"), ("taken", "at"), ("read", "at"), ("reported", "at"), ("generated", "at"),
+    ("logged", "at"), ("collected", "at"), ("event", "time"), ("reading", "time"), ("device", "time"), ("log", "time"),
+    ("source", "timestamp"), ("sensor", "time"), ("phenomenon", "time"), ("result", "time"), ("obs", "time"), ("local", "time"),
+    ("reading", "timestamp"), ("event", "timestamp"), ("observation", "time"), ("sample", "timestamp"), ("device", "timestamp"),
+)  # fmt: skip
+"""Words of names that mean it where a time stands there."""
+_OFFSETS: Final = re.compile(
+    r"\$_time|(?:(?:time|t|ts)_?)?(?:offset|delta|elapsed|rel(?:ative)?_?time)s?(?:_?(ns|us|ms|s|sec|seconds|millis|milliseconds))?",
+    re.IGNORECASE,
+)
+_INTERVALS: Final = frozenset(
+    [*(f"{word}{unit}" for word in ("interval", "period") for unit in ("", "_s", "_ms")), "step", "resolution"]
+    + [f"{word}_{what}" for word in ("sample", "sampling") for what in ("interval", "period", "rate")]
+    + [f"{word}{what}" for word in ("sample", "sampling") for what in ("Interval", "Period", "Rate")]
+)
+_UNITS_US: Final = {
+    "us": 1.0,
+    "ms": 1e3,
+    "millis": 1e3,
+    "milliseconds": 1e3,
+    "s": 1e6,
+    "sec": 1e6,
+    "seconds": 1e6,
+    "ns": 1e-3,
+}
+_ENDING: Final = re.compile(r".*(?:time|timestamp|date|epoch|seen|updated|_at|_ts|_utc|[a-z]At)", re.DOTALL)
+_DATE: Final = r"(?:\d{4}[-./]\w{1,9}[-./]\d{1,2}|\d{1,2}[-./ ]\w{1,9}[-./ ]\d{2,4}|\d{8}T)"
+_CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?"
+_WRITTEN: Final = re.compile(
+    rf"(?:\w{{3,9}},? )?{_DATE}.{{0,40}}|{_CLOCK}(?:[.,]\d+)?(?: ?[AaPp]\.?[Mm]\.?)?", re.DOTALL
+)
+_WITH_CLOCK: Final = re.compile(rf"(?:\w{{3,9}},? )?{_DATE}.{{0,9}}\d\d:?\d\d.{{0,30}}", re.DOTALL)
+_DIGITS: Final = re.compile(r"\d{10,19}(?:\.\d{1,9})?", re.ASCII)
+_MAX_TEXT: Final = 60
+_MAX_PLAIN: Final = 2000
+_MAX_PLAIN_NAMES: Final = 100
+_YEAR_US: Final = 366 * 86_400 * 1_000_000
+
+
+def _spellings(words: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return how names of these words are written: `measured_at`, `measuredAt`, `MeasuredAt`, `measured-at`, `MEASURED_AT`."""
+    found: dict[str, None] = {}
+    for parts in words:
+        head, rest = parts[0], [word.capitalize() for word in parts[1:]]
+        lower = "_".join(parts)
+        for text in (
+            "".join(parts),
+            lower,
+            "-".join(parts),
+            "".join([head, *rest]),
+            "".join([head.capitalize(), *rest]),
+        ):
+            found[text] = None
+        found |= dict.fromkeys((lower.upper(), "".join(parts).upper(), "".join(parts).capitalize(), lower.capitalize()))
+    return list(found)
+
+
+_SURE_NAMES: Final = dict.fromkeys(_spellings(_SURE), True)
+_LIKELY_NAMES: Final = dict.fromkeys([*_spellings(_LIKELY), "@timestamp", "@time", "_time"], False)
+
+
+class TimeNames(dict[str, tuple[int, bool]]):
+    """Names of times, the route's own first: (place, whether the name alone is enough).
+
+    `plain` are sets of names that say nothing of time, as objects have them: they come again with every message.
+    """
+
+    __slots__ = ("plain",)
+
+    def __init__(self, own: tuple[str, ...]) -> None:
+        sure = {**_LIKELY_NAMES, **_SURE_NAMES, **dict.fromkeys(own, True)}
+        order = dict.fromkeys([*own, *_SURE_NAMES, *_LIKELY_NAMES])
+        super().__init__({name: (place, sure[name]) for place, name in enumerate(order)})
+        self.plain: set[tuple[str, ...]] = set()
+
+    def untimed(self, body: dict[str, Any]) -> bool:
+        """Whether an object has no time next to its members, for sure: by its names, and no array begins with one."""
+        names = tuple(body)
+        if names not in self.plain:
+            if len(names) > _MAX_PLAIN_NAMES or any(map(self._may_say, names)):
+                return False
+            if len(self.plain) >= _MAX_PLAIN:
+                self.plain.clear()
+            self.plain.add(names)
+        if list not in map(type, body.values()):
+            return True
+        return not any(type(value) is list and value and is_time(value[0]) for value in body.values())
+
+    def _may_say(self, name: str) -> bool:
+        return (
+            name in self
+            or name[:1].isdigit()
+            or len(name) > _MAX_TEXT
+            or says_step(name)
+            or offset_unit_us(name) is not None
+        )
+
+
+@lru_cache(maxsize=256)
+def time_names(own: tuple[str, ...]) -> TimeNames:
+    """The names of a route's messages."""
+    return TimeNames(own)
+
+
+def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
+    """The member that holds the time of an object, among the route's `own` keys, else by its name and value."""
+    for key in own:
+        found = body.get(key)
+        if found is not None and found != "" and type(found) is not list:
+            return key
+    names = time_names(own)
+    if names.keys().isdisjoint(body):
+        return None
+    return min((key for key in body if key in names and is_time(body[key])), key=lambda key: names[key], default=None)
+
+
+def is_time(value: object) -> bool:
+    """Whether a value reads as a time since 2000; local text counts too."""
+    return _instant_us(value) is not None
+
+
+def recent(value: object, received_us: int, *, years: int = 1) -> bool:
+    """Whether a value reads as a time not long before arrival: what a number without a name must be to count as one."""
+    us = _instant_us(value)
+    if us is None:
+        return False
+    text = isinstance(value, str) and not whole(value)
+    return text or received_us - years * _YEAR_US <= us <= received_us + _YEAR_US
+
+
+def _instant_us(value: object) -> int | None:
+    kind = type(value)
+    if kind is str:
+        text = value.strip()  # type: ignore[attr-defined]
+        if not 10 <= len(text) <= _MAX_TEXT or not text[0].isdigit():
+            return None
+    elif (kind is not int and kind is not float) or not value >= YEAR_2000_S:  # type: ignore[operator]
+        return None
+    read = read_time(value, "", _UTC)
+    return read.us if isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000 else None
+
+
+def whole(text: str) -> bool:
+    """Whether a text is a number of an epoch's length."""
+    return _DIGITS.fullmatch(text.strip()) is not None
+
+
+def like_time(value: object, *, clock: bool = False) -> bool:
+    """Whether a text is written as a date or a time of day, readable or not; with `clock` as a date with a time of day."""
+    if type(value) is not str or not 4 <= len(value) <= _MAX_TEXT:
+        return False
+    return (_WITH_CLOCK if clock else _WRITTEN).fullmatch(value.strip()) is not None
+
+
+def named_like_time(name: str) -> bool:
+    """Whether a name ends as those of times do: `last_seen`, `bootTime`, `updated_at`."""
+    return _ENDING.fullmatch(name) is not None
+
+
+def says_step(name: str) -> bool:
+    """Whether a name is of numbers that say how far values are apart, but not which of them has the time."""
+    return name in _INTERVALS
+
+
+def offset_unit_us(name: str) -> float | None:
+    """Of a name of offsets from a time: µs in their unit, 0 where the name does not say it; None of another name."""
+    found = _OFFSETS.fullmatch(name)
+    if found is None:
+        return None
+    if name.lower() == "$_time":
+        # PPMP: milliseconds by its specification.
+        return 1e3
+    return _UNITS_US.get((found[1] or "").lower(), 0.0)

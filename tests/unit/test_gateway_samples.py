@@ -1,0 +1,223 @@
+"""Samples inside a message: each has its own time, or is refused; none gets the message's time or that of arrival."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.decode_file import decode_lines
+from gateway.settings import GatewaySettings, RouteSettings
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+T = 1_795_900_000
+ISO = "2026-11-28T10:00:0{}Z"
+PLAIN: dict[str, Any] = {"filter": "site/#"}
+
+
+def decode(document: object, **route: Any) -> dict[str, Any]:
+    routes = (RouteSettings.model_validate(PLAIN | route),)
+    line = json.dumps({"id": 1, "topic": "site/logger/data", "payload": json.dumps(document)})
+    [found] = decode_lines([line], routes, GatewaySettings(), received_us=round(NOW.timestamp()) * 1_000_000)
+    return found
+
+
+def readings(document: object, **route: Any) -> list[tuple[str, Any, float | None]]:
+    """(metric, value, epoch seconds or None where the receive time counts); nothing may be refused."""
+    found = decode(document, **route)
+    assert (found["outcome"], found["rejected"]) == ("reading", []), found
+    return [
+        (one["metric"], one["value"] if one["text"] is None else one["text"], second(one)) for one in found["readings"]
+    ]
+
+
+def second(reading: dict[str, Any]) -> float | None:
+    return None if reading["time"] is None else datetime.fromisoformat(reading["time"]).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("document", "wanted"),
+    [
+        ({"ts": T, "samples": [{"t": 1, "ts": T}, {"t": 2, "ts": T + 1}]}, [("samples.t", 1, T), ("samples.t", 2, T + 1)]),
+        ({"readings": [{"t": 1, "ts": T - 9}], "rssi": -70}, [("readings.t", 1, T - 9), ("rssi", -70, None)]),
+        ({"a": {"b": {"c": [{"v": 1, "timestamp": T * 1000}]}}}, [("a.b.c.v", 1, T)]),
+        ({"gps": {"lat": 1.5, "measuredAt": T}, "x": 1}, [("gps.lat", 1.5, T), ("x", 1, None)]),
+        ({"temp": {"value": 21.5, "unit": "C", "ts": T}}, [("temp", 21.5, T)]),
+        ([{"t": T, "v": 1}, {"t": T + 60, "v": 2}], [("v", 1, T), ("v", 2, T + 60)]),
+        ({"datetime": T, "v": 2}, [("v", 2, T)]),
+        ({"s": [{"ts": T, "x": 0, "sub": [{"ts": T + 1, "v": 1}, {"ts": T + 2, "v": 2}]}]},
+         [("s.x", 0, T), ("s.sub.v", 1, T + 1), ("s.sub.v", 2, T + 2)]),
+        ({"l": [{"n": "a", "ts": T, "v": 1}, {"n": "b", "ts": T, "v": 2}]},
+         [("l[0].n", "a", T), ("l[0].v", 1, T), ("l[1].n", "b", T), ("l[1].v", 2, T)]),
+        ({"l": [{"ch": 1, "ts": T, "v": 1}]}, [("l[0].ch", 1, T), ("l[0].v", 1, T)]),
+        ({"log": [[T, 1.5], [T + 60, 2.5]]}, [("log", 1.5, T), ("log", 2.5, T + 60)]),
+        ({"datapoints": [[1.5, T], [2.5, T + 60]]}, [("datapoints", 1.5, T), ("datapoints", 2.5, T + 60)]),
+        ({"log": [[T, 1.5, 7]]}, [("log[1]", 1.5, T), ("log[2]", 7, T)]),
+        ({"log": [["time", "t", "h"], [T, 1.5, 3]]}, [("log.t", 1.5, T), ("log.h", 3, T)]),
+        ([[T, 1.5], [T + 60, 2.5]], [("data", 1.5, T), ("data", 2.5, T + 60)]),
+        ({"value": [T + 0.5, 21.5]}, [("value", 21.5, T + 0.5)]),
+        ({"log": {str(T): 1.5, str(T + 1): 2.5}, "x": 3}, [("log", 1.5, T), ("log", 2.5, T + 1), ("x", 3, None)]),
+        ({str(T): {"t": 1}, str(T + 1): {"t": 2}}, [("t", 1, T), ("t", 2, T + 1)]),
+        ({"ts": [T, T + 1], "t": [1, 2], "h": [3, None]}, [("t", 1, T), ("t", 2, T + 1), ("h", 3, T)]),
+        ({"x": {"when": [T, T + 1], "d": {"t": [1, 2]}}}, [("x.d.t", 1, T), ("x.d.t", 2, T + 1)]),
+        ({"ts": T, "offset_ms": [0, 500], "t": [1, 2]}, [("t", 1, T), ("t", 2, T + 0.5)]),
+        ({"measurements": [{"ts": T, "series": {"$_time": [0, 1000], "temp": [45.2, 46]}}]},
+         [("measurements.series.temp", 45.2, T), ("measurements.series.temp", 46, T + 1)]),
+    ],
+)  # fmt: skip
+def test_a_sample_has_its_own_time(document: object, wanted: list[Any]) -> None:
+    assert readings(document) == wanted
+
+
+@pytest.mark.parametrize(
+    ("document", "wanted"),
+    [
+        ({"log": {ISO.format(1): 1.5, ISO.format(2): 2.5}}, [1.5, 2.5]),
+        ({"time": [ISO.format(1), ISO.format(2)], "data": {"t": [1, 2]}}, [1, 2]),
+        ({"x": [ISO.format(1), ISO.format(2)], "y": [1, 2]}, [1, 2]),
+        ([[ISO.format(1), 5], [ISO.format(2), 6]], [5, 6]),
+    ],
+)
+def test_written_times_are_found_as_numbers_are(document: object, wanted: list[float]) -> None:
+    first = datetime.fromisoformat(ISO.format(1)).timestamp()
+    assert [(value, at) for _metric, value, at in readings(document)] == list(
+        zip(wanted, (first, first + 1), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "reason", "path"),
+    [
+        ({"ts": T, "readings": [{"t": 1, "ts": T}, {"t": 2}]}, "missing_field", "$.readings[1]"),
+        ([{"t": 1, "ts": T}, {"t": 2}], "missing_field", "$[1]"),
+        ({"log": [{"t": 1, "ts": None}, {"t": 2, "ts": T}]}, "missing_field", "$.log[0]"),
+        ({"log": [{"ts": T * 2, "v": 1}, {"ts": T, "v": 2}]}, "ts_too_far_future", "$.log[0].ts"),
+        ({"ts": T, "t": [1, 2], "offsets": [0, 10]}, "ambiguous_time", "$.offsets"),
+        ({"ts": T, "t": [1, 2], "time": [0, 10]}, "ambiguous_time", "$.time"),
+        ({"t": [1, 2], "offset_ms": [0, 10]}, "missing_field", "$.offset_ms"),
+        ({"ts": [T, T + 1], "t": [1, 2, 3]}, "ambiguous_time", "$.t"),
+        ({"ts": [T, T + 1], "t": 5}, "missing_field", "$.ts"),
+        ({"ts": T, "interval": 60, "values": [1, 2, 3]}, "ambiguous_time", "$.values"),
+        ({"log": [{"created_at": ISO.format(1), "v": 1}]}, "ambiguous_time", "$.log[0].created_at"),
+        ([{"last_seen": ISO.format(1), "v": 1}], "ambiguous_time", "$[0].last_seen"),
+        ({"ts": T, "log": [{"time": 0, "v": 1}, {"time": 10, "v": 2}]}, "ambiguous_time", "$.log[0].time"),
+        ({"ts": T, "log": [{"offset_s": 5, "v": 1}]}, "ambiguous_time", "$.log[0].offset_s"),
+        ({"log": [{"ts": "2026-11-28 10:00:00", "v": 1}]}, "ambiguous_time", "$.log[0].ts"),
+        ({"log": [{"ts": "28.11.2026 10:00", "v": 1}]}, "bad_timestamp", "$.log[0].ts"),
+        ({"log": [["28.11.2026 10:00", 1]]}, "ambiguous_time", "$.log"),
+        ({"days": {"2026-11-28": 1, "2026-11-27": 2}}, "ambiguous_time", "$.days"),
+        ({"gps": {"time": "12:30:05", "v": 3}}, "bad_timestamp", "$.gps.time"),
+        ({"log": [[T, T + 5, 1], [T + 60, T + 65, 2]]}, "ambiguous_time", "$.log"),
+    ],
+)
+def test_a_sample_whose_time_is_unsure_is_refused(document: object, reason: str, path: str) -> None:
+    found = decode(document)
+    faults = [found] if found["outcome"] == "dead_letter" else found["rejected"]
+    assert (reason, path) in [(fault["reason"], fault["path"]) for fault in faults], found
+    assert all(fault["wanted"] for fault in faults)
+    refused = {1.0, 2.0} if found["outcome"] == "dead_letter" else set()
+    assert not refused & {one["value"] for one in found["readings"]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"ts": T, "channels": [1, 2, 3]},
+        {"ts": T, "counters": [1_234_567_890, 5]},
+        {"ts": T, "washer": {"time": 45, "temp": 60}},
+        {"ts": T, "t": 21},
+        {"ts": T, "wifi": {"bssid": "aa", "uptime": 5}, "list": [{"id": 1, "v": 2}]},
+        {"ts": T, "device": {"boot_time": ISO.format(1), "v": 1}},
+        {"ts": T, "meters": {"1161234567": {"v": 1}, "total": 2}},
+        {"ts": T, "matrix": [[1, 2], [3, 4]]},
+    ],
+    ids=str,
+)
+def test_what_holds_no_samples_keeps_the_time_of_its_message(document: object) -> None:
+    assert {at for _metric, _value, at in readings(document)} == {T}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "document", "wanted"),
+    [
+        ({"units": {"t": "°C"}}, {"log": [{"ts": T, "t": 1}]}, [("log.t", 1, T)]),
+        ({"values": "data"}, {"data": {"ts": T, "t": 1}}, [("t", 1, T)]),
+        ({"values": "data"}, {"ts": T, "data": {"t": 1}}, [("t", 1, T)]),
+        ({"items": "log[]"}, {"log": [{"ts": T, "t": 1}, {"ts": T + 1, "t": 2}]}, [("t", 1, T), ("t", 2, T + 1)]),
+        ({"items": "log[]"}, {"ts": T, "log": [{"t": 1}]}, [("t", 1, T)]),
+        ({"time": ["at"]}, {"at": T, "log": [[T - 5, 1]]}, [("log", 1, T - 5)]),
+        ({"rename": {"log[0].t": "first"}}, {"log": [{"ts": T, "t": 1}]}, [("first", 1, T)]),
+        ({"time": ["now"], "skip": ["log[0].ts"]}, {"now": T, "log": [{"ts": T - 9, "t": 1}]}, [("log[0].t", 1, T)]),
+        ({"time": ["gps.ts"]}, {"gps": {"ts": T, "lat": 1}, "v": 2}, [("gps.lat", 1, T), ("v", 2, T)]),
+    ],
+)
+def test_a_mapping_that_says_nothing_of_such_times_reads_them(
+    mapping: dict[str, Any], document: object, wanted: Any
+) -> None:
+    assert readings(document, mapping=mapping) == wanted
+
+
+def test_samples_of_one_metric_are_told_apart() -> None:
+    """Also within several items of a message: (metric, index) is what makes a repeated message recognisable."""
+    batch = [{"ts": T, "log": [{"ts": T + n, "v": n} for n in range(3)]} for _ in range(2)]
+    found = decode(batch)
+    assert len(found["readings"]) == 6
+    assert all("metric_twice" not in one["flags"] for one in found["readings"])
+
+
+_SCALARS = st.floats(1, 1000).map(lambda value: round(value, 3))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> tuple[Any, dict[float, int]]:
+    """A document of samples in some shape, somewhere in another one, and each value's time."""
+    count = draw(st.integers(1, 4))
+    values = draw(st.lists(_SCALARS, min_size=count, max_size=count, unique=True))
+    times = [T + 60 * place + draw(st.integers(0, 59)) for place in range(count)]
+    write = draw(st.sampled_from([int, lambda at: at * 1000, lambda at: (datetime.fromtimestamp(at, UTC)).isoformat()]))
+    key = draw(st.sampled_from(["ts", "time", "timestamp", "t", "measured_at", "observedAt", "dt", "Timestamp"]))
+    pairs = [(write(at), value) for at, value in zip(times, values, strict=True)]
+    shape = draw(st.integers(0, 3))
+    body: Any = [
+        [{key: at, "v": value, "w": {"x": value + 2000}} for at, value in pairs],
+        [[at, value] for at, value in pairs],
+        {str(at): {"v": value} for at, value in pairs},
+        {key: [at for at, _ in pairs], "v": [value for _, value in pairs]},
+    ][shape]
+    known = dict(zip(values, times, strict=True))
+    if shape == 0:
+        known |= {value + 2000: at for value, at in zip(values, times, strict=True)}
+    for name in draw(st.lists(st.sampled_from(["data", "log", "payload", "x"]), max_size=3)):
+        body = {name: body, **draw(st.sampled_from([{}, {"rssi": -70}, {"ts": T - 7200}]))}
+    return body, known
+
+
+@given(documents())
+@settings(max_examples=300)
+def test_a_value_is_stored_at_its_own_time_or_not_at_all(given_: tuple[Any, dict[float, int]]) -> None:
+    document, known = given_
+    found = decode(document)
+    for one in found["readings"]:
+        if one["value"] != -70:
+            assert second(one) == known[one["value"]], (document, one)
+    stored = {one["value"] for one in found["readings"]}
+    assert stored >= known.keys() or found["outcome"] == "dead_letter" or found["rejected"]
+
+
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([T, ISO.format(1), "12:30", "x"])
+_KEYS = st.sampled_from(["ts", "time", "t", "offset_ms", "interval", "$_time", str(T), "v"])
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=4)
+
+
+@given(st.recursive(_LEAVES, _nested, max_leaves=20))
+@settings(max_examples=300)
+def test_no_document_breaks_the_search_for_times(document: object) -> None:
+    found = decode(document)
+    assert found["reason"] != "internal_error"
+    now = NOW + timedelta(seconds=GatewaySettings().max_future_seconds)
+    assert all(at is None or at <= now.timestamp() for at in map(second, found["readings"]))
