@@ -144,10 +144,11 @@ class Books:
     def load_tables(self, readings: Rows, dead_letters: Rows) -> None:
         """Take a snapshot of the two tables; may be called again with newer ones."""
         self._readings = readings
-        self._payload = "payload_hash" if "payload_hash" in readings.schema.names else "null"
+        names = set(readings.schema.names)
+        self._columns = {f"${name}": column if column in names else "null" for name, column in _NEWER.items()}
         self._db.register("readings", readings)
         self._db.register("dead_letters", dead_letters)
-        self._db.execute(_QUERIES["views"].replace("$payload", self._payload))
+        self._db.execute(self._filled("views"))
         self._db.execute(_QUERIES["rows_at"])
 
     def add_erased(self, devices: Iterable[tuple[str, int]]) -> None:
@@ -271,28 +272,41 @@ class Books:
             self._db.execute(_QUERIES["elsewhere"])
             self._fetch(set(self._pairs(_QUERIES["unresolved"])), 0, far_us)
         self._db.execute(_QUERIES["elsewhere"])
+        replays = [(device, int(payload)) for device, payload in self._pairs(_QUERIES["unresolved_replays"])]
+        if replays and "null" not in self._columns.values():
+            self._fetch(replays, 0, self._near_us, by="payload_hash")
+            self._db.execute(_QUERIES["elsewhere"])
 
     def _pairs(self, query: str) -> list[tuple[Any, ...]]:
         return self._db.execute(query).fetchall()
 
-    def _fetch(self, pairs: Iterable[tuple[str, str]], low_us: int, high_us: int) -> None:
-        """Read the rows of these (device, identity) received in a stretch of time; files and row groups are left out."""
+    def _filled(self, query: str) -> str:
+        """A query with the columns that tables of older versions lack."""
+        text: str = _QUERIES[query]
+        for name, column in self._columns.items():
+            text = text.replace(name, column)
+        return text
+
+    def _fetch(
+        self, pairs: Iterable[tuple[str, str | int]], low_us: int, high_us: int, *, by: str = "message_id"
+    ) -> None:
+        """Read the rows of these (device, `by`) received in a stretch of time; files and row groups are left out."""
         pairs = sorted(pairs)
         if not pairs or low_us >= high_us:
             return
-        names = pa.table({"device": [d for d, _ in pairs], "message_id": [m for _, m in pairs]})
+        names = pa.table({"device": [d for d, _ in pairs], by: [m for _, m in pairs]})
         low, high = (datetime.fromtimestamp(us / 1e6, UTC) for us in (low_us, high_us))
         device, received = ds.field("device"), ds.field("received_at")
         when = (ds.field("date") >= low.date()) & (ds.field("date") <= high.date()) & (received >= _at(low))
         who = (device >= pairs[0][0]) & (device <= pairs[-1][0]) & device.isin(names["device"].unique())
         rows = self._readings if isinstance(self._readings, ds.Dataset) else ds.dataset(self._readings)
         found = rows.scanner(
-            columns=[*_OLDER, *(["payload_hash"] if self._payload != "null" else [])],
-            filter=when & (received < _at(high)) & who & ds.field("message_id").isin(names["message_id"].unique()),
+            columns=[*_OLDER, *(column for column in self._columns.values() if column != "null")],
+            filter=when & (received < _at(high)) & who & ds.field(by).isin(names[by].unique()),
         )
         self._db.register("pairs", names)
         self._db.register("fetched", found.to_reader())
-        self._db.execute(_QUERIES["take_older"].replace("$payload", self._payload))
+        self._db.execute(self._filled("take_older").replace("$by", by))
         self._db.unregister("fetched")
         self._db.unregister("pairs")
 
@@ -383,6 +397,8 @@ def _what(difference: int) -> str:
     return "counted as something else: another device, minute or end, or another number of messages"
 
 
+_NEWER: Final = {"payload": "payload_hash", "topic": "mqtt_topic"}
+"""Columns that tables of older versions do not have, by their names in the queries."""
 _OLDER: Final = (
     "device", "message_id", "metric", "index", "value", "text", "unit", "device_time", "flags", "received_at", "partition",
     "offset",

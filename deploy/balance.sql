@@ -10,7 +10,7 @@ create table records(topic varchar, partition int, "offset" bigint, at_ms bigint
     reading_count bigint, content ubigint, said ubigint);
 create table wanted(partition int, "offset" bigint, epoch bigint, number bigint, received_us bigint, device varchar,
     metric varchar, "index" int, message_id varchar, value double, text varchar, unit varchar, event_us bigint,
-    device_us bigint, is_relative boolean, payload varchar);
+    device_us bigint, is_relative boolean, payload varchar, replayed_topic varchar);
 create table ranges(gateway varchar, epoch bigint, low bigint, high bigint);
 create table lives(gateway varchar, epoch bigint, first_ms bigint, last_ms bigint, upto bigint);
 create table gateways(gateway varchar);
@@ -28,8 +28,8 @@ create macro content(device, metric, idx, message_id, value, text, unit, event_u
 create or replace temp view all_readings as select partition, "offset", gateway_epoch as epoch, message_number as number,
     device, metric, "index", message_id, value, text, unit, epoch_us(event_time) as event_us,
     epoch_us(device_time) as device_us, coalesce(list_contains(flags, 'relative_time'), false) as is_relative,
-    coalesce(list_contains(flags, 'corrected'), false) as is_corrected, $payload::varchar as payload, received_at, date
-    from readings;
+    coalesce(list_contains(flags, 'corrected'), false) as is_corrected, $payload::varchar as payload, $topic::varchar as mqtt_topic,
+    received_at, date from readings;
 create or replace temp view near_readings as select * from all_readings
     where date >= make_timestamp(getvariable('near_us'))::date
         and received_at >= make_timestamptz(getvariable('near_us'));
@@ -78,19 +78,30 @@ create or replace temp table here as
 -- The rows of the same identity, and whether one says the same. A time that the gateway made of a relative one differs at
 -- each delivery, and a corrected row is no longer what was sent. A row that claims to come from this very record, but under
 -- another message's name, is no original of it.
-create or replace temp table elsewhere as
-    select w.rowid as id, bool_or(t.is_corrected or coalesce(t.payload = w.payload, false)
+-- A retained message is also known by its topic and payload: its live delivery has another identity, or none.
+create or replace temp table elsewhere as select id, bool_or(is_same) as is_same from (
+    select w.rowid as id, (t.is_corrected or coalesce(t.payload = w.payload, false)
             or (t.value is not distinct from w.value and t.text is not distinct from w.text
                 and t.unit is not distinct from w.unit
                 and (w.is_relative or t.is_relative or t.device_us is not distinct from w.device_us))) as is_same
     from wanted w join (select device, message_id, metric, "index", value, text, unit, device_us, is_relative, is_corrected,
             payload, partition, "offset", epoch, number, received_at from near_readings
             where message_id in (select message_id from wanted)
-        union all by name select * from older) t
+        union all by name select * exclude (mqtt_topic) from older) t
         on t.message_id = w.message_id and t.device = w.device and t.metric = w.metric and t."index" = w."index"
             and not coalesce(t.partition = w.partition and t."offset" = w."offset" and epoch_us(t.received_at) = w.received_us
                 and (t.epoch, t.number) <> (w.epoch, w.number), false)
-    group by w.rowid;
+    union all
+    select w.rowid, true from wanted w join (select device, metric, "index", payload, mqtt_topic, partition, "offset" from near_readings
+            where payload in (select payload from wanted where replayed_topic is not null)
+        union all by name select device, metric, "index", payload, mqtt_topic, partition, "offset" from older) t
+        on t.mqtt_topic = w.replayed_topic and t.payload = w.payload and t.device = w.device and t.metric = w.metric
+            and t."index" = w."index" and (t.partition, t."offset") <> (w.partition, w."offset")
+    ) group by id;
+
+-- name: unresolved_replays
+select distinct device, payload from wanted where replayed_topic is not null and payload is not null
+    and rowid not in (select id from here where is_same or is_corrected) and rowid not in (select id from elsewhere);
 
 -- name: unresolved
 -- Identities whose row was not found nearby. What has not landed is not looked for.
@@ -110,13 +121,13 @@ select device, message_id, min(if(event_us < getvariable('near_us'), event_us, n
 -- name: older
 create or replace temp table older(device varchar, message_id varchar, metric varchar, "index" int, value double, text varchar,
     unit varchar, device_us bigint, is_relative boolean, is_corrected boolean, payload varchar,
-    received_at timestamptz, partition int, "offset" bigint);
+    received_at timestamptz, partition int, "offset" bigint, mqtt_topic varchar);
 
 -- name: take_older
 insert into older select device, message_id, metric, "index", value, text, unit, epoch_us(device_time),
     coalesce(list_contains(flags, 'relative_time'), false), coalesce(list_contains(flags, 'corrected'), false),
-    $payload::varchar, received_at, partition, "offset"
-    from fetched semi join pairs using (device, message_id);
+    $payload::varchar, received_at, partition, "offset", $topic::varchar
+    from fetched semi join pairs using (device, $by);
 
 -- name: states
 -- Corrections pardon what they took away or changed, of what was received before; and a copy of what they took away.

@@ -26,6 +26,7 @@ READING_ROWS: Final = pa.schema(
         ("received_us", pa.int64()), ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()),
         ("message_id", pa.string()), ("value", pa.float64()), ("text", pa.string()), ("unit", pa.string()),
         ("event_us", pa.int64()), ("device_us", pa.int64()), ("is_relative", pa.bool_()), ("payload", pa.string()),
+        ("replayed_topic", pa.string()),
     ]
 )  # fmt: skip
 _RELATIVE: Final = "relative_time"
@@ -57,7 +58,7 @@ def reading_rows(record: LogRecord, message: ReadingRecord) -> Iterator[tuple[An
             record.partition, record.offset, message.epoch, message.number, message.received_us, message.device,
             one.metric, one.index, one.message_id or message.message_id, one.value, one.text, one.unit, event_us,
             one.time_us if one.claimed_us is None else one.claimed_us, is_relative or _RELATIVE in (one.flags or ()),
-            payload,
+            payload, message.topic if message.retain else None,
         )  # fmt: skip
 
 

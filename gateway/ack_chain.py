@@ -164,8 +164,10 @@ class AckChain:
             for outcome in block.odd.values():
                 _add(outcome, counts.get((outcome.device, minute)) or _new(counts, outcome.device, minute))
                 for device in outcome.shared:
-                    (counts.get((device, minute)) or _new(counts, device, minute)).shared += 1
-            for device, gap, reordered in self._tracker.follow(block.sequences, block.copies):
+                    count = counts.get((device, minute)) or _new(counts, device, minute)
+                    count.shared += 1
+                    count.retained += outcome.retained
+            for device, gap, reordered in self._tracker.follow(self._followed(block), block.copies):
                 count = counts.get((device, minute)) or _new(counts, device, minute)
                 count.gap += gap
                 count.reordered += reordered
@@ -179,6 +181,13 @@ class AckChain:
         return OutcomeRecord(
             RECORD_VERSION, self._gateway_id, self.epoch, first, upto, list(counts.values()), self._began, sequences
         )
+
+    def _followed(self, block: Block) -> list[tuple[str, int, int]]:
+        """The numbers that show gaps: a retained message of a counter that is not known yet may be of any age."""
+        if not block.replays:
+            return block.sequences
+        high = self._tracker.high
+        return [each for each in block.sequences if each not in block.replays or high(*each[:2]) is not None]
 
     def _carry(self, record: OutcomeRecord) -> None:
         """Keep gaps and restarts of an outcome that may be lost with its epoch: the redelivery will not show them again."""
@@ -199,6 +208,7 @@ def _new(counts: dict[_Key, Count], device: str | None, minute: int) -> Count:
 
 def _add(outcome: Outcome, count: Count) -> None:
     count.received += 1
+    count.retained += outcome.retained
     if outcome.accepted:
         count.accepted += 1
         count.partial += 1 if outcome.parts else 0

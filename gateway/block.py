@@ -15,7 +15,7 @@ from ingest.contract.dead_letter import decode_dead_letter, encode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS
 
-__all__ = ["COUNT_BYTES", "Block", "full_message"]
+__all__ = ["COUNT_BYTES", "Block"]
 
 COUNT_BYTES: Final = 200
 """At most what one device's counts of one minute and its number take in an outcome record, without its id."""
@@ -34,6 +34,8 @@ class Block:
         readings: how many readings these have.
         sequences: (device, boot, seq) in receive order.
         copies: those of them that the broker sends again, or that share a message with others.
+        replays: those of retained messages.
+        waited_since_us: since when the broker may have kept the messages: see `Message`.
         waiting: batches of records that Kafka has not reported, and those that were not given to it yet.
         received_at: monotonic seconds.
         outcome_bytes: at most what the block takes in an outcome record.
@@ -54,9 +56,11 @@ class Block:
         "readings",
         "received_at",
         "received_us",
+        "replays",
         "sequences",
         "size_bytes",
         "values",
+        "waited_since_us",
         "waiting",
     )  # fmt: skip
 
@@ -71,6 +75,8 @@ class Block:
         self.readings = 0
         self.sequences: list[tuple[str, int, int]] = []
         self.copies: set[tuple[str, int, int]] = set()
+        self.replays: set[tuple[str, int, int]] = set()
+        self.waited_since_us: int | None = None
         self.odd: dict[int, Outcome] = {}
         self.waiting = 0
         self.outcome_bytes = 0
@@ -93,6 +99,7 @@ class Block:
     def add(self, received: Incoming, outcome: Outcome) -> None:
         """Take a message with an outcome of its own."""
         place = len(self.messages)
+        outcome.retained = isinstance(received, Received) and received.retain
         if isinstance(received, Received):
             if received.qos:
                 self.mids.append(received.mid.to_bytes(2, "big"))
@@ -111,8 +118,10 @@ class Block:
         if outcome.device is not None:
             sequences = [(outcome.device, boot, seq) for boot, seq in outcome.sequence]
             self.sequences += sequences
-            if len(sequences) > 1 or (isinstance(received, Received) and received.dup):
+            if len(sequences) > 1 or (isinstance(received, Received) and received.dup) or outcome.retained:
                 self.copies.update(sequences)
+            if outcome.retained:
+                self.replays.update(sequences)
 
     def _add_record(self, record: Record) -> None:
         self.size_bytes += len(record.value)
@@ -124,7 +133,21 @@ class Block:
 
     def message(self, place: int) -> Message:
         """A message as the gate takes it."""
-        return full_message(self.messages[place], self.first + place, self.epoch, self.received_us)
+        return self._full(self.messages[place], self.first + place)
+
+    def next_message(self, received: Incoming) -> Message:
+        """What comes behind those that are here, as the gate takes it."""
+        return self._full(received, self.first + len(self.messages))
+
+    def _full(self, received: Incoming, number: int) -> Message:
+        head = number, self.epoch, self.received_us
+        if isinstance(received, Received):
+            return Message(
+                *head, received.topic, received.payload, received.qos, received.dup, received.retain, received.message_id,
+                received.trace, received.response_topic, received.correlation, received.mid, self.waited_since_us,
+            )  # fmt: skip
+        mid = int.from_bytes(received[2], "big")
+        return Message(*head, received[0], received[1], mid=mid, waited_since_us=self.waited_since_us)
 
     def owner(self, position: int) -> int:
         """Which message the record at this position of `values` belongs to."""
@@ -150,7 +173,7 @@ class Block:
             self.accepted[record.device] -= 1
         outcome = decide(self.message(place), record.device, [] if before is None else before.sequence)
         if before is not None:
-            outcome.changes, outcome.replies = before.changes, before.replies
+            outcome.changes, outcome.replies, outcome.retained = before.changes, before.replies, before.retained
             # The records of its other devices are in Kafka, or on their way.
             stored = [before.device, *before.shared] if before.accepted else before.shared
             outcome.shared = [device for device in stored if device not in (None, record.device)]
@@ -191,13 +214,3 @@ def _without_payload(received: Incoming) -> Incoming:
     if isinstance(received, Received):
         return received._replace(payload=b"")
     return received[0], b"", received[2]
-
-
-def full_message(received: Incoming, number: int, epoch: int, received_us: int) -> Message:
-    """A message with its name, as the gate takes it."""
-    if isinstance(received, Received):
-        return Message(
-            number, epoch, received_us, received.topic, received.payload, received.qos, received.dup, received.retain,
-            received.message_id, received.trace, received.response_topic, received.correlation, received.mid,
-        )  # fmt: skip
-    return Message(number, epoch, received_us, received[0], received[1], mid=int.from_bytes(received[2], "big"))

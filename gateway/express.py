@@ -26,6 +26,9 @@ __all__ = ["Express"]
 _MAX_TOPIC_BYTES: Final = 4096
 """Of a topic that is remembered, with its device and piece; MQTT allows topics of 65,535 bytes."""
 
+_TIMED: Final = ',"time_us":'
+"""No text of a message holds this: a quote in a JSON text stands behind a backslash."""
+
 Read = Callable[[bytes, bytes, int, int], Readings | None]
 """`NativeText.read` of those whose devices are asked the same."""
 
@@ -70,6 +73,9 @@ class Express:
         last_ms = block.received_us // 1000 + self._limits.max_future_seconds * 1000
         head = f'{self._head}{block.epoch},"number":'
         middle = f',"received_us":{block.received_us},'
+        waited = block.waited_since_us is not None
+        if block.waited_since_us:
+            middle += f'"waited_since_us":{block.waited_since_us},'
         before = len(block.messages)
         number = block.first + before
         for message in messages[begin:] if begin else messages:
@@ -87,6 +93,9 @@ class Express:
             if found is None:
                 break
             text, count, boot, seq = found
+            # Without a time it gets a flag. The members of a message have the same time, or none has.
+            if waited and _TIMED not in text:
+                break
             if device not in accepted:
                 if block.outcome_bytes >= room_bytes:
                     break

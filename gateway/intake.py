@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gateway.block import Block, full_message
+from gateway.block import Block
 from gateway.express import Express
 from gateway.outcome import Gate
 from gateway.session_events import Incoming, Received
@@ -23,6 +23,7 @@ class Intake:
 
     Attributes:
         number: of the last message.
+        waited_since_us: since when the broker may have kept what comes now: see `Message`.
         dropped: messages at QoS 0 for which there was no room, so far.
     """
 
@@ -30,6 +31,7 @@ class Intake:
         """`is_full` says whether a message at QoS 0 has no room beside this block."""
         self._gate, self._express, self._is_full = gate, express, is_full
         self.number = 0
+        self.waited_since_us: int | None = None
         self.dropped = 0
 
     def take(self, messages: list[Incoming], epoch: int, outcome_bytes: int) -> Iterator[Block]:
@@ -45,6 +47,7 @@ class Intake:
         at = 0
         while at < len(messages):
             block = Block(epoch, self.number + 1, received_us, received_at)
+            block.waited_since_us = self.waited_since_us
             at = self._fill(block, messages, at, outcome_bytes)
             if len(block):
                 self.number += len(block)
@@ -71,8 +74,7 @@ class Intake:
         if isinstance(received, Received) and received.qos == 0 and self._is_full(block):
             self.dropped += 1
             return
-        message = full_message(received, block.first + len(block), block.epoch, block.received_us)
-        block.add(received, self._gate.decide(message))
+        block.add(received, self._gate.decide(block.next_message(received)))
 
 
 def _grown(block: Block, before: tuple[int, int, int, int]) -> int:

@@ -16,7 +16,8 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 class Message(NamedTuple):
     """One MQTT message as received. `number` ascends in receive order within the gateway process.
 
-    `mid` is its packet identifier, 0 where it has none.
+    `mid` is its packet identifier, 0 where it has none. `waited_since_us`: the broker may have kept it for a while, from then
+    on at the earliest; 0: nobody knows from when on; None: it came as it was published.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Message(NamedTuple):
     response_topic: str | None = None
     correlation: bytes | None = None
     mid: int = 0
+    waited_since_us: int | None = None
 
 
 class Record(NamedTuple):

@@ -9,6 +9,7 @@ import msgspec
 from gateway.dead_letters import part_letters, told, whole_letter
 from gateway.decoders.candidates import choose
 from gateway.decoders.registry import make_decoders
+from gateway.decoders.senml import RELATIVE_TIME
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
 from gateway.decoders.state import DecoderState
 from gateway.message import Message, Record, identity_of, property_id, traceparent
@@ -28,6 +29,8 @@ __all__ = ["Gate", "Message", "Outcome", "Record"]
 logger = logging.getLogger("tidegate.gateway")
 
 NO_IDENTITY: Final = "no_identity"
+RETAINED: Final = "retained"
+MAY_HAVE_WAITED: Final = "may_have_waited"
 _MAX_TOPICS_BYTES: Final = 4 * 1024 * 1024
 """What the records of a message of several devices repeat of its topic, which may have 64 KiB."""
 
@@ -36,7 +39,7 @@ class Outcome(msgspec.Struct, gc=False):
     """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set.
 
     `device` is whom the message is counted for: the first of several; `shared` are the others whose readings are in its
-    records. `changes` are what decoders remember from now
+    records. `retained`: the broker replayed the message. `changes` are what decoders remember from now
     on (`DecoderState`), among `records` too; `replies` are published to the device side once the records are in Kafka,
     and `refusals` are told to who writes receipts.
     """
@@ -53,6 +56,7 @@ class Outcome(msgspec.Struct, gc=False):
     changes: list[tuple[str, bytes]] = []
     replies: list[Reply] = []
     refusals: list[Refusal] = []
+    retained: bool = False
 
 
 class Gate:
@@ -121,8 +125,7 @@ class Gate:
             return self.reject(message, Reject(Reason.BAD_ENCODING, "topic", got, "a topic in UTF-8"), None)
         match = self._routes.match(topic)
         if match is None:
-            wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
-            return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
+            return self._without_route(message, topic)
         if isinstance(match, str):
             return Outcome([], ignored=IgnoredReason.OWN_TOPIC)
         if not message.payload:
@@ -131,6 +134,13 @@ class Gate:
         if fault is not None:
             return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(match.device), fault), None)
         return self._decode(message, topic, match)
+
+    def _without_route(self, message: Message, topic: str) -> Outcome:
+        if not message.payload:
+            # How a retained message is deleted; brokers deliver it live without the retain flag.
+            return Outcome([], ignored=IgnoredReason.EMPTY_PAYLOAD)
+        wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
+        return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
 
     def _device_fault(self, device: str) -> str | None:
         if device in self._known_devices:
@@ -204,6 +214,10 @@ class Gate:
         flags = decoded.flags
         if message_id is None and any(reading.message_id is None for reading in decoded.readings):
             flags = [*(flags or ()), NO_IDENTITY]
+        if message.retain:
+            flags = [*(flags or ()), RETAINED]
+        if message.waited_since_us is not None:
+            _flag_waited(decoded)
         record = ReadingRecord(
             RECORD_VERSION,
             self._limits.gateway_id,
@@ -223,6 +237,7 @@ class Gate:
             decoded.tags,
             traceparent(message.trace),
             hash_payload(message.payload),
+            message.waited_since_us or None,
         )
         return Outcome(
             [Record(READINGS, decoded.device.encode(), encode_record(record))],
@@ -247,6 +262,14 @@ class Gate:
             outcome.records = [whole_letter(message, refusals[0], self._limits, devices=len(refusals))]
             outcome.refusals = told(refusals)
         return outcome
+
+
+def _flag_waited(decoded: Decoded) -> None:
+    """Mark the readings whose time is that of their arrival, or was calculated from it."""
+    is_relative = RELATIVE_TIME in (decoded.flags or ())
+    for reading in decoded.readings:
+        if is_relative or reading.time_us is None or RELATIVE_TIME in (reading.flags or ()):
+            reading.flags = [*(reading.flags or ()), MAY_HAVE_WAITED]
 
 
 def _join(outcomes: list[Outcome]) -> Outcome:

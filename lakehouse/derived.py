@@ -113,6 +113,11 @@ LEDGER: Final = Table(
         Column("tail_copies", "bigint", "Of copies: messages of a gateway that died before it counted them."),
         Column("restarts", "bigint", "How often the device began to count again under the same boot."),
         Column("letters", "bigint", "Of dead_lettered: those of the gateway, as dead_letters holds them."),
+        Column(
+            "retained",
+            "bigint",
+            "Of received: retained messages that the broker replayed to a new subscription, whatever became of them.",
+        ),
     ),
     statistics=("device", "minute", "unaccounted"),
 )
@@ -128,7 +133,11 @@ DEVICES: Final = Table(
         ),
         Column("last_rejected_because", "string", "Reason of its newest refusal."),
         Column("last_rejected_at", "timestamp", "When that was (UTC)."),
-        Column("clock_skew_ms", "bigint", "Device clock minus gateway clock, lately; null where it claims no time."),
+        Column(
+            "clock_skew_ms",
+            "bigint",
+            "Device clock minus gateway clock, lately, by messages that came as they were measured; null where none did.",
+        ),
         Column("interval_learned_s", "double", "Usual time between its messages, learned."),
         Column("profile", "string", "Profile of its newest refusal, where one refused it."),
         Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
@@ -137,6 +146,8 @@ DEVICES: Final = Table(
             "timestamp",
             "The minute in which it last began to count again under the same boot (UTC).",
         ),
+        Column("last_device_time", "timestamp", "The time that it claimed last (UTC)."),
+        Column("last_device_time_at", "timestamp", "received_at of that message (UTC)."),
     ),
     statistics=("device", "last_seen"),
     partitioned_by=(),

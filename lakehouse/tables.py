@@ -95,6 +95,17 @@ READINGS: Final = Table(
             "bigint",
             "64-bit hash of the message's payload: equal under one identity means that the device sent the same again.",
         ),
+        Column(
+            "retained",
+            "boolean",
+            "True where the broker replayed a retained message to a new subscription: nobody knows how old it is. Null in "
+            "rows of older versions.",
+        ),
+        Column(
+            "waited_since",
+            "timestamp",
+            "The message may have waited in the broker since then (UTC): the gateway was away, or could take no more.",
+        ),
         _ORIGIN[2],
     ),
     statistics=("device", "metric", "event_time", "received_at", "landed_at"),

@@ -11,23 +11,18 @@ there was none left, or whose row retention deleted, is a dead letter: nothing i
 """
 
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from ingest.contract.reasons import Reason
 from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of, file_dataset
+from streaming.lookups import LookupTime, admitted_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.dataset as ds
-    from deltalake import DeltaTable
 
 __all__ = ["COMPARED_COLUMNS", "Contents", "load_recent", "make_lookup"]
 
@@ -40,15 +35,7 @@ REMEMBERED_ROWS: Final = 500_000
 """Newest rows with an identity that are remembered, at 60 bytes each."""
 FOLD_CHUNKS: Final = 64
 RECENT: Final = timedelta(minutes=2)
-LOOKUP_SHARE: Final = 0.2
-"""Of the time at most, over look-ups in the table."""
-LOOKUP_BURST_SECONDS: Final = 10.0
-"""What look-ups may take at once after a time without any."""
 SHOWN_READINGS: Final = 5
-
-_FAR: Final = datetime.max.replace(tzinfo=UTC)
-_STATISTICS_STEP: Final = timedelta(milliseconds=1)
-"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
 # A time that the gateway made of a relative one differs at each delivery; a corrected row is no longer what was sent. Of a
 # telegram that several receivers heard (`tg:`) each has its own time, and what they added to it (`rx:`) is theirs alone.
@@ -62,9 +49,10 @@ _HASHED: Final = """
 
 _NUMBERED: Final = "SELECT *, row_number() OVER () AS row FROM rows"
 
+# Topic and payload are the whole identity of a retained message (`rt:`): its copies cannot differ.
 _COPIES: Final = f"""
     SELECT n.*, c.position, n."offset" IN (SELECT "offset" FROM kept k WHERE k.partition = n.partition) AS partial
-    FROM ({_NUMBERED}) n JOIN copies c USING (row)"""  # noqa: S608
+    FROM ({_NUMBERED}) n JOIN copies c USING (row) WHERE NOT starts_with(n.message_id, 'rt:')"""  # noqa: S608
 
 _KEPT: Final = f"SELECT * EXCLUDE (row) FROM ({_NUMBERED}) WHERE row NOT IN (SELECT row FROM copies)"  # noqa: S608
 
@@ -99,9 +87,8 @@ class Contents:
 
         self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "256MB"})
         self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
-        self._lookup, self._clock = lookup, clock
+        self._lookup, self._time = lookup, LookupTime(clock)
         self._chunks: list[pa.Table] = []
-        self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
 
     @property
     def remembered(self) -> int:
@@ -143,16 +130,12 @@ class Contents:
 
         wanted = self._query(_HASHED, rows=missing)
         left, pieces = set(wanted["id"].to_pylist()), [wanted.slice(0, 0)]
-        began = self._clock()
-        allowed = min(LOOKUP_BURST_SECONDS, self._left_seconds + LOOKUP_SHARE * (began - self._left_at))
-        if self._lookup is not None and allowed > 0:
-            for piece in self._lookup(missing):
-                pieces.append(self._query(_HASHED, rows=piece))
-                left.difference_update(pieces[-1]["id"].to_pylist())
-                if not left or self._clock() - began > allowed:
-                    break
-        self._left_at = self._clock()
-        self._left_seconds = allowed - (self._left_at - began)
+        lookup = self._lookup
+        for piece in self._time.bounded(lambda: lookup(missing)) if lookup is not None else ():
+            pieces.append(self._query(_HASHED, rows=piece))
+            left.difference_update(pieces[-1]["id"].to_pylist())
+            if not left:
+                break
         stored = pa.concat_tables(pieces)
         self._keep(stored)
         return stored
@@ -183,7 +166,7 @@ def make_lookup(root: str) -> Lookup:
         table, devices = DeltaTable(table_uri(root, "readings")), sorted(set(copies["device"].to_pylist()))
         times, kind = sorted(set(copies["event_time"].to_pylist())), copies["event_time"].type
         same = ds.field("message_id").isin(copies["message_id"].combine_chunks()) & ds.field("device").isin(devices)
-        files = _files(table, devices)
+        files = admitted_files(table, devices)
         # A device that sends a message again says the same time, and files hold seconds of live readings.
         likely = [(each.path, same & within) for each in files if (within := each.between(times, kind)) is not None]
         for path, condition in [*likely, *((each.path, same) for each in files)]:
@@ -208,50 +191,6 @@ def load_recent(root: str, contents: Contents) -> None:
         for batch in rows.to_batches(columns=list(COMPARED_COLUMNS), filter=recent):
             if batch.num_rows:
                 contents.remember(pa.Table.from_batches([batch]))
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A data file with the bounds of its times in the log, None where that has none."""
-
-    path: str
-    landed_at: datetime
-    first: datetime | None
-    last: datetime | None
-
-    def between(self, times: list[datetime], kind: "pa.DataType") -> "ds.Expression | None":
-        """The condition of rows with event times from the first to the last of these (sorted) here; None without any."""
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-
-        if self.first is None or self.last is None:
-            return None
-        here = times[bisect_left(times, self.first) : bisect_right(times, self.last + _STATISTICS_STEP)]
-        at = ds.field("event_time")
-        return (at >= pa.scalar(here[0], kind)) & (at <= pa.scalar(here[-1], kind)) if here else None
-
-
-def _files(table: "DeltaTable", devices: list[str]) -> list[_File]:
-    """The data files whose rows may be of one of these devices (sorted), the newest first."""
-    import pyarrow as pa
-
-    actions = pa.table(table.get_add_actions(flatten=True))
-    names = ("path", "min.device", "max.device", "max.landed_at", "min.event_time", "max.event_time")
-    columns = (actions[name].to_pylist() if name in actions.column_names else [None] * len(actions) for name in names)
-    admitted = [
-        _File(unquote(path), landed or _FAR, first, last)
-        for path, low, high, landed, first, last in zip(*columns, strict=True)
-        if _admits(low, high, devices)
-    ]
-    return sorted(admitted, key=attrgetter("landed_at"), reverse=True)
-
-
-def _admits(low: str | None, high: str | None, devices: list[str]) -> bool:
-    # Delta cuts long texts in its statistics; a maximum is then followed by a character that sorts behind any other.
-    if low is None or high is None:
-        return True
-    at = bisect_left(devices, low)
-    return at < len(devices) and devices[at] <= high
 
 
 def _by_record(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

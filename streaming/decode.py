@@ -37,7 +37,7 @@ RECORD_SCHEMA: Final = (
     "v INT, gateway STRING, epoch BIGINT, number BIGINT, received_us BIGINT, topic STRING, device STRING, "
     f"readings ARRAY<{READING_SCHEMA}>, qos INT, dup BOOLEAN, retain BOOLEAN, message_id STRING, boot BIGINT, seq BIGINT, "
     "flags ARRAY<STRING>, tags MAP<STRING, STRING>, trace STRING, "
-    "payload_hash BIGINT"
+    "payload_hash BIGINT, waited_since_us BIGINT"
 )
 """ingest.contract.reading.ReadingRecord in Spark's words; a test compares the two."""
 
@@ -51,7 +51,7 @@ DEAD_LETTER_SCHEMA: Final = (
 
 _ENVELOPE: Final = (
     "gateway", "epoch", "number", "received_us", "topic", "device", "message_id", "boot", "seq", "flags", "tags",
-    "trace", "payload_hash",
+    "trace", "payload_hash", "retain", "waited_since_us",
 )  # fmt: skip
 _OWN_NUMBER: Final = "i.boot IS NOT NULL AND i.seq IS NOT NULL"
 _NO_FLAGS: Final = "CAST(array() AS ARRAY<STRING>)"
@@ -80,6 +80,8 @@ _READING_COLUMNS: Final = (
     "r_number AS message_number",
     "r_trace AS trace",
     "r_payload_hash AS payload_hash",
+    "coalesce(r_retain, false) AS retained",
+    "timestamp_micros(r_waited_since_us) AS waited_since",
     "CAST(timestamp_micros(r_received_us) AS DATE) AS date",
 )
 """How each column of `readings` comes from a record (`r_…`) and one of its readings (`i`)."""

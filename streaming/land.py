@@ -3,7 +3,8 @@
 A batch is written, looked at, committed (lakehouse/append.py). What must not be there twice is kept out by two means:
 - by origin: each table's newest commit says at which Kafka offsets it ended; a batch that begins before that (replayed
   after a crash, or by a new checkpoint) has those records filtered out, table by table;
-- by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice.
+- by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice; and
+  rows of a retained message whose topic and payload are stored, because the broker replays it (streaming/replays.py).
 
 Records that lose readings as copies are rows of `duplicates`. A copy that says something else than what is stored, or that
 could not be compared, is a dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and
@@ -46,6 +47,7 @@ from streaming.marking import Marker
 from streaming.offsets import Mark, Offsets, behind, largest, moved, record_count
 from streaming.progress import Progress
 from streaming.projection import Projection
+from streaming.replays import REPLAY_COLUMNS, Replays, make_replay_lookup
 from streaming.source import LandedTopics
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ __all__ = ["Landing"]
 
 SMALL_BATCH_RECORDS: Final = 50_000
 """Up to this many records one task writes one file: a second task costs a small batch more than it saves."""
-_READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway")
+_READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway", "retained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Landing(Batches):
         self._parallelism = spark.sparkContext.defaultParallelism
         # Learning a batch's identities can go on beside the next batch's Spark job.
         self._worker = ThreadPoolExecutor(1, "seen")
-        self._contents = Contents(make_lookup(root))
+        self._contents, self._replays = Contents(make_lookup(root)), Replays(make_replay_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
         self._marker, self._promised = marker, False
@@ -163,7 +165,7 @@ class Landing(Batches):
             written = append.read_back(_READ_BACK)
             held = _record_total(written)
             self._await_learning()
-            copies, refused = self._seen.duplicates(written.select(KEY_COLUMNS)), False
+            copies, refused = self._copies(append, written), False
             self._progress.lap("check")
             letters = held < batch.count(self._topics.readings) or batch.count(self._topics.dead_letters) > 0
             if copies.num_rows:
@@ -181,6 +183,15 @@ class Landing(Batches):
         self._landed_at = batch.began_at
         self._learning = self._worker.submit(self._learn, written, paths, batch.began_at, time.time())
         return held, refused
+
+    def _copies(self, append: Append, written: "pa.Table") -> "pa.Table":
+        """The rows that are stored already: row, partition, offset, position."""
+        import pyarrow.compute as pc
+
+        copies = self._seen.duplicates(written.select(KEY_COLUMNS))
+        if not pc.any(written["retained"]).as_py():
+            return copies
+        return self._replays.add_stored(append.read_back(REPLAY_COLUMNS), copies)
 
     def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime, committed_at: float) -> None:
         import pyarrow as pa

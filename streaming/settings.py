@@ -37,6 +37,11 @@ class StreamSettings(BaseModel):
     rollup_exclude_devices: tuple[str, ...] = Field(
         ("tidegate-canary",), description="Devices whose readings no rollup shows."
     )
+    count_retained: bool = Field(
+        False,
+        description="Count retained messages, which the broker replays to a new subscription and which may be old, as news: in "
+        "latest, rollups and devices.",
+    )
     streams_dir: str | None = Field(
         None, description="Folder of SQL files, each a stream; default ./streams, or DATA/streams of an embedded run."
     )

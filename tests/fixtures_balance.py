@@ -38,7 +38,7 @@ READING_ROWS = pa.schema(
     [
         *_ORIGIN, ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()), ("value", pa.float64()),
         ("text", pa.string()), ("unit", pa.string()), ("event_time", _TIME), ("device_time", _TIME),
-        ("flags", pa.list_(pa.string())), ("payload_hash", pa.int64()),
+        ("flags", pa.list_(pa.string())), ("payload_hash", pa.int64()), ("mqtt_topic", pa.string()),
     ]
 )  # fmt: skip
 DEAD_LETTER_ROWS = pa.schema([*_ORIGIN, ("source_topic", pa.string()), ("stage", pa.string()), ("reason", pa.string())])
@@ -73,13 +73,15 @@ class World:
         value: float = 0.0,
         topic: str = "",
         time_us: int | None = None,
+        payload: int | None = None,
+        retained: bool = False,
     ) -> int:
         """A message with `metrics` readings, in Kafka and (`land`) in the table; returns its number."""
         self.number += 1
         received_us = START_US + self.number * 1000
         readings = [Reading(metric=f"m{i}", value=value + i, time_us=time_us) for i in range(metrics)]
         name = (self.gateway, self.epoch, self.number, received_us, topic or f"t/{device}", device)
-        record = ReadingRecord(1, *name, readings, message_id=message_id)
+        record = ReadingRecord(1, *name, readings, message_id=message_id, retain=retained, payload_hash=payload)
         self.records.append(LogRecord(0, len(self.records), self.at_ms, device.encode(), encode_record(record)))
         if land:
             self.rows += [self.row(len(self.records) - 1, record, reading) for reading in readings]
@@ -180,6 +182,7 @@ class World:
             "value": reading.value, "text": reading.text, "unit": reading.unit,
             "event_time": utc(record.received_us if reading.time_us is None else reading.time_us),
             "device_time": None if claimed is None else utc(claimed), "flags": reading.flags or [],
+            "payload_hash": record.payload_hash, "mqtt_topic": record.topic,
         }  # fmt: skip
 
     def origin(self, offset: int, device: str | None) -> Row:

@@ -51,38 +51,47 @@ class Gateway:
 
     def store(
         self, device: str, at: int, *readings: Reading, seq: int | None = None, copy: bool = False, counted: bool = True,
-        more: str = "", **book: int,
+        more: str = "", retained: bool = False, payload: int | None = None, **book: int,
     ) -> None:  # fmt: skip
-        """One message of a device (and of another, `more`); a `copy` has the identity of a stored one."""
+        """One message of a device (and of another, `more`); a `copy` has the identity of a stored one.
+
+        `retained`: the broker replays it; `payload` is its hash.
+        """
         self.number += 1
+        envelope: dict[str, Any] = {"payload_hash": payload}
+        if retained:
+            envelope |= {"retain": True, "message_id": f"rt:{device}{payload}"}
         for each in [device, more] if more else [device]:
             self.sent.append(
                 self.record(
                     self.number, seq=seq, device=each, received_us=at, gateway=self.name, epoch=self.epoch,
-                    readings=list(readings) or [Reading("t", value=float(self.number))],
+                    readings=list(readings) or [Reading("t", value=float(self.number))], **envelope,
                 )
             )  # fmt: skip
         if counted:
-            self._count(device, at, accepted=1, **book)
+            self._count(device, at, accepted=1, retained=int(retained), **book)
         if counted and more:
             self._count(more, at, received=0, shared=1)
         self._note(device, at, received=1, **{"duplicate" if copy else "stored": 1}, **book)
         if more:
             self._note(more, at, received=1, stored=1, shared=1)
 
-    def refuse(self, device: str | None, at: int, *, counted: bool = True, profile: str | None = None) -> None:
+    def refuse(
+        self, device: str | None, at: int, *, counted: bool = True, profile: str | None = None, retained: bool = False
+    ) -> None:
         self.number += 1
         letter = self.dead_letter(self.number)
+        letter.retain = retained
         letter.device, letter.received_us, letter.profile = device, at, profile
         letter.gateway, letter.epoch = self.name, self.epoch
         self.sent.append(letter)
         if counted:
-            self._count(device, at, dead_lettered={"bad_json": 1})
+            self._count(device, at, dead_lettered={"bad_json": 1}, retained=int(retained))
         self._note(device or "", at, received=1, dead_lettered=1)
 
-    def ignore(self, device: str, at: int) -> None:
+    def ignore(self, device: str, at: int, *, retained: bool = False) -> None:
         self.number += 1
-        self._count(device, at, ignored={"no_value": 1})
+        self._count(device, at, ignored={"no_value": 1}, retained=int(retained))
         self._note(device, at, received=1, ignored=1)
 
     def outcome(self) -> bytes:

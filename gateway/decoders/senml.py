@@ -19,7 +19,7 @@ from gateway.times import plausible
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["decode_senml"]
+__all__ = ["RELATIVE_TIME", "decode_senml"]
 
 RELATIVE_TIME: Final = "relative_time"
 """The time is so and so long before (or after) the receive time: all that the device knew."""

@@ -11,7 +11,8 @@ class Count(msgspec.Struct, omit_defaults=True, gc=False):
     `received = accepted + sum(dead_lettered) + sum(ignored)`. `partial` counts accepted messages of which a part was
     refused. `device` is None where the message names none (no route, undecodable). `shared` counts messages of several
     devices that hold readings of this one and are counted (`received`) for another one of them. `restarts`: how often the
-    device began to count again under the same boot.
+    device began to count again under the same boot. `retained`, of all these: messages that the broker replayed as retained
+    ones, which say nothing of when the device was alive.
     """
 
     minute: int
@@ -25,6 +26,7 @@ class Count(msgspec.Struct, omit_defaults=True, gc=False):
     reordered: int = 0
     shared: int = 0
     restarts: int = 0
+    retained: int = 0
 
 
 class OutcomeRecord(msgspec.Struct, omit_defaults=True, gc=False):

@@ -53,6 +53,8 @@ class ReadingRecord(msgspec.Struct, omit_defaults=True, gc=False):
     connection generation: process start in epoch ms, raised by at least 1 on each connection) it names the message.
     `payload_hash` is `hash_payload` of the MQTT payload: two deliveries with the same hash say the same, whatever profile,
     unit or zone decoded them. Records of older gateways have none.
+    `retain`: the broker replayed it as a retained message to a new subscription, so it may be old. `waited_since_us`: it came
+    while the gateway took over what the broker had kept, so it may have been published at any time since then.
     `v` stays in every record: `v` has no default, so `omit_defaults` cannot drop it.
     """
 
@@ -74,6 +76,7 @@ class ReadingRecord(msgspec.Struct, omit_defaults=True, gc=False):
     tags: dict[str, str] | None = None
     trace: str | None = None
     payload_hash: int | None = None
+    waited_since_us: int | None = None
 
 
 _encoder = msgspec.json.Encoder()

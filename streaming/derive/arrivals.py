@@ -30,13 +30,13 @@ _KEPT_VERSIONS: Final = 500
 
 READING_COLUMNS: Final = (
     "device", "metric", "value", "text", "unit", "event_time", "device_time", "received_at", "landed_at", "boot", "seq",
-    "index", "flags", "offset", "gateway", "gateway_epoch", "message_number",
+    "index", "flags", "offset", "gateway", "gateway_epoch", "message_number", "retained", "waited_since",
 )  # fmt: skip
 """What ledger, latest and devices read of `readings` together."""
 DUPLICATE_COLUMNS: Final = ("device", "received_at", "landed_at", "gateway", "gateway_epoch", "message_number", "whole")
 DEAD_LETTER_COLUMNS: Final = (
     "reason", "stage", "device", "received_at", "profile", "gateway", "offset", "source_topic", "gateway_epoch",
-    "message_number", "partial", "landed_at",
+    "message_number", "partial", "landed_at", "retain",
 )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ _VALUES: Final = ("count", "sum", "min", "max", "first", "last", "first_at", "la
 _NO_WATERMARK: Final = -(2**62)
 
 
-def minute_partials(readings: DataFrame, *, excluded: Sequence[str], skew_us: int, one_task: bool) -> DataFrame:
+def minute_partials(
+    readings: DataFrame, *, excluded: Sequence[str], skew_us: int, one_task: bool, count_retained: bool = False
+) -> DataFrame:
     """What the readings of each device, metric and minute come to.
 
     Args:
@@ -33,6 +35,7 @@ def minute_partials(readings: DataFrame, *, excluded: Sequence[str], skew_us: in
         excluded: devices that no rollup shows.
         skew_us: how far ahead of the gateway's clock an event time may move the watermark.
         one_task: gather the rows in one task, which spares a small pass the shuffle.
+        count_retained: aggregate retained messages too.
 
     Returns:
         device, metric, minute; `count` (0 where the readings hold no number), sum, min, max, first, last, first_at,
@@ -40,7 +43,8 @@ def minute_partials(readings: DataFrame, *, excluded: Sequence[str], skew_us: in
     """
     names = ", ".join(map(sql_text, excluded))
     shown = f"event_us BETWEEN {_FIRST_US} AND {_LAST_US}" + (f" AND device NOT IN ({names})" if names else "")
-    rows = readings.selectExpr(
+    rows = readings if count_retained else readings.where("retained IS NOT TRUE")
+    rows = rows.selectExpr(
         "device", "metric", "value", "unix_micros(event_time) AS event_us", "unix_micros(received_at) AS received_us",
         "landed_at", "partition", "offset", "index",
     ).selectExpr(

@@ -1,7 +1,8 @@
 """Keeps `latest`: the newest reading of each device and metric, by event_time; the later arrival among equals.
 
 An event_time far ahead of its receipt counts as `received_at + AHEAD` here: a clock that once ran ahead does not hold the
-row for years. The row itself keeps the event_time as it stands in `readings`.
+row for years. The row itself keeps the event_time as it stands in `readings`. Retained messages, which the broker replays and
+which may be old, do not count unless a setting says so.
 """
 
 from collections.abc import Mapping
@@ -78,7 +79,7 @@ class LatestDerivation:
         from pyspark.sql import functions as F
 
         known = None if news.whole or not self._own.files else self._known()
-        landed = self._arrivals.readings_rows(news, READING_COLUMNS)
+        landed = self._counted(self._arrivals.readings_rows(news, READING_COLUMNS))
         landed, known = without(landed, self._own.erased - news.erased), without(known, news.erased)
         if news.corrected:
             corrected = sorted(news.corrected)
@@ -105,7 +106,10 @@ class LatestDerivation:
         rows = self._arrivals.rows(
             self._arrivals.readings, News(everything.upto, [(files, frozenset())] if files else []), READING_COLUMNS
         )
-        return None if rows is None else rows.where(F.col("device").isin(devices))
+        return None if rows is None else self._counted(rows.where(F.col("device").isin(devices)))
+
+    def _counted(self, rows: "DataFrame | None") -> "DataFrame | None":
+        return rows if rows is None or self._writer.settings.count_retained else rows.where("retained IS NOT TRUE")
 
 
 def _may_hold(low: Mapping[str, Any], high: Mapping[str, Any], device: str) -> bool:

@@ -48,7 +48,7 @@ __all__ = [
 
 SUMS: Final = (
     "stored", "late", "copies", "letters", "conflicting", "accepted", "shared", "counted_dead", "ignored", "counted_partial",
-    "gap", "reordered", "restarts", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
+    "gap", "reordered", "restarts", "retained", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
 )  # fmt: skip
 KEPT: Final = ("stored", "late", "tail_stored")
 """What a recount of a device whose readings a correction deleted finds too little of: `kept_…` is what the row had."""

@@ -19,7 +19,7 @@ __all__ = ["OUTCOME_SCHEMA", "Counted", "count_outcomes", "outcome_sums", "read_
 
 _COUNT: Final = (
     "STRUCT<minute BIGINT, received BIGINT, device STRING, accepted BIGINT, partial BIGINT, dead_lettered MAP<STRING, BIGINT>, "
-    "ignored MAP<STRING, BIGINT>, gap BIGINT, reordered BIGINT, shared BIGINT, restarts BIGINT>"
+    "ignored MAP<STRING, BIGINT>, gap BIGINT, reordered BIGINT, shared BIGINT, restarts BIGINT, retained BIGINT>"
 )
 OUTCOME_SCHEMA: Final = (
     f"v INT, gateway STRING, epoch BIGINT, first BIGINT, upto BIGINT, counts ARRAY<{_COUNT}>, began BIGINT"
@@ -97,10 +97,13 @@ def outcome_sums(values: "DataFrame") -> "DataFrame":
         "coalesce(c.reordered, 0L) AS reordered",
         "coalesce(c.shared, 0L) AS shared",
         "coalesce(c.restarts, 0L) AS restarts",
+        "coalesce(c.retained, 0L) AS retained",
     )  # fmt: skip
     from pyspark.sql import functions as F
 
-    names = ("accepted", "counted_dead", "ignored", "counted_partial", "gap", "reordered", "shared", "restarts")
+    names = (
+        "accepted", "counted_dead", "ignored", "counted_partial", "gap", "reordered", "shared", "restarts", "retained",
+    )  # fmt: skip
     return counts.groupBy("device", "minute", "gateway", "epoch").agg(
         F.min("first").alias("first"),
         F.max("upto").alias("upto"),

@@ -125,6 +125,7 @@ class RollupDerivation:
             excluded=settings.rollup_exclude_devices,
             skew_us=int(settings.watermark_skew_seconds * SECOND_US),
             one_task=small,
+            count_retained=settings.count_retained,
         ).persist()
         held.callback(found.unpersist)
         return found

@@ -78,6 +78,28 @@ def test_copies_of_the_same_payload_say_the_same_whatever_profile_read_them(
     assert_faults(world.balance(), unaccounted=unaccounted)
 
 
+@pytest.mark.parametrize("age_days", [0, 30])
+@pytest.mark.parametrize(
+    ("change", "unaccounted"),
+    [({}, 0), ({"payload": 8}, 1), ({"topic": "t/other"}, 1), ({"retained": False}, 1)],
+    ids=str,
+)
+def test_a_dropped_replay_is_a_duplicate_of_any_row_with_its_topic_and_payload(
+    world: World, change: dict[str, Any], unaccounted: int, age_days: int
+) -> None:
+    world.store("r", payload=7, topic="t/r")
+    at = world.rows[-1]["received_at"] - timedelta(age_days)
+    world.rows[-1] |= {"received_at": at, "event_time": at, "date": at.date()}
+    if age_days:  # Kafka has forgotten its record, and its gateway's connection
+        world.rows[-1] |= {"gateway_epoch": 1, "offset": 10_000}
+        world.records.pop()
+        world.number -= 1
+    world.store("r", "rt:1", land=False, **{"payload": 7, "topic": "t/r", "retained": True} | change)
+    figures = world.balance()
+    assert_faults(figures, unaccounted=unaccounted)
+    assert figures.duplicate == 1 - unaccounted
+
+
 @pytest.mark.parametrize(
     ("reason", "is_stored", "unaccounted"),
     [

@@ -1,0 +1,95 @@
+"""Look-ups in `readings` by device: the files that may hold rows of it, the newest first, and the time that they may take.
+
+A device that repeats a month must not slow the others, so look-ups have a bounded share of the time.
+"""
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+
+__all__ = ["AdmittedFile", "LookupTime", "admitted_files"]
+
+LOOKUP_SHARE: Final = 0.2
+"""Of the time at most, over look-ups in the table."""
+LOOKUP_BURST_SECONDS: Final = 10.0
+"""What look-ups may take at once after a time without any."""
+
+_FAR: Final = datetime.max.replace(tzinfo=UTC)
+_STATISTICS_STEP: Final = timedelta(milliseconds=1)
+"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
+
+
+class LookupTime:
+    """The time that is left for look-ups of one kind. Not thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
+
+    def bounded(self, look_up: "Callable[[], Iterable[pa.Table]]") -> "Iterator[pa.Table]":
+        """What a look-up finds, piece by piece, for as long as the time goes; nothing where none is left."""
+        began = self._clock()
+        allowed = min(LOOKUP_BURST_SECONDS, self._left_seconds + LOOKUP_SHARE * (began - self._left_at))
+        try:
+            if allowed > 0:
+                for piece in look_up():
+                    yield piece
+                    if self._clock() - began > allowed:
+                        break
+        finally:
+            self._left_at = self._clock()
+            self._left_seconds = allowed - (self._left_at - began)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedFile:
+    """A data file with the bounds of its times in the log, None where that has none."""
+
+    path: str
+    landed_at: datetime
+    first: datetime | None
+    last: datetime | None
+
+    def between(self, times: list[datetime], kind: "pa.DataType") -> "ds.Expression | None":
+        """The condition of rows with event times from the first to the last of these (sorted) here; None without any."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        if self.first is None or self.last is None:
+            return None
+        here = times[bisect_left(times, self.first) : bisect_right(times, self.last + _STATISTICS_STEP)]
+        at = ds.field("event_time")
+        return (at >= pa.scalar(here[0], kind)) & (at <= pa.scalar(here[-1], kind)) if here else None
+
+
+def admitted_files(table: "DeltaTable", devices: list[str]) -> list[AdmittedFile]:
+    """The data files whose rows may be of one of these devices (sorted), the newest first."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "min.device", "max.device", "max.landed_at", "min.event_time", "max.event_time")
+    columns = (actions[name].to_pylist() if name in actions.column_names else [None] * len(actions) for name in names)
+    admitted = [
+        AdmittedFile(unquote(path), landed or _FAR, first, last)
+        for path, low, high, landed, first, last in zip(*columns, strict=True)
+        if _admits(low, high, devices)
+    ]
+    return sorted(admitted, key=attrgetter("landed_at"), reverse=True)
+
+
+def _admits(low: str | None, high: str | None, devices: list[str]) -> bool:
+    # Delta cuts long texts in its statistics; a maximum is then followed by a character that sorts behind any other.
+    if low is None or high is None:
+        return True
+    at = bisect_left(devices, low)
+    return at < len(devices) and devices[at] <= high
