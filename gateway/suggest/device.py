@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.suggest.fields import Field
@@ -18,13 +18,22 @@ _SURE_WORDS: Final = DEVICE.index("device")
 
 @dataclass(slots=True)
 class Named:
-    """A topic filter with named levels, and what they are used for."""
+    """A topic filter with named levels, and what they are used for.
+
+    `agrees`: the payload names the device as its level does; `behind`: levels behind the device's say something as well.
+    """
 
     filter: str
     device: str | None
     metric: str | None
     why: str
-    tags: dict[str, str] = field(default_factory=dict)
+    agrees: bool = False
+    behind: bool = False
+
+    @property
+    def route_metric(self) -> str | None:
+        """The route's `metric`, None where it is the last level anyway."""
+        return None if self.metric == "{metric}" and self.filter.endswith("{metric}") else self.metric
 
 
 def device_field(fields: Iterable[Field], topics: Sequence[str]) -> Field | None:
@@ -74,7 +83,9 @@ def _stays(one: Field, topics: Sequence[str]) -> bool:
     return isinstance(one.first, str) and not is_sure_id(one.first)
 
 
-def name_levels(topics: Sequence[str], *, metric: bool, claimed: set[str], by_payload: bool) -> Named:
+def name_levels(
+    topics: Sequence[str], *, metric: bool, claimed: set[str], by_payload: bool, names: set[str] | None = None
+) -> Named:
     """The filter for topics of one length.
 
     Levels that are words stay as they are unless messages differ there: what has not been seen is not taken.
@@ -84,16 +95,35 @@ def name_levels(topics: Sequence[str], *, metric: bool, claimed: set[str], by_pa
         metric: whether the last levels name the value, since the payload does not.
         claimed: texts by which the payload calls the sender: a level that is one of these is the device.
         by_payload: whether the payload names the device; then levels need not.
+        names: texts by which the payload calls the value: such a level is no device.
     """
     levels = topics[0].split("/")
     varying = varying_levels(topics)
     head = 1 if levels[0] == "" and len(levels) > 1 else 0
-    agreed = [place for place, level in enumerate(levels) if level and level in claimed]
+    agreed = [place for place, level in enumerate(levels) if level and _agrees(level, claimed)]
     last = _metric_place(levels, head, varying) if metric else len(levels) - 1
     place = agreed[-1] if agreed else None
     if place is None and not by_payload:
-        place = _device_place(levels, head, last, varying, metric=metric)
-    return _build(levels, head, last, varying, place, metric=metric, sure=bool(agreed))
+        shown = ["" if level in (names or ()) else level for level in levels]
+        place = _device_place(shown, head, last, varying, metric=metric)
+    named = _build(levels, head, last, varying, place, metric=metric, sure=bool(agreed))
+    free = [
+        "+" if level in (names or ()) and level == given else level
+        for level, given in zip(named.filter.split("/"), levels, strict=True)
+    ]
+    named.filter = "/".join(free)
+    named.agrees = place is not None and levels[place] in claimed
+    named.behind = place is not None and any(not is_kind(level) for level in levels[place + 1 :])
+    return named
+
+
+def _agrees(level: str, claimed: set[str]) -> bool:
+    """Whether the payload calls the sender so, or by the number of a level such as nodeID_4."""
+    return level in claimed or (looks_like_id(level) and level.rstrip("0123456789") != "" and _number(level) in claimed)
+
+
+def _number(level: str) -> str:
+    return level[len(level.rstrip("0123456789")) :] or "-"
 
 
 def _metric_place(levels: list[str], head: int, varying: set[int]) -> int:

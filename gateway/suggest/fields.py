@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.suggest.words import bare
 
-__all__ = ["Field", "Step", "collect_fields", "flat_name", "look", "path_text"]
+__all__ = ["Field", "Step", "collect_fields", "flat_name", "path_text"]
 
 Step = str | int
 _MOST_FIELDS = 500
@@ -15,10 +15,14 @@ _MOST_FIELDS = 500
 
 @dataclass(slots=True)
 class Field:
-    """One member that is no container. `values` holds what it was in each document, by the document's number."""
+    """One member that is no container. `values` holds what it was in each document, by the document's number.
+
+    `root` is where its steps begin: "" at the item, `$` at the message, `^` at an object around the item.
+    """
 
     steps: tuple[Step, ...]
     values: dict[int, Any] = field(default_factory=dict)
+    root: str = ""
 
     @property
     def first(self) -> Any:
@@ -37,6 +41,16 @@ class Field:
         return self.key, bare("".join(named[-2:]))
 
     @property
+    def path(self) -> str:
+        """Its path in the mapping language."""
+        return path_text(self.steps, root=self.root)
+
+    @property
+    def reference(self) -> str:
+        """Itself in a template, without the braces."""
+        return self.path if self.root else f".{self.path}"
+
+    @property
     def name(self) -> str:
         """The metric name that it gives by itself."""
         return flat_name(self.steps)
@@ -46,14 +60,14 @@ class Field:
         return self.steps[: len(base)] == base
 
 
-def collect_fields(documents: Iterable[Any]) -> list[Field]:
+def collect_fields(documents: Iterable[Any], root: str = "") -> list[Field]:
     """The fields of all documents in order of appearance; null is no value."""
     found: dict[tuple[Step, ...], Field] = {}
     for number, document in enumerate(documents):
         for steps, value in _leaves(document, ()):
             if value is None or (steps not in found and len(found) >= _MOST_FIELDS):
                 continue
-            found.setdefault(steps, Field(steps)).values[number] = value
+            found.setdefault(steps, Field(steps, root=root)).values[number] = value
     return list(found.values())
 
 
@@ -68,18 +82,6 @@ def _leaves(value: Any, steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, .
         yield steps, value
 
 
-def look(value: Any, steps: Iterable[Step]) -> Any:
-    """What stands at the steps, None where nothing does."""
-    for step in steps:
-        if isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
-
-
 def flat_name(steps: Iterable[Step]) -> str:
     """Steps as the metric name that flattening gives: `a.b[0]`."""
     name = ""
@@ -88,13 +90,13 @@ def flat_name(steps: Iterable[Step]) -> str:
     return name
 
 
-def path_text(steps: Iterable[Step], *, absolute: bool = False) -> str:
+def path_text(steps: Iterable[Step], *, root: str = "") -> str:
     """Steps as a path of the mapping language; keys with signs of that language are quoted."""
-    text = "$" if absolute else ""
+    text = root
     for step in steps:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
-        quoted = f'"{step}"' if any(sign in step for sign in '.[]*"{}') or step.startswith("$") else step
+        quoted = f'"{step}"' if any(sign in step for sign in '.[]*"{}') or step.startswith(("$", "^")) else step
         text += f".{quoted}" if text else quoted
     return text

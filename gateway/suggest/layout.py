@@ -3,27 +3,33 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from gateway.suggest.fields import Field, Step, collect_fields
+from gateway.suggest.fields import Field, Step, collect_fields, path_text
 from gateway.suggest.roles import Roles, is_numeric_text
 from gateway.suggest.times import find_times
-from gateway.suggest.words import DEVICE, NAME, SINGLE, bare
+from gateway.suggest.words import DEVICE, NAME, OFFSETS, SINGLE, bare
 
 __all__ = ["Items", "Single", "find_items", "find_single", "values_base"]
 
-_DEEPEST = 4
+_DEEPEST = 8
+_SURE_DEVICE = frozenset(DEVICE[: DEVICE.index("device")])
+_Pattern = tuple[str | None, ...]
 
 
 class Items(NamedTuple):
-    """Where items stand. `steps` lead to the array, None where the document is the item (or an array of items)."""
+    """Where items stand. `path` leads to them, None where the document is the item (or an array of items).
 
-    steps: tuple[Step, ...] | None
+    `of_document` is the number of each item's document, `outer` the fields of the message and of objects around the items.
+    """
+
+    path: str | None
     found: list[Any]
     of_document: list[int]
+    outer: list[Field]
 
     @property
     def listed(self) -> bool:
         """Whether one message may hold several."""
-        return self.steps is not None or len(self.found) != len(set(self.of_document))
+        return self.path is not None or len(self.found) != len(set(self.of_document))
 
 
 class Single(NamedTuple):
@@ -34,33 +40,63 @@ class Single(NamedTuple):
 
 
 def find_items(documents: Iterable[Any]) -> Items:
-    """The array whose objects have a time, a name or a device of their own; else the documents themselves."""
+    """The innermost array whose objects have a time, a name or a device of their own; else the documents themselves."""
     known = list(documents)
-    for steps in dict.fromkeys(steps for document in known for steps in _arrays(document, ())):
+    arrays = dict.fromkeys(steps for document in known for steps in _arrays(document, ()))
+    for steps in sorted(arrays, key=len, reverse=True):
         items = _spread(known, steps)
         if items.found and _has_own(items.found):
-            return items if steps else items._replace(steps=None)
-    return Items(None, known, list(range(len(known))))
+            return items if steps else items._replace(path=None)
+    # Objects of an array that is the message are items by themselves.
+    return _spread(known, ())._replace(path=None) if () in arrays else Items(None, known, list(range(len(known))), [])
 
 
-def _arrays(value: Any, steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
+    """Where arrays of objects stand; None among the steps is each item of an array."""
+    if len(steps) > _DEEPEST:
+        return
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         yield steps
-    elif isinstance(value, dict) and len(steps) < _DEEPEST:
+        for item in value:
+            yield from _arrays(item, (*steps, None))
+    elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _arrays(inner, (*steps, key))
 
 
-def _spread(documents: list[Any], steps: tuple[Step, ...]) -> Items:
-    found = Items(steps, [], [])
+def _spread(documents: list[Any], steps: _Pattern) -> Items:
+    """The items of the array at `steps`, and the fields around them."""
+    found, of_document = [], []
+    around: list[tuple[int, Any]] = []
     for number, document in enumerate(documents):
-        value = document
+        places = [document]
         for step in steps:
-            value = value.get(step) if isinstance(value, dict) else None
-        for item in value if isinstance(value, list) else ():
-            if isinstance(item, dict):
-                found.found.append(item)
-                found.of_document.append(number)
+            if step is None:
+                places = [item for place in places if isinstance(place, list) for item in place]
+                around += [(number, place) for place in places]
+            else:
+                places = [place[step] for place in places if isinstance(place, dict) and step in place]
+        for place in places:
+            items = [item for item in place if isinstance(item, dict)] if isinstance(place, list) else []
+            found += items
+            of_document += [number] * len(items)
+    outer = _outside(list(enumerate(documents)), steps, "$") if steps else []
+    if around:
+        last = len(steps) - steps[::-1].index(None)
+        outer = _outside(around, steps[last:], "^") + outer
+    text = ""
+    for step in steps:
+        text += "[]" if step is None else f".{path_text((step,))}" if text else path_text((step,))
+    return Items(f"{text}[]", found, of_document, outer)
+
+
+def _outside(objects: list[tuple[int, Any]], steps: _Pattern, root: str) -> list[Field]:
+    """Fields of the objects that do not stand in the way to the items, by the document's number."""
+    until = steps.index(None) if None in steps else len(steps)
+    way = tuple(step for step in steps[:until] if step is not None)
+    found = [one for one in collect_fields([held for _number, held in objects], root) if not one.under(way)]
+    for one in found:
+        one.values = {objects[place][0]: value for place, value in reversed(one.values.items())}
     return found
 
 
@@ -69,21 +105,19 @@ def _has_own(items: list[Any]) -> bool:
     keys = {one.key for one in fields}
     has_value = any(one.key in SINGLE for one in fields)
     named = any(one.key in NAME and isinstance(one.first, str) for one in fields)
-    return (
-        bool(find_times(fields)) or (has_value and named) or bool(keys & set(DEVICE[: DEVICE.index("deviceid") + 30]))
-    )
+    return bool(find_times(fields)) or (has_value and named) or bool(keys & (_SURE_DEVICE | OFFSETS))
 
 
-def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool, taken: set[tuple[Step, ...]]) -> Single | None:
-    """The one value of an item, and what names it. `taken` are fields that name device, time or identity."""
-    values = [one for one in roles.values if one.steps not in taken]
+def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Single | None:
+    """The one value of an item, and what names it, among the fields that are free."""
+    values = roles.values
     numbers = [one for one in values if isinstance(one.first, int | float) or one in roles.numeric]
     numbers = [one for one in numbers if not isinstance(one.first, bool) or one.key in SINGLE]
     numbers = numbers or [one for one in values if one.key in SINGLE]
     [value] = numbers if len(numbers) == 1 else [None]
     if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in value.steps):
         return None
-    names = [one for one in fields if _may_name(one, value, listed=listed) and one.steps not in taken]
+    names = [one for one in fields if _may_name(one, value, listed=listed)]
     name = min(names, key=lambda one: (NAME.index(one.key), len(one.steps)), default=None)
     return Single(value, name)
 

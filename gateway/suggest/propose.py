@@ -7,7 +7,9 @@ from typing import Any
 from gateway.decoders.shape import RouteMatch
 from gateway.routes import Route, compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
-from gateway.suggest.draft import Draft, draft_route
+from gateway.suggest.bare_draft import draft_bare
+from gateway.suggest.document_draft import draft_documents
+from gateway.suggest.draft import Draft
 from gateway.suggest.sample import Family, Sample, group_samples
 from gateway.suggest.toml_text import write_toml
 from gateway.suggest.try_draft import decode_samples
@@ -85,7 +87,7 @@ def propose_routes(
 def _propose(
     family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None, now: Route | None
 ) -> Proposal:
-    draft = draft_route(family, zone=zone)
+    draft = draft_documents(family, limits, zone=zone) if family.documents else draft_bare(family)
     if now is not None:
         draft.notes.append(f"{now.name} ({now.settings.filter}) takes this topic now: the draft comes before it")
     route = RouteSettings.model_validate(draft.route)

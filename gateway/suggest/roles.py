@@ -1,7 +1,7 @@
 """The part that each field of a message plays: a value, or why it is none."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gateway.decoders.plain import read_scalar
@@ -9,7 +9,7 @@ from gateway.decoders.values import NO_VALUE
 from gateway.suggest.fields import Field
 from gateway.suggest.times import FoundTime
 from gateway.suggest.topic import is_sure_id
-from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, QUALITY, RADIO, SIDE, UNIT, bare
+from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
 
 __all__ = ["LeftOut", "Roles", "find_roles", "is_numeric_text"]
 
@@ -19,6 +19,8 @@ _MOST_STATE = 24
 _BYTES = re.compile(
     r"(?:0x)?(?:[0-9a-f]{2}){2,}|(?=.{8,}$)(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
 )
+_QUALITY = "says how good the value is"
+_LETTER = "is a code of one letter"
 _MANY = 5
 """Documents from which on a text that never changes is a constant."""
 
@@ -39,17 +41,23 @@ class Roles(NamedTuple):
     left_out: list[tuple[Field, str]]
 
 
-def find_roles(fields: Iterable[Field], used: Collection[tuple[Any, ...]], times: Iterable[FoundTime]) -> Roles:
-    """Judge each field but those at the steps `used`, which name device, time or identity already."""
+def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
+    """Judge each field that names neither device, time nor identity; `times` are other times."""
     roles = Roles([], [], [], [])
+    known = list(fields)
     other_times = {time.field.steps for time in times}
-    for one in fields:
-        if one.steps in used:
-            continue
+    has_one_value = any(one.key in SINGLE for one in known)
+    short = any(len(one.key) == 1 and not isinstance(one.first, str) for one in known) or all(
+        len(one.key) == 1 for one in known
+    )
+    for one in known:
         if one.key in UNIT and isinstance(one.first, str):
             roles.units.append(one)
             continue
         why = "another time of the message" if one.steps in other_times else _why_none(one)
+        if (why == _QUALITY and not has_one_value) or (why == _LETTER and short):
+            # A status among many values is a value, and so is a letter among letters.
+            why = None
         if why is not None:
             roles.left_out.append((one, why))
             continue
@@ -86,7 +94,7 @@ def _by_place(one: Field) -> str | None:
 def _by_key(one: Field) -> str | None:
     described = "describes the sender or the message" if one.key in CONSTANT else None
     if one.key in RADIO or one.key in QUALITY:
-        return "says how the radio link was" if one.key in RADIO else "says how good the value is"
+        return "says how the radio link was" if one.key in RADIO else _QUALITY
     if isinstance(one.first, bool):
         return described
     if one.key in IDENTITY and not isinstance(one.first, float):
@@ -108,7 +116,7 @@ def _by_text(one: Field) -> str | None:
     if first == "" or first.lower() in NO_VALUE:
         return None
     if len(one.key) == 1 and len(one.steps) == 1:
-        return "is a code of one letter"
+        return _LETTER
     if is_sure_id(first) or len(first) > _MOST_STATE or not _STATE.fullmatch(first):
         return "is a text that describes, not a state"
     if len(one.values) >= _MANY and len(texts) == 1:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gateway.decode_file import BadLine, read_line
-from gateway.json_text import Document, parse_json
 from gateway.settings import GatewaySettings
+from gateway.suggest.payload import read_payload
 
 __all__ = ["Family", "Sample", "group_samples", "read_samples"]
 
@@ -19,18 +19,15 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Messages that one route takes: topics of one length and beginning, payloads of one kind.
+    """Messages that one route takes: topics of one length and beginning, payloads of one kind and alike.
 
-    `documents` are the parsed payloads, one for each sample; None where the payload is not a JSON object or array.
+    `documents` are the parsed payloads, one for each sample, and `format` is that of a mapping; both are empty where the
+    payloads are bare values.
     """
 
     samples: list[Sample]
     documents: list[Any]
-
-    @property
-    def structured(self) -> bool:
-        """Whether the payloads are JSON objects or arrays."""
-        return self.documents[0] is not None
+    format: dict[str, Any]
 
 
 def read_samples(lines: Iterable[str]) -> list[Sample]:
@@ -55,22 +52,26 @@ def _read(number: int, line: str) -> Sample:
 
 def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Family]:
     """Families in the order of their first messages. Empty payloads delete retained messages: they are left out."""
-    found: dict[tuple[Any, ...], Family] = {}
+    found: dict[tuple[Any, ...], list[Family]] = {}
     for sample in samples:
         if not sample.payload:
             continue
-        document = _document(sample.payload, limits)
+        read = read_payload(sample.payload, limits)
         levels = sample.topic.split("/")
-        head = levels[: 2 if levels[0] == "" else 1]
-        family = found.setdefault((type(document), len(levels), *head), Family([], []))
+        kind = None if read is None else (type(read.document), repr(read.format))
+        families = found.setdefault((kind, len(levels), *levels[: 2 if levels[0] == "" else 1]), [])
+        family = next((one for one in families if read is None or _alike(one.documents[0], read.document)), None)
+        if family is None:
+            family = Family([], [], {} if read is None else read.format)
+            families.append(family)
         family.samples.append(sample)
-        family.documents.append(document)
-    return list(found.values())
+        if read is not None:
+            family.documents.append(read.document)
+    return [family for families in found.values() for family in families]
 
 
-def _document(payload: bytes, limits: GatewaySettings) -> dict[str, Any] | list[Any] | None:
-    if payload[:64].lstrip()[:1] not in (b"{", b"["):
-        return None
-    parsed = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
-    value = parsed.value if isinstance(parsed, Document) else None
-    return value if isinstance(value, dict | list) else None
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two documents may be of one format: of all their keys they share a third at least."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return True
+    return 3 * len(one.keys() & other.keys()) >= len(one.keys() | other.keys())

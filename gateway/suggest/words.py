@@ -13,6 +13,7 @@ __all__ = [
     "IDENTITY",
     "KINDS",
     "NAME",
+    "OFFSETS",
     "QUALITY",
     "RADIO",
     "SIDE",
@@ -49,6 +50,9 @@ TIME: Final = _words(
     "servertimestamp servertime lc"
 )
 """The earlier, the nearer to the measurement."""
+
+OFFSETS: Final = _set("time offset offsets timeoffset timeoffsets offsetms dt delta elapsed relativetime")
+"""Keys of numbers that are distances from the time of the message, where they are no times themselves."""
 
 DEVICE: Final = _words(
     "deviceid deviceuid deviceuuid deveui deviceeui enddeviceid iothubconnectiondeviceid coreid imei thingid thingname "

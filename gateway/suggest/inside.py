@@ -1,0 +1,85 @@
+"""Documents that stand inside messages: JSON as text or base64, and columns of values with their times."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from gateway.decoders.mapping_text import Inside
+from gateway.decoders.text_settings import FormatSettings
+from gateway.json_text import Document, parse_json
+from gateway.settings import GatewaySettings
+from gateway.suggest.fields import path_text
+from gateway.suggest.words import OFFSETS, TIME, bare
+
+__all__ = ["find_inside", "open_inside"]
+
+_DEEPEST: Final = 8
+_MOST: Final = 8
+_SHORTEST: Final = 2
+"""Items of an array from which on it may be a column."""
+
+
+def find_inside(documents: Iterable[Any], limits: GatewaySettings) -> dict[str, Any]:
+    """Paths to documents inside the documents, and how they are read: the `inside` of a mapping."""
+    found: dict[str, Any] = {}
+    for document in documents:
+        for path, form in _search(document, "", 0, limits):
+            if len(found) < _MOST:
+                found.setdefault(path, form)
+    return found
+
+
+def open_inside(document: Any, inside: dict[str, Any], limits: GatewaySettings) -> Any:
+    """A document with what stands inside it read as `inside` says."""
+    forms = {
+        path: FormatSettings.model_validate({"kind": form} if isinstance(form, str) else form)
+        for path, form in inside.items()
+    }
+    opened = Inside(forms).open(Document(document), limits)
+    return opened.value if isinstance(opened, Document) else document
+
+
+def _search(value: Any, path: str, depth: int, limits: GatewaySettings) -> Iterator[tuple[str, Any]]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _search(item, f"{path}[]" if path else "$[]", depth + 1, limits)
+    elif isinstance(value, dict):
+        if path and _is_columns(value):
+            yield path, "columns"
+            return
+        for key, inner in value.items():
+            name = path_text((key,))
+            yield from _search(inner, f"{path}.{name}" if path else name, depth + 1, limits)
+    elif isinstance(value, str) and path:
+        form = _form_of(value, limits)
+        if form is not None:
+            yield path, form
+
+
+def _is_columns(value: dict[str, Any]) -> bool:
+    """Whether all arrays are of one length and one of them says when."""
+    columns = {key: inner for key, inner in value.items() if isinstance(inner, list)}
+    lengths = {len(inner) for inner in columns.values()}
+    plain = all(not isinstance(item, dict | list) for inner in columns.values() for item in inner)
+    timed = any(bare(key) in TIME or bare(key) in OFFSETS for key in columns)
+    return len(columns) > 1 and len(lengths) == 1 and min(lengths) >= _SHORTEST and plain and timed
+
+
+def _form_of(text: str, limits: GatewaySettings) -> Any:
+    if text.lstrip()[:1] in ("{", "[") and _is_document(text.encode("utf-8", "replace"), limits):
+        return "json"
+    try:
+        plain = base64.b64decode(text, validate=True) if len(text) % 4 == 0 and len(text) > _DEEPEST else b""
+    except (binascii.Error, ValueError):
+        return None
+    if plain.lstrip()[:1] in (b"{", b"[") and _is_document(plain, limits):
+        return {"kind": "json", "encoding": "base64"}
+    return None
+
+
+def _is_document(payload: bytes, limits: GatewaySettings) -> bool:
+    parsed = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
+    return isinstance(parsed, Document) and isinstance(parsed.value, dict | list) and bool(parsed.value)
