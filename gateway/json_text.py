@@ -7,6 +7,7 @@ or digits may have been lost, does a second, exact parse say what is going on: g
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +16,11 @@ from gateway.show import show
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["BadNumber", "Document", "parse_json"]
+__all__ = ["BadNumber", "Document", "parse_json", "strip_mark"]
 
 DUPLICATE_KEY: Final = "duplicate_key"
+JSON_IN_TEXT: Final = "json_in_text"
+"""Flag of a message that is a JSON string in which the JSON document stands."""
 UNDERFLOW: Final = "underflow"
 _MAX_DIGITS: Final = 309
 """More digits than this are past every double; refusing by length also keeps quadratic int parsing out."""
@@ -29,6 +32,7 @@ _MANY_ZEROS: Final = b"0" * 300
 """A fraction needs more leading zeros than these to be less than every double."""
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MARK: Final = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -61,18 +65,43 @@ def parse_json(payload: bytes, *, max_bytes: int, max_depth: int) -> Document | 
     """
     if len(payload) > max_bytes:
         return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {max_bytes} bytes")
+    document = _parse(payload, max_depth)
+    if isinstance(document, Document) and type(document.value) is str:
+        return _unpack(document, document.value, max_depth)
+    return document
+
+
+def _unpack(outer: Document, text: str, max_depth: int) -> Document | Reject:
+    """The document that a text holds, where the whole message is a JSON string with JSON inside."""
+    text = text.strip()
+    if not text.startswith(("{", "[")):
+        return outer
+    inner = _parse(text.encode(), max_depth)
+    if isinstance(inner, Document):
+        return Document(inner.value, (*outer.flags, *inner.flags, JSON_IN_TEXT))
+    if text.startswith("[") and inner.reason is Reason.BAD_JSON:
+        return outer
+    return replace(inner, path="$", wanted=f"{inner.wanted} inside the JSON string")
+
+
+def _parse(payload: bytes, max_depth: int) -> Document | Reject:
     try:
         value = _decode(payload)
     except RecursionError:
         return _too_deep(max_depth)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _parse_exactly(payload, max_depth)
+        return _parse_exactly(strip_mark(payload), max_depth)
     keys, depth = _count_keys(value)
     if depth > max_depth:
         return _too_deep(max_depth)
     if (payload.count(b":") != keys and _key_may_stand_twice(payload, keys)) or _may_underflow(payload):
         return _parse_exactly(payload, max_depth)
     return Document(value)
+
+
+def strip_mark(payload: bytes) -> bytes:
+    """The payload without a byte order mark of UTF-8, which editors and .NET put in front."""
+    return payload.removeprefix(_MARK)
 
 
 def _key_may_stand_twice(payload: bytes, keys: int) -> bool:
@@ -143,9 +172,7 @@ def _fault(error: json.JSONDecodeError, text: str) -> str:
 
 
 def _decode_text(payload: bytes) -> str | Reject:
-    wanted = "UTF-8 without a byte order mark"
-    if payload.startswith(b"\xef\xbb\xbf"):
-        return Reject(Reason.BAD_ENCODING, got="a UTF-8 byte order mark", wanted=wanted)
+    wanted = "UTF-8"
     # No JSON document begins with NUL or has one as second byte: it is UTF-16 or UTF-32.
     if (zero := payload.find(b"\0", 0, 4)) >= 0:
         got = f"byte 0x00 at position {zero}, as in UTF-16 or UTF-32"

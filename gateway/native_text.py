@@ -5,7 +5,6 @@ the same for a metric or a set of metrics. What is not taken here is for the nat
 """
 
 import json
-from collections.abc import Mapping
 from sys import getsizeof
 from typing import Annotated, Final
 
@@ -13,6 +12,7 @@ import msgspec
 
 from gateway.decoders.values import metric_fault
 from gateway.kept import Kept
+from gateway.plausible.table import CALM_HIGH, CALM_LOW, Watch, load_table
 from gateway.policy import NumberLimits
 
 __all__ = ["MAX_DEPTH", "NativeText", "Readings"]
@@ -47,6 +47,10 @@ class _MixedItem(msgspec.Struct, gc=False):
 Readings = tuple[str, int, int | None, int | None]
 """The members of `readings`, how many they are, boot and seq: both or none."""
 
+_Watched = tuple[int, float, float, Watch]
+"""Place of a number whose quantity is known, the ends of the range without any doubt, and who knows the numbers outside of it."""
+_Shape = tuple[str, tuple[_Watched, ...]]
+
 _decode = msgspec.json.Decoder(_Item).decode
 _decode_mixed = msgspec.json.Decoder(_MixedItem).decode
 _ANY_FAULT: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -65,9 +69,12 @@ class NativeText:
     def __init__(self, max_readings: int, limits: NumberLimits | None = None) -> None:
         """`max_readings` is how many a message may have; `limits` what is asked of their numbers."""
         self._limits = limits
+        self._table = load_table() if limits is None else limits.table
+        self._codes = load_table().usual.codes
+        self._is_usual = (self._codes | {0.0}).isdisjoint
         self._units = {} if limits is None else {name: f',"unit":{json.dumps(u)}' for name, u in limits.units.items()}
         self._max_metrics = min(_MAX_METRICS, max_readings)
-        self._shapes: Kept[tuple[str, ...], str] = Kept(_MAX_SHAPE_BYTES)
+        self._shapes: Kept[tuple[str, ...], _Shape] = Kept(_MAX_SHAPE_BYTES)
         self._pieces: Kept[str, str] = Kept(_MAX_PIECE_BYTES)
         self._mixed: Kept[bytes, None] = Kept(_MAX_PIECE_BYTES)
 
@@ -89,17 +96,18 @@ class NativeText:
         values, ts, boot, seq = item.values, item.ts, item.boot, item.seq
         if ts is None or boot is None or seq is None:
             return self._read_mixed(payload, first_ms, last_ms)
-        shape = self._shapes.get(tuple(values)) or self._make_shape(values)
+        shape, watched = self._shapes.get(tuple(values)) or self._make_shape(values)
         # Every key brings a colon. More colons than keys: one stood twice, or is none of ours, or a name holds a colon.
         if shape is None or payload.count(b":") != len(values) + 4 or not first_ms <= ts <= last_ms:
             return None
         numbers = tuple(values.values())
-        if (0.0 in numbers and _may_underflow(payload)) or not self._may(values):
+        odd = not self._is_usual(numbers) and (not self._codes.isdisjoint(numbers) or _may_underflow(payload))
+        for place, low, high, watch in watched:
+            if not low < numbers[place] < high and not watch.passes(numbers[place]):
+                odd = True
+        if odd or (self._limits is not None and not self._limits.hold(values)):
             return None
         return (shape % numbers).replace(_TIME, f',"time_us":{ts}000'), len(numbers), boot, seq
-
-    def _may(self, values: Mapping[str, object]) -> bool:
-        return self._limits is None or self._limits.hold(values)
 
     def _try_mixed(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
         found = self._read_mixed(payload, first_ms, last_ms)
@@ -107,19 +115,24 @@ class NativeText:
             self._mixed.keep(topic, None, getsizeof(topic))
         return found
 
-    def _make_shape(self, values: dict[str, float]) -> str | None:
+    def _make_shape(self, values: dict[str, float]) -> _Shape | tuple[None, tuple[()]]:
         """The readings of these metrics with a place for each number; None where one is no metric, or they are many."""
         if not 0 < len(values) <= self._max_metrics:
-            return None
+            return None, ()
         pieces: list[str] = []
-        for metric in values:
+        watched: list[_Watched] = []
+        for place, metric in enumerate(values):
             piece, unit = self._piece(metric), self._units.get(metric, "")
             if piece is None:
-                return None
+                return None, ()
+            watch = self._table.watch(metric, None)
+            if watch is not load_table().usual:
+                watched.append((place, *watch.calm, watch))
             pieces.append(f'{piece.replace("%", "%%")},"value":%r{unit.replace("%", "%%")}{_TIME}}}')
         shape = ",".join(pieces)
-        self._shapes.keep(tuple(values), shape, getsizeof(shape) + sum(map(getsizeof, values)))
-        return shape
+        made = shape, tuple(watched)
+        self._shapes.keep(tuple(values), made, getsizeof(shape) + sum(map(getsizeof, values)) + 200 * len(watched))
+        return made
 
     def _piece(self, metric: str) -> str | None:
         known = self._pieces.get(metric)
@@ -136,24 +149,31 @@ class NativeText:
             return None
         values, ts = item.values, item.ts
         counted = item.boot is not None
-        if not 0 < len(values) <= self._max_metrics or counted != (item.seq is not None) or not self._may(values):
-            return None
-        if ts is not None and not first_ms <= ts <= last_ms:
+        if (
+            not 0 < len(values) <= self._max_metrics
+            or counted != (item.seq is not None)
+            or (self._limits is not None and not self._limits.hold(values))
+            or (ts is not None and not first_ms <= ts <= last_ms)
+        ):
             return None
         time = "" if ts is None else f',"time_us":{ts}000'
         colons = 1 + len(values) + (ts is not None) + 2 * counted
         parts: list[str] = []
+        odd = False
         for metric, value in values.items():
-            piece, unit = self._piece(metric), self._units.get(metric, "")
+            piece, unit, given = self._piece(metric), self._units.get(metric, ""), None
             if type(value) is _Quantity:
                 colons += 1
-                if value.unit is not None:
-                    colons, unit = colons + 1, f',"unit":{json.dumps(value.unit)}'
+                given = value.unit
+                if given is not None:
+                    colons, unit = colons + 1, f',"unit":{json.dumps(given)}'
                 value = value.value  # noqa: PLW2901 - what it is a quantity of
             if piece is None or (value == 0.0 and _may_underflow(payload)):
                 return None
+            if type(value) is float and not CALM_LOW < value < CALM_HIGH:
+                odd = odd or not self._table.watch(metric, given).passes(value)
             parts.append(f"{piece}{_value_text(value)}{unit}{time}}}")
-        if payload.count(b":") != colons:
+        if odd or payload.count(b":") != colons:
             return None
         return ",".join(parts), len(parts), item.boot, item.seq
 

@@ -18,7 +18,7 @@ from gateway.refusal import Refusal
 from gateway.routes import RouteTable
 from gateway.settings import GatewaySettings
 from gateway.show import show
-from gateway.topics import id_fault
+from gateway.topics import empty_level, id_fault
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import RECORD_VERSION, ReadingRecord, encode_record, hash_payload
 from ingest.contract.reasons import IgnoredReason, Reason
@@ -132,7 +132,7 @@ class Gate:
             return Outcome([], self._device_or_none(match), ignored=IgnoredReason.EMPTY_PAYLOAD)
         fault = self._device_fault(match.device)
         if fault is not None:
-            return self.reject(message, Reject(Reason.BAD_DEVICE_ID, "topic", show(match.device), fault), None)
+            return self.reject(message, _bad_device("topic", match.device, topic, fault), None)
         return self._decode(message, topic, match)
 
     def _without_route(self, message: Message, topic: str) -> Outcome:
@@ -140,6 +140,8 @@ class Gate:
             # How a retained message is deleted; brokers deliver it live without the retain flag.
             return Outcome([], ignored=IgnoredReason.EMPTY_PAYLOAD)
         wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
+        if level := empty_level(topic):
+            wanted = f"a route in [[routes]]; {level}, and no named segment matches that"
         return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
 
     def _device_fault(self, device: str) -> str | None:
@@ -194,7 +196,7 @@ class Gate:
         fault = self._device_fault(decoded.device)
         if fault is not None:
             path = "topic" if decoded.device == match.device else "$"
-            return _refused(message, topic, Reject(Reason.BAD_DEVICE_ID, path, show(decoded.device), fault), None)
+            return _refused(message, topic, _bad_device(path, decoded.device, topic, fault), None)
         refused = self._policy.admit(decoded.device, match, message.received_us, message.number)
         if refused is None:
             refused = self._policy.check(decoded, match, message.received_us, message.number)
@@ -292,6 +294,12 @@ def _join(outcomes: list[Outcome]) -> Outcome:
     whole.replies = [reply for one in outcomes for reply in one.replies]
     whole.refusals = refusals
     return whole
+
+
+def _bad_device(path: str, device: str, topic: str, fault: str) -> Reject:
+    """Why this is no device id; where the topic gave an empty one, the level that is empty."""
+    level = "" if device or path != "topic" else empty_level(topic)
+    return Reject(Reason.BAD_DEVICE_ID, path, show(topic if level else device), f"{fault}: {level}" if level else fault)
 
 
 def _refused(

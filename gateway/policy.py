@@ -1,9 +1,11 @@
-"""What is asked of a device's readings beyond their format. This one asks nothing; others extend it."""
+"""What is asked of a device's readings beyond their format. This one asks for plausible numbers; others extend it."""
 
 from collections.abc import Mapping, Set
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.message import Message
+from gateway.plausible.sift import sift
+from gateway.plausible.table import Watches, load_table
 from ingest.contract.dead_letter import Reject
 
 __all__ = ["NumberLimits", "Policy"]
@@ -13,7 +15,13 @@ class NumberLimits:
     """A profile that asks nothing but ranges of numbers, names what must be there, and fills in units: the usual one."""
 
     def __init__(
-        self, ranges: Mapping[str, tuple[float, float]], required: Set[str], units: Mapping[str, str], *, others: bool
+        self,
+        ranges: Mapping[str, tuple[float, float]],
+        required: Set[str],
+        units: Mapping[str, str],
+        *,
+        others: bool,
+        table: Watches,
     ) -> None:
         """Take the rules.
 
@@ -22,9 +30,10 @@ class NumberLimits:
             required: metrics that each message must have.
             units: of values that name none.
             others: whether metrics that have no range pass.
+            table: numbers that no sensor measured, without those that the profile accepts.
         """
         self._ranges, self._required, self._others = dict(ranges), frozenset(required), others
-        self.units = dict(units)
+        self.units, self.table = dict(units), table
 
     def hold(self, values: Mapping[str, object]) -> bool:
         """Whether these are numbers within the limits, with none missing; False also where that is not for sure."""
@@ -58,11 +67,15 @@ class Policy:
         return None
 
     def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """Move what the device's profile refuses from `readings` to `rejects`, add flags; a Reject refuses all."""
+        """Move what the device's profile refuses from `readings` to `rejects`, add flags; a Reject refuses all.
+
+        Here: numbers that no sensor measured.
+        """
+        sift(decoded, match, load_table())
         return None
 
     def plain(self, device: str) -> bool:
-        """Whether nothing is to be checked for this device on a native topic: `admit` and `check` may be skipped.
+        """Whether no more than plausible numbers is asked of this device on a native topic.
 
         Cheap (one look into a dict) and true until the next `tick`.
         """

@@ -233,7 +233,9 @@ def _check_segment(where: str, what: str, name: str, compiled: TopicFilter) -> N
 def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> CompiledMapping | None:
     """The route's mapping; of generic JSON the one that only knows the route's units."""
     if route.mapping is None:
-        return generic_mapping(route.units) if route.decoder in ("json", "auto") and route.ignore is None else None
+        if route.decoder not in ("json", "auto") or route.ignore is not None:
+            return None
+        return generic_mapping(route.units, route.numeric_text)
     settings = route.mapping
     if isinstance(settings, str):
         known = shipped_mappings()

@@ -146,6 +146,11 @@ class RouteSettings(BaseModel):
     units: dict[str, str] = Field(
         default_factory=dict, description="Unit per metric (of JSON also by glob), where the payload names none."
     )
+    numeric_text: Texts = Field(
+        ("*",),
+        description="Of generic JSON: patterns of text fields that become numbers, flagged numeric_text, where they look like "
+        "one; [] for none.",
+    )
     tags: dict[str, str] = Field(default_factory=dict)
     profile: str | None = Field(None, description="Validation profile of this route's devices; default: by device id.")
 

@@ -11,6 +11,7 @@ __all__ = [
     "BadFilter",
     "TopicFilter",
     "compile_filter",
+    "empty_level",
     "id_fault",
     "is_shared",
     "native_topic",
@@ -41,11 +42,13 @@ class TopicFilter:
     def match(self, topic: str) -> dict[str, str] | None:
         """The named segments where the topic matches, else None. A leading wildcard never matches `$...` topics."""
         found = self.pattern.fullmatch(topic)
-        return None if found is None else found.groupdict()
+        return None if found is None else found.groupdict("")
 
 
 def compile_filter(text: str) -> TopicFilter:
     """Compile an MQTT topic filter; `{name}` is one whole segment that is not empty, `{name#}` all that follow.
+
+    As `#` does, `{name#}` also matches where nothing follows, then it is empty.
 
     Raises:
         BadFilter: empty, `#` not last, a wildcard or name that is only a part of a segment, a name used twice.
@@ -56,6 +59,7 @@ def compile_filter(text: str) -> TopicFilter:
     parts: list[str] = []
     names: list[str] = []
     segments = text.split("/")
+    tail = ""
     for position, segment in enumerate(segments):
         if segment == "#":
             if position != len(segments) - 1:
@@ -64,10 +68,12 @@ def compile_filter(text: str) -> TopicFilter:
             continue
         rest = _REST.fullmatch(segment)
         if rest is not None and position == len(segments) - 1:
-            parts.append(f"(?P<{_new_name(rest[1], names)}>.+)")
+            tail = f"(?P<{_new_name(rest[1], names)}>.*)"
+            tail = f"(?:/{tail})?" if parts else tail
         else:
             parts.append(_segment_pattern(segment, names))
-    tail = ("(?:/.*)?" if parts else ".*") if segments[-1] == "#" else ""
+    if segments[-1] == "#":
+        tail = "(?:/.*)?" if parts else ".*"
     guard = r"(?!\$)" if segments[0] in ("#", "+") or segments[0].startswith("{") else ""
     return TopicFilter(text, tuple(names), re.compile(guard + "/".join(parts) + tail, re.DOTALL))
 
@@ -108,6 +114,16 @@ def native_topic(topic: str) -> str | None:
         return None
     device = topic[len(_NATIVE_HEAD) : -len(_NATIVE_TAIL)]
     return None if "/" in device or len(topic) < len(_NATIVE_HEAD) + len(_NATIVE_TAIL) else device
+
+
+def empty_level(topic: str) -> str:
+    """A sentence on the first level of a topic that is empty (`a//b`, `/a`, `a/`); empty where none is."""
+    levels = topic.split("/")
+    if "" not in levels:
+        return ""
+    number = levels.index("") + 1
+    place = "before the first slash" if number == 1 else "after the last slash" if number == len(levels) else ""
+    return f"level {number} of the topic is empty" + (f" ({place})" if place else "")
 
 
 def topic_device(device: str) -> str:

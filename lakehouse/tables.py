@@ -81,7 +81,9 @@ READINGS: Final = Table(
         Column("seq", "bigint", "Sequence number of the message within its boot."),
         Column("index", "int", "Which of several values of one metric in one message; 0 is the first.", nullable=False),
         Column(
-            "flags", "array<string>", "What a reader should know: `no_identity`, `beyond_double`, `duplicate_key`, …"
+            "flags",
+            "array<string>",
+            "What a reader should know: `no_identity`, `beyond_double`, `sentinel`, `implausible`, …",
         ),
         Column("tags", "map<string,string>", "Fixed attributes from the topic or the route."),
         Column("mqtt_topic", "string", "Topic that the message was published to."),

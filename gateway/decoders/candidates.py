@@ -1,7 +1,7 @@
 """Several routes match a topic and the payload decides: the first whose condition holds."""
 
 from gateway.decoders.shape import RouteMatch
-from gateway.json_text import Document
+from gateway.json_text import Document, strip_mark
 from gateway.settings import GatewaySettings
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
@@ -18,7 +18,9 @@ def choose(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> tuple[
     """
     documents: dict[str, Document | Reject] = {}
     broken: Reject | None = None
-    text = payload.strip() if any(candidate.payload is not None for candidate in match.candidates) else payload
+    text = (
+        strip_mark(payload).strip() if any(candidate.payload is not None for candidate in match.candidates) else payload
+    )
     for candidate in match.candidates:
         if candidate.payload is not None and not candidate.payload.fullmatch(text):
             continue

@@ -13,6 +13,7 @@ from gateway.decoders.mapping_paths import Path, Scope
 from gateway.decoders.mapping_quality import Quality
 from gateway.decoders.mapping_settings import TimeFormat
 from gateway.decoders.mapping_times import At, Clock
+from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NO_VALUE, NOT_FINITE, metric_fault, read_value
 from gateway.show import json_path, show_value
@@ -219,16 +220,20 @@ class Flattener:
         return True
 
     def _add(self, value: Any, rule: Rule, trail: Trail, unit: str | None = None, at: At | None = None) -> None:
+        guessed = False
         if type(value) is str:
             if rule.skip or not value or not (rule.text or rule.numeric_text or rule.number is not None):
                 return
             value, unit = self._read_text(value, rule, unit)
+            guessed = rule.guess and type(value) is not str
         if value is None or rule.skip:
             return
         reading = self._read(value, rule, trail, unit, at or self._own_time(trail))
         if isinstance(reading, Reject):
             self.rejects.append(reading)
         else:
+            if guessed:
+                reading.flags = [*(reading.flags or ()), NUMERIC_TEXT]
             self.readings.append(reading)
 
     def _read(self, value: Any, rule: Rule, trail: Trail, unit: str | None, at: At | Reject) -> Reading | Reject:
@@ -251,7 +256,7 @@ class Flattener:
     def _read_text(self, text: str, rule: Rule, unit: str | None) -> tuple[Any, str | None]:
         """The value of a text field (None: it says that there is none) and its unit."""
         word = text.strip().lower()
-        if word in self._shape.no_values:
+        if word in self._shape.no_values or (rule.guess and is_blank(word)):
             return None, None
         if word.lstrip("+-") in NOT_FINITE:
             return Reject(Reason.BAD_NUMBER, got=show_value(text), wanted="a finite number"), None
@@ -261,6 +266,10 @@ class Flattener:
             value, own_unit = read_scalar(text.strip())
             if not isinstance(value, str):
                 return value, unit or own_unit
+        elif rule.guess:
+            found = guess_number(text, rule.name)
+            if found is not None:
+                return (found, unit) if isinstance(found, Reject) else (found[0], unit or found[1])
         return (text if rule.text else None), unit
 
     def _unit(self, rule: Rule, given: str | None) -> str | None:

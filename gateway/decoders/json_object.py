@@ -14,9 +14,9 @@ from gateway.settings import GatewaySettings
 __all__ = ["decode_json", "generic_mapping"]
 
 
-def generic_mapping(units: dict[str, str]) -> CompiledMapping:
-    """The mapping that only knows a route's units."""
-    return CompiledMapping(MappingSettings(), units=units)
+def generic_mapping(units: dict[str, str], numeric_text: tuple[str, ...] = ("*",)) -> CompiledMapping:
+    """The mapping that only knows a route's units, and in which text fields numbers may stand."""
+    return CompiledMapping(MappingSettings(guess_numbers=numeric_text), units=units)
 
 
 def decode_json(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:

@@ -31,6 +31,7 @@ class Rule(msgspec.Struct, gc=False):
     plain: bool = True
     text: bool = True
     numeric_text: bool = False
+    guess: bool = False
     unit: str | None = None
     unit_template: Template | None = None
     errors: tuple[float, ...] = ()
@@ -119,6 +120,7 @@ class Names:
         self._indexed = [name for name in (*named, *self._hidden) if "[" in name]
         self._skip, self._keep = AnyOf(settings.skip), AnyOf(settings.keep)
         self._text, self._numeric = AnyOf(settings.text), AnyOf(settings.numeric_text)
+        self._guess = AnyOf(settings.guess_numbers)
         self._numbers = Patterns((pattern, NumberRule(number)) for pattern, number in settings.numbers.items())
         self._errors = Patterns(settings.errors.items())
         units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
@@ -160,8 +162,8 @@ class Names:
         errors = self._errors.find(name, last) or ()
         number = self._numbers.find(name, last)
         plain, fixed = fault is None and not errors and number is None, None if template is not None else unit or None
-        text, numeric = self._text(name, last), self._numeric(name, last)
-        return Rule(name, fault, False, plain, text, numeric, fixed, template, errors, number)
+        text, numeric, guess = self._text(name, last), self._numeric(name, last), self._guess(name, last)
+        return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number)
 
     def says(self, flat: str, last: str, prefix: str) -> bool:
         """Whether the mapping names a field itself: as hidden, left out or renamed."""

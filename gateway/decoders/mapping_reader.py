@@ -16,7 +16,7 @@ from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
 from gateway.decoders.sampled import SampledFlattener, refuse_unknown_time, refuse_untimed, unknown_time
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.time_names import is_time, time_key
-from gateway.decoders.values import MAX_METRIC_BYTES
+from gateway.decoders.values import MAX_METRIC_BYTES, refuse_topic_name
 from gateway.decoders.vendors import Vendor
 from gateway.device_registry import identity_fault
 from gateway.json_text import Document
@@ -30,6 +30,8 @@ from ingest.contract.reasons import Reason
 __all__ = ["read_case"]
 
 _MAC_OR_EUI = re.compile("[0-9a-f]{12}(?:[0-9a-f]{4})?")
+_NAMED: Final = (dict, list)
+"""What names its readings itself; others are called by the topic."""
 _UNSURE: Final = frozenset({AMBIGUOUS_LOCAL, CLOCK_UNSET})
 """Flags of times that come twice."""
 
@@ -199,6 +201,9 @@ class _Reader:
         time_key: str | None = None,
     ) -> None:
         """Add the readings of one item to those of its device."""
+        if not (name or self._match.metric or rules.names.prefix.text or type(body) in _NAMED or body is None):
+            decoded.rejects.append(refuse_topic_name(self._match.topic))
+            return
         flattener = SampledFlattener(
             rules.names.under(scope), rules.shape, scope, self._clock, at, trail, index=place, limit=self._left
         ).follow(self._match.time, self._stride)

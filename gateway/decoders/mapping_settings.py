@@ -160,6 +160,11 @@ class CaseSettings(BaseModel):
     skip: Texts = Field((), description="Patterns of fields and whole objects that are no readings. Wins over keep.")
     text: Texts = Field(("*",), description="Patterns of the text fields that are readings.")
     numeric_text: Texts = Field((), description="Patterns of text fields that hold numbers.")
+    guess_numbers: Texts = Field(
+        (),
+        description="Patterns of text fields that become numbers, flagged numeric_text, where they look like one and like no "
+        "name: no leading zeros, less than 15 digits, no phone number, no `serial` or `version`.",
+    )
     no_values: Texts = Field((), description="Texts beyond null, unavailable, unknown … that mean: no value.")
     numbers: dict[str, NumberSettings] = Field(
         default_factory=dict, description="Pattern to how its fields become numbers: taken out of text, scaled."

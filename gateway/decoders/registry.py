@@ -18,6 +18,7 @@ from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
 from gateway.decoders.sparkplug import SparkplugDecoder
 from gateway.decoders.state import DecoderState
+from gateway.json_text import strip_mark
 from gateway.settings import GatewaySettings
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import IgnoredReason
@@ -35,9 +36,9 @@ _BLANK: Final = b" \t\r\n"
 
 def decode_auto(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
     """JSON where the first byte that is not blank begins an object, array or string; else plain."""
-    # UTF-16 and byte order marks go to the JSON decoder, which names them.
-    head = payload[:64].lstrip(_BLANK)[:1]
-    like_json = (head and (head in _JSON_STARTS or head in b"\xef\xff\xfe\0")) or b"\0" in payload[:4]
+    # UTF-16 goes to the JSON decoder, which names it.
+    head = strip_mark(payload[:64]).lstrip(_BLANK)[:1]
+    like_json = (head and (head in _JSON_STARTS or head in b"\xff\xfe\0")) or b"\0" in payload[:4]
     return (decode_json if like_json else decode_plain)(payload, match, limits, received_us)
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from gateway.json_text import BadNumber
 from gateway.show import show, show_value
-from gateway.topics import id_fault
+from gateway.topics import empty_level, id_fault
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
@@ -17,6 +17,7 @@ __all__ = [
     "WANTED_VALUE",
     "metric_fault",
     "read_value",
+    "refuse_topic_name",
     "refuse_value",
 ]
 
@@ -63,6 +64,13 @@ def refuse_value(value: object, path: str) -> Reject:
     if isinstance(value, BadNumber):
         return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
     return Reject(Reason.WRONG_TYPE, path, show_value(value), WANTED_VALUE)
+
+
+def refuse_topic_name(topic: str) -> Reject:
+    """Why the topic gives a bare value no metric name."""
+    level = empty_level(topic)
+    wanted = f"a metric name: {level}; " if level else "a metric name; "
+    return Reject(Reason.OUT_OF_RANGE, "topic", show(topic), f"{wanted}a route may name it (metric = …)")
 
 
 def _read_int(metric: str, value: int, unit: str | None, path: str) -> Reading | Reject:

@@ -1,25 +1,24 @@
 """One profile over one message: what stays, what is refused with its path, what is flagged."""
 
-import re
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.glob import compile_glob, is_glob, specificity
 from gateway.policy import NumberLimits
+from gateway.profiles.accept import AcceptedNumbers
 from gateway.profiles.lookback import look_back
 from gateway.profiles.model import Profile
-from gateway.profiles.rule import Fault, MetricRule, show_reading
+from gateway.profiles.rule import Fault, MetricRule
 from gateway.profiles.track import Track, Tracks
-from gateway.show import json_path
+from gateway.reading_path import item_path, member_path, native_batch, reading_path, show_reading
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CompiledProfile", "native_batch", "reading_path"]
+__all__ = ["CompiledProfile"]
 
 _MAX_NAMES: Final = 10_000
 """Metric names whose rule by pattern is remembered."""
-_DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*")
 
 
 class CompiledProfile:
@@ -34,6 +33,7 @@ class CompiledProfile:
         self._required = {name for name, metric in profile.metrics.items() if metric.required}
         self._looks_back = any(rule.is_temporal for rule in rules.values())
         self._unknown = profile.unknown_metrics
+        self.table = AcceptedNumbers(profile, self.rule_of)
         self.number_limits = None if self._patterns or self._looks_back else self._as_number_limits()
 
     def _as_number_limits(self) -> NumberLimits:
@@ -43,6 +43,7 @@ class CompiledProfile:
             self._required,
             {name: rule.unit for name, rule in self._rules.items() if rule.is_simple and rule.unit is not None},
             others=self._unknown == "keep",
+            table=self.table,
         )
 
     def rule_of(self, metric: str) -> MetricRule | None:
@@ -124,7 +125,7 @@ class CompiledProfile:
         items: dict[str, set[str]] = {}
         is_batch = native_batch(decoded, match)
         for reading in decoded.readings:
-            items.setdefault(_root(match, reading, is_batch), set()).add(reading.metric)
+            items.setdefault(item_path(match, reading, is_batch), set()).add(reading.metric)
         if not items:
             items["$.values" if match.decoder == "native" else "$"] = set()
         refused = {reject.path or "" for reject in decoded.rejects}
@@ -132,7 +133,7 @@ class CompiledProfile:
             (path, metric)
             for root, present in items.items()
             for metric in sorted(self._required - present)
-            if not _is_among(path := _member(root, metric), refused)
+            if not _is_among(path := member_path(root, metric), refused)
         ]
 
 
@@ -212,36 +213,6 @@ class _Sieve:
 
     def _reject(self, path: str, fault: Fault) -> Reject:
         return Reject(fault.reason, path, fault.got, fault.wanted, profile=self._profile.profile.label)
-
-
-def reading_path(match: RouteMatch, reading: Reading, *, is_batch: bool = False) -> str:
-    """Where a reading stands in its message, as far as its name says so.
-
-    Native messages: exactly (an item with counters by these, else by its position). Others: the metric's name as a
-    path, since metrics are named after their place in the document.
-    """
-    return _member(_root(match, reading, is_batch), reading.metric)
-
-
-def native_batch(decoded: Decoded, match: RouteMatch) -> bool:
-    """Whether the readings come from an array of native items; an array of one item without counters looks like none."""
-    return match.decoder == "native" and any(one.index or one.message_id is not None for one in decoded.readings)
-
-
-def _root(match: RouteMatch, reading: Reading, is_batch: bool) -> str:
-    if match.decoder != "native":
-        return "$"
-    if not is_batch:
-        return "$.values"
-    if reading.message_id is not None:
-        return f"$[?@.boot=={reading.boot} && @.seq=={reading.seq}].values"
-    return f"$[{reading.index}].values"
-
-
-def _member(root: str, metric: str) -> str:
-    if root == "$" and _DOTTED.fullmatch(metric):
-        return f"$.{metric}"
-    return json_path(root, metric)
 
 
 def _in_order(readings: list[Reading], received_us: int) -> list[Reading]:

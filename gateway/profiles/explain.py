@@ -5,19 +5,20 @@ from typing import Any, Final, get_args
 
 from gateway.decode_file import decode_lines
 from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.plausible.sift import IMPLAUSIBLE, SENTINEL
 from gateway.policy import Policy
-from gateway.profiles.check import native_batch, reading_path
 from gateway.profiles.model import Failure, MetricRules, Profile
 from gateway.profiles.policy import ProfilePolicy
-from gateway.profiles.rule import MetricRule, show_reading
+from gateway.profiles.rule import MetricRule
 from gateway.profiles.select import Choice
+from gateway.reading_path import native_batch, reading_path, show_reading
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 
 __all__ = ["describe_profile", "explain_device", "explain_lines"]
 
-_FLAGS: Final = frozenset({*get_args(Failure), "unknown_metric"})
+_FLAGS: Final = frozenset({*get_args(Failure), "unknown_metric", SENTINEL, IMPLAUSIBLE})
 
 
 def explain_lines(

@@ -7,8 +7,9 @@ that was sent twice) is neither compared nor remembered, so that a copy of a mes
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from gateway.profiles.rule import Fault, MetricRule, show_reading
+from gateway.profiles.rule import Fault, MetricRule
 from gateway.profiles.track import Track
+from gateway.reading_path import show_reading
 from ingest.contract.reading import Reading
 
 __all__ = ["Look", "look_back"]

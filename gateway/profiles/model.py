@@ -1,11 +1,13 @@
 """What a profile says: one TOML file as one frozen model. `rule.py` makes from it what is asked per reading."""
 
+import difflib
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.decoders.values import MAX_METRIC_BYTES
 from gateway.glob import is_glob
+from gateway.plausible.table import load_table
 from gateway.profiles.units import conversion, known_unit, same_dimension
 from gateway.topics import id_fault
 
@@ -31,6 +33,20 @@ def _metric_name(name: str) -> str:
 
 
 _MetricName = Annotated[str, AfterValidator(_metric_name)]
+
+
+def _entry_name(name: str) -> str:
+    known = load_table().names
+    if name != "*" and name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        message = f"{name!r} is no entry of the table of implausible numbers" + (
+            f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
+        )
+        raise ValueError(message)
+    return name
+
+
+Accepted = tuple[Annotated[str, AfterValidator(_entry_name)], ...]
 
 
 class _Model(BaseModel):
@@ -64,6 +80,7 @@ class MetricRules(_Model):
     stuck_count: Annotated[int, Field(ge=2)] | None = Field(None, description="So many equal values in a row.")
     stuck_seconds: _Positive | None = Field(None, description="Unchanged for so long.")
     on: dict[Failure, Action] = Field(default_factory=dict, description="Policy per failure, before the profile's.")
+    accept: Accepted = Field((), strict=False, description="As the profile's `accept`, for this metric; both count.")
 
     @property
     def kind(self) -> str:
@@ -119,6 +136,11 @@ class Profile(_Model):
     )
     policy: Action = Field("salvage", description="What happens on a failure that has no policy of its own.")
     on: dict[Failure, Action] = Field(default_factory=dict, description="Policy per failure, for all metrics.")
+    accept: Accepted = Field(
+        (),
+        strict=False,
+        description="Entries of gateway/plausible/entries.toml that are measurements here, such as ds18b20-power-on; * is all.",
+    )
     unknown_metrics: Literal["keep", "flag", "salvage", "reject"] = "keep"
     metrics: dict[_MetricName, MetricRules] = Field(min_length=1, description="Rules per metric name or pattern.")
     origin: Literal["written", "inferred"] = "written"

@@ -7,6 +7,8 @@ from typing import Final, Literal
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
 from gateway.message import Message
+from gateway.plausible.sift import sift
+from gateway.plausible.table import load_table
 from gateway.policy import NumberLimits, Policy
 from gateway.profiles.check import CompiledProfile
 from gateway.profiles.folder import ProfileFolder
@@ -143,6 +145,7 @@ class ProfilePolicy(Policy):
         tags, compiled = found
         if tags:
             decoded.tags = {**tags, **(decoded.tags or {})}
+        sift(decoded, match, load_table() if compiled is None else compiled.table)
         if compiled is None:
             return None
         current = self._current

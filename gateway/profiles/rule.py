@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 from gateway.decoders.values import BEYOND_DOUBLE
 from gateway.profiles.model import Action, Failure, MetricRules, Profile
 from gateway.profiles.units import canonical_spelling, conversion, same_dimension
-from gateway.show import show, show_value
+from gateway.reading_path import show_quantity, show_reading
+from gateway.show import show
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CONVERTED", "Fault", "MetricRule", "show_reading"]
+__all__ = ["CONVERTED", "Fault", "MetricRule"]
 
 CONVERTED: Final = "unit_converted"
 """Flag of a reading whose value is not the one that was sent."""
@@ -83,8 +84,17 @@ class MetricRule:
             return None
         got = show_reading(reading)
         if reading.value != before[0]:
-            got = f"{_quantity(*before)} = {got}"
+            got = f"{show_quantity(*before)} = {got}"
         return self.fault("out_of_range", got, self.wanted)
+
+    @property
+    def has_range(self) -> bool:
+        """Whether both ends of what passes are given."""
+        return self.rules.min is not None and self.rules.max is not None
+
+    def unit_of(self, given: str | None) -> str | None:
+        """The unit of a value whose payload names `given` or none, as this profile spells units."""
+        return self.unit if given is None else self._spelled(given)
 
     @property
     def wanted(self) -> str:
@@ -159,16 +169,3 @@ class MetricRule:
 
 def _convertible(target: str) -> str:
     return ", ".join(same_dimension(target))
-
-
-def show_reading(reading: Reading) -> str:
-    """A reading's value and unit for people."""
-    if reading.value is None or reading.text is not None:
-        shown = show_value(reading.text) if reading.value is None else show(reading.text or "")
-        return shown if reading.unit is None else f"{shown} {show(reading.unit)}"
-    return _quantity(reading.value, reading.unit)
-
-
-def _quantity(value: float | None, unit: str | None) -> str:
-    number = f"{value:.0f}" if value is not None and value.is_integer() and abs(value) < 1e15 else repr(value)
-    return number if unit is None else f"{number} {show(unit)}"

@@ -14,6 +14,7 @@ from gateway.decoders.shape import RouteMatch
 from gateway.express import Express
 from gateway.intake import MAX_BLOCK, Intake
 from gateway.outcome import Gate
+from gateway.plausible.table import load_table
 from gateway.policy import Policy
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy
@@ -83,7 +84,7 @@ def native(values: Any, **fields: Any) -> bytes:
     [
         pytest.param(native({"temp": 21.5, "hum": 48.2}, **FULL), True, id="usual"),
         pytest.param(native({"temp": 21}, **FULL), True, id="integer"),
-        pytest.param(native({"temp": 2**53 - 1}, **FULL), True, id="the last exact integer"),
+        pytest.param(native({"n": 2**53 - 1}, **FULL), True, id="the last exact integer"),
         pytest.param(native({"temp": 2**53}, **FULL), False, id="2^53"),
         pytest.param(native({"temp": 2**53 + 1}, **FULL), False, id="past 2^53"),
         pytest.param(native({"temp": 10**400}, **FULL), False, id="past every double"),
@@ -172,7 +173,7 @@ def test_both_ways_agree_on_random_messages(document: Any, ascii_only: bool, spa
 @example({"a": -0.0}, 0)
 def test_usual_messages_do_go_the_short_way(found: dict[str, float], seq: int) -> None:
     payload = msgspec.json.encode({"ts": NOW_MS, "boot": 1, "seq": seq, "values": found})
-    if b"e-" not in payload:
+    if b"e-" not in payload and load_table().usual.codes.isdisjoint(found.values()):
         assert BENCH.compare(TOPIC, payload)
 
 
@@ -310,7 +311,7 @@ def test_messages_keep_their_order_and_numbers_whichever_way_they_go() -> None:
     odd = Received(TOPIC, b"no json", 500, 1)
     messages: list[Incoming] = []
     for seq in range(1200):
-        usual: Incoming = (TOPIC, native({"temp": seq}, ts=NOW_MS, boot=1, seq=seq), seq.to_bytes(2, "big"))
+        usual: Incoming = (TOPIC, native({"n": seq}, ts=NOW_MS, boot=1, seq=seq), seq.to_bytes(2, "big"))
         messages.append(odd if seq % 7 == 3 else usual)
     blocks = list(intake_of(BENCH).take(messages, 1000, 100_000))
     assert [len(block) for block in blocks] == [MAX_BLOCK, MAX_BLOCK, 200]

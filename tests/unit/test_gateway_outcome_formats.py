@@ -182,6 +182,7 @@ def test_generic_json_refused_as_a_whole(payload: bytes, reason: str, path: str)
         ("21:45", None, "21:45", None),
         ("2025-11-28", None, "2025-11-28", None),
         ("192.168.1.7", None, "192.168.1.7", None),
+        ("\ufeff21.5", 21.5, None, None),
     ],
 )
 def test_plain_values(payload: str, value: float | None, text: str | None, unit: str | None) -> None:
@@ -208,7 +209,6 @@ def test_a_unit_of_the_route_stands_in_where_the_text_names_none() -> None:
         (b"1.234,5", "bad_number"),
         (b"0x1F", "bad_number"),
         (b"\x1f\x8b\x08\x00", "bad_encoding"),
-        (b"\xef\xbb\xbf21.5", "bad_encoding"),
         (b"\x1b[31merror\x1b[0m", "undecoded"),
         (b"\x0a\x05hello", "undecoded"),
         (b"x" * 300_000, "too_large"),
@@ -221,3 +221,30 @@ def test_plain_text_that_is_refused(payload: bytes, reason: str) -> None:
 @pytest.mark.parametrize("topic", [b"p/dev/", b"p/dev/a\nb"])
 def test_a_topic_without_a_metric_name(topic: bytes) -> None:
     assert decide(topic, b"5").rejected == "out_of_range"
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reason", "wanted"),
+    [
+        (b"site/room1/temp/", b"21.5", "out_of_range", "level 4 of the topic is empty (after the last slash)"),
+        (b"site/room1/temp/", b'"on"', "out_of_range", "level 4 of the topic is empty (after the last slash)"),
+        (b"j/", b"21.5", "out_of_range", "level 2 of the topic is empty (after the last slash)"),
+        (b"tidegate/v1//readings", b"{}", "bad_device_id", "level 3 of the topic is empty"),
+        (b"/nobody/state", b"1", "no_route", "level 1 of the topic is empty (before the first slash)"),
+    ],
+)
+def test_an_empty_level_is_named(topic: bytes, payload: bytes, reason: str, wanted: str) -> None:
+    [letter] = letters_of(decide(topic, payload))
+    assert (letter.reason, letter.path) == (reason, "topic")
+    assert wanted in (letter.wanted or "")
+
+
+@pytest.mark.parametrize(
+    ("topic", "device"), [(b"site/room1/", "site/room1"), (b"site//temp", "site/"), (b"site//room/temp", "site//room")]
+)
+def test_an_empty_level_is_a_level(topic: bytes, device: str) -> None:
+    assert record_of(decide(topic, b'{"t":1}')).device == device
+
+
+def test_an_empty_level_costs_no_value_that_is_none() -> None:
+    assert decide(b"site/room1/temp/", b"null").ignored == "no_value"

@@ -1,8 +1,11 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.topics import (
     BadFilter,
     compile_filter,
+    empty_level,
     id_fault,
     native_topic,
     subscription_filter,
@@ -28,6 +31,12 @@ from gateway.topics import (
         ("site/{site}/{device}/state", "site/x/y/state", {"site": "x", "device": "y"}),
         ("site/{site}/state", "site//state", None),
         ("{a}/b", "$x/b", None),
+        ("{top}/{rest#}", "gw", {"top": "gw", "rest": ""}),
+        ("{top}/{rest#}", "gw/", {"top": "gw", "rest": ""}),
+        ("{top}/{rest#}", "gw/a//b/", {"top": "gw", "rest": "a//b/"}),
+        ("{rest#}", "/a", {"rest": "/a"}),
+        ("{rest#}", "$SYS/a", None),
+        ("a/{rest#}", "ab", None),
         ("a.b/c", "axb/c", None),
     ],
 )
@@ -39,6 +48,31 @@ def test_filters_match_as_mqtt_says(text: str, topic: str, names: dict[str, str]
 def test_filters_that_mqtt_does_not_know_are_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(BadFilter, match=r"\w+ \w+"):
         compile_filter(text)
+
+
+LEVELS = st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=5).map("/".join)
+
+
+@given(LEVELS, st.lists(st.sampled_from(["a", "b", "+", ""]), max_size=4))
+def test_a_named_rest_matches_as_a_hash_does(topic: str, begin: list[str]) -> None:
+    hashed, named = compile_filter("/".join([*begin, "#"])), compile_filter("/".join([*begin, "{rest#}"]))
+    found = named.match(topic)
+    assert (hashed.match(topic) is None) is (found is None)
+    if found is not None:
+        assert found["rest"] == "/".join(topic.split("/")[len(begin) :])
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("a/b", ""),
+        ("/a", "level 1 of the topic is empty (before the first slash)"),
+        ("a/", "level 2 of the topic is empty (after the last slash)"),
+        ("a//b/", "level 2 of the topic is empty"),
+    ],
+)
+def test_the_empty_level_is_named(topic: str, said: str) -> None:
+    assert empty_level(topic) == said
 
 
 def test_named_segments_reach_the_broker_as_plus() -> None:

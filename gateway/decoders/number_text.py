@@ -1,0 +1,181 @@
+"""Numbers as people and devices write them in text: read, refused, or found to be real text.
+
+The rule: a point is the decimal sign. Blanks of any kind around the number, digits of any script and a `;` or `,` at the
+end do not matter. Groups of three digits may stand between commas, apostrophes or blanks where a decimal point follows
+(`1,016.76`), between apostrophes or no-break blanks also without one (`1'000`). What looks like a number and is none by
+this rule (`21,5`, `1,016`, `0x1F`, `<5`) is refused: it has two meanings or none. All else is text.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from gateway.decoders.values import NOT_FINITE
+from gateway.profiles.units import known_unit
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["NUMERIC_TEXT", "Number", "guess_number", "is_blank", "read_number"]
+
+NUMERIC_TEXT: Final = "numeric_text"
+"""Flag of a number that was a text in JSON."""
+
+Number = tuple[float | int, str | None]
+"""The value, and the unit that the text itself names."""
+
+_NUMBER: Final = re.compile(r"([+-]?)(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d{1,9})?(\s*)(.*)", re.ASCII | re.DOTALL)
+_GROUPED: Final = re.compile(
+    r"([+-]?[1-9]\d{0,2}(?:(?P<with_point>,\d{3}(?:,\d{3})*| \d{3}(?: \d{3})*)(?=\.\d)|(?:'\d{3})+))(.*)",
+    re.ASCII | re.DOTALL,
+)
+_UNIT: Final = re.compile(r"(?:[^\W\d_]|[°%‰€$£¥])(?:[^\W\d_]|[°%‰·/*^⁻¹.-])*|% ?[^\W\d_.]{1,6}")
+_GLUED_UNITS: Final = frozenset(
+    """
+    °C °F °K ° C F K % ‰ V mV kV A mA µA W mW kW MW Wh kWh MWh Ω kΩ Hz kHz MHz dB dBm lx lm
+    Pa hPa kPa bar mbar ppm ppb g kg mg µg L l m cm mm µm km m² m³ s ms min h
+    m/s km/h m³/h l/min l/h µg/m³ mg/m³ g/m³ µV
+    """.split()  # noqa: SIM905 - a table of units reads better than quotes and commas
+)
+_PLAIN: Final = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_TAIL: Final = r"\s*(?:[°%‰€$£]?[^\W\d_]{0,8}(?:/[^\W\d_]{1,3}[²³]?)?)"
+_COMMA: Final = r"\d+,\d+(?:[eE][+-]?\d+)?|[1-9]\d{0,2}(?:[.,' ]\d{3})+,\d+|[1-9]\d{0,2}(?:,\d{3}){2,}"
+_LIKE_A_NUMBER: Final = re.compile(
+    rf"[+-]?(?:{_COMMA}){_TAIL}"
+    rf"|[<>≤≥~≈±=]{{1,2}}\s*[+-]?\d+(?:[.,]\d+)?{_TAIL}"
+    rf"|[+-]{{2,}}\s*{_PLAIN}{_TAIL}|{_PLAIN}\s*-|{_PLAIN}\.|[+-]?\d*\.\.+\d+"
+    rf"|[+-]?{_PLAIN}\s*[x\u00d7*]\s*10\^?[+-]?\d+{_TAIL}"
+    r"|-?1\.#(?:QNAN|SNAN|IND|INF)\d*"
+)
+_LIKE_A_PLAIN_NUMBER: Final = re.compile(
+    rf"[+-]?0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[+-]?[1-9]\d{{0,2}}(?: \d{{3}})+{_TAIL}|[$€£¥]\s*{_PLAIN}"
+)
+"""Alone on a topic a number in a spelling of its own; inside JSON rather an address, a phone number or a price."""
+_IGNORED: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"))
+_SAME: Final = {
+    "\u2212": "-", "\uff0d": "-", "\ufe63": "-", "\uff0b": "+", "\uff0e": ".", "\u066b": ".", "\uff0c": ",", "\u060c": ",",
+    "\u066c": "'", "\u2019": "'", "\uff05": "%", "\u066a": "%", "\u2103": "°C", "\u2109": "°F", "\u00ba": "°", "\uff1b": ";",
+}  # fmt: skip
+_NO_BREAK: Final = frozenset("\u00a0\u202f\u2009\u2007")
+_LEADING_ZERO: Final = re.compile(r"[+-]?0\d")
+_TEXT_DIGITS: Final = 15
+"""Integers of so many digits are names: an IMEI has 15. A measurement has fewer."""
+_PHONE_DIGITS: Final = 7
+_MOST_CHARACTERS: Final = 64
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_TEXT_WORDS: Final = frozenset(
+    """
+    id uid uuid guid eui mac imei imsi iccid msisdn serial serialnumber sn phone tel mobile ssid bssid ip ipv4 address addr host
+    hostname version ver firmware fw sw hw release build revision rev model sku pin code barcode ean zip postcode plate name label
+    title key token hash md5 sha
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words of names whose values are names too."""
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text only says that there is no value: `--`, `???`."""
+    return not text.strip(" \t\r\n?-\u2013\u2014\u2212")
+
+
+def read_number(text: str) -> Number | Reject | None:
+    """The number of a text that stands alone; why it is none; None where it is real text."""
+    tidy = _tidy(text)
+    found = _parse(tidy)
+    if found is None:
+        return _refuse(text) if _LIKE_A_PLAIN_NUMBER.fullmatch(tidy) or _looks_like_one(tidy) else None
+    return found if isinstance(found, Reject) else (found[0], found[1])
+
+
+def guess_number(text: str, name: str) -> Number | Reject | None:
+    """The same of a text in JSON, where numbers should have been none: more of them stay text.
+
+    Leading zeros, integers of 15 digits and more, phone numbers, and what a field such as `serial` or `version` holds
+    are names. A unit counts only if it is known, and after a blank or a sign of degrees or percent.
+    """
+    if len(text) > _MOST_CHARACTERS or not any(map(str.isdecimal, text)):
+        return None
+    last = re.split(r"[./\[]", name)[-1]
+    tidy = _tidy(text)
+    if _LEADING_ZERO.match(tidy) or _TEXT_WORDS & {word.lower() for word in _WORD.findall(last)}:
+        return None
+    found = _parse(tidy)
+    if found is None:
+        return _refuse(text) if _looks_like_one(tidy) else None
+    if isinstance(found, Reject):
+        return found
+    value, unit, digits = found
+    is_name = digits >= _TEXT_DIGITS or (tidy.startswith("+") and digits >= _PHONE_DIGITS)
+    return None if is_name or (unit is not None and not _is_sure(unit, tidy)) else (value, unit)
+
+
+def _is_sure(unit: str, tidy: str) -> bool:
+    """A known unit, and no letters glued to the digits: `24h` and `4K` are names."""
+    glued = tidy.removesuffix(unit)[-1:].isdecimal()
+    return (known_unit(unit) or unit in _GLUED_UNITS) and (not glued or unit[0] in "°%‰")
+
+
+def _tidy(text: str) -> str:
+    if not text.isascii():
+        text = text.translate(_IGNORED).strip()
+        text = (
+            "".join(_plain_sign(text, place) for place in range(len(text))) if len(text) <= _MOST_CHARACTERS else text
+        )
+    return text.strip().rstrip(";, ") if text[-1:] in ";, " else text.strip()
+
+
+def _plain_sign(text: str, place: int) -> str:
+    sign = text[place]
+    if sign in _NO_BREAK:
+        between = text[place - 1 : place].isdecimal() and text[place + 1 : place + 2].isdecimal()
+        return "'" if between else " "
+    digit = unicodedata.decimal(sign, None)
+    return _SAME.get(sign, sign) if digit is None else str(digit)
+
+
+def _parse(tidy: str) -> tuple[float | int, str | None, int] | Reject | None:
+    """The value, its unit, and the digits of an integer (0 of another number)."""
+    grouped = _GROUPED.fullmatch(tidy)
+    if grouped is not None:
+        tidy = re.sub("[,' ]", "", grouped[1]) + grouped[3]
+    found = _NUMBER.fullmatch(tidy)
+    if found is None or not _is_unit(found[5], spaced=bool(found[4])):
+        return None
+    value = _value(found)
+    digits = len(found[2]) if found[2].isdigit() and not found[3] else 0
+    return value if isinstance(value, Reject) else (value, found[5] or None, digits)
+
+
+def _is_unit(text: str, *, spaced: bool) -> bool:
+    """A unit after a space may be any short word; one glued to the digits must be known (`511AA` is an id)."""
+    if not text:
+        return True
+    if text in _GLUED_UNITS or (len(text) > 2 and known_unit(text)):
+        return True
+    return spaced and len(text) <= 12 and _UNIT.fullmatch(text) is not None
+
+
+def _value(found: re.Match[str]) -> float | int | Reject:
+    refused = Reject(Reason.BAD_NUMBER, got=show(found[0]), wanted="a number of a double's range")
+    sign, digits, exponent = found[1], found[2], found[3] or ""
+    if digits.isdigit() and not exponent:
+        significant = digits.lstrip("0") or "0"
+        return refused if len(significant) > 308 else int(sign + significant)
+    number = float(sign + digits + exponent)
+    return refused if abs(number) == float("inf") else number
+
+
+def _looks_like_one(tidy: str) -> bool:
+    if len(tidy) > _MOST_CHARACTERS:
+        return False
+    word, _, unit = tidy.partition(" ")
+    if word.lstrip("+-").lower() in NOT_FINITE:
+        return not unit or known_unit(unit)
+    return _LIKE_A_NUMBER.fullmatch(tidy) is not None
+
+
+def _refuse(text: str) -> Reject:
+    wanted = "digits with a decimal point, such as 12.5: a comma may divide thousands, decimals or a list"
+    if "," not in text:
+        wanted = "digits with a decimal point, such as 12.5"
+    return Reject(Reason.BAD_NUMBER, got=show(text), wanted=wanted)

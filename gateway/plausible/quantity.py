@@ -1,0 +1,80 @@
+"""The quantity of a reading: from its unit, or from the words of its metric's name."""
+
+import re
+from typing import Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.profiles.units import canonical_spelling
+
+__all__ = ["Quantity", "QuantityWords", "find_quantity"]
+
+_WORD: Final = re.compile(r"[A-ZÀ-ÖØ-Þ]+(?![a-zß-öø-ÿ])|[A-ZÀ-ÖØ-Þ]?[a-zß-öø-ÿ]+")
+_LAST: Final = re.compile(r"[./]")
+_RELATIVE_HUMIDITY: Final = frozenset({"%RH", "% RH", "RH%", "%R.H."})
+_TEMPERATURES: Final = {"C": "°C", "F": "°F"}
+"""Units that are a temperature's only together with a word of the name."""
+_NO_SCALE: Final = frozenset({"deg", "degrees", "°"})
+"""Units that do not say which scale; of a position they do."""
+_FAHRENHEIT: Final = frozenset({"f", "tempf", "dewptf", "fahrenheit"})
+_KELVIN: Final = frozenset({"k", "kelvin"})
+_MOST_CHARACTERS: Final = 200
+"""Of a name that is looked at; its end says what it is."""
+
+
+class QuantityWords(BaseModel):
+    """How one quantity is recognised; see entries.toml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    units: tuple[str, ...] = ()
+    named_units: tuple[str, ...] = ()
+    words: frozenset[str]
+    stems: tuple[str, ...] = ()
+    without: frozenset[str] = Field(frozenset(), alias="not")
+
+
+class Quantity(NamedTuple):
+    """What a reading is of. `unit` is the one to compare in (None: not known), `sure` says that the unit shows it."""
+
+    name: str
+    unit: str | None
+    sure: bool
+
+
+def find_quantity(metric: str, unit: str | None, known: dict[str, QuantityWords]) -> Quantity | None:
+    """The quantity of readings of this metric and unit; None where neither says one of `known`.
+
+    The last part of the name counts first: `time.temperature` is a temperature, `temperature.time` is not.
+    """
+    name = metric[-_MOST_CHARACTERS:]
+    for part in dict.fromkeys((_LAST.split(name)[-1], name)):
+        words = frozenset(word.lower() for word in _WORD.findall(part))
+        for quantity, signs in known.items():
+            found = _recognise(quantity, signs, words, unit)
+            if found is not None:
+                return found
+    return None
+
+
+def _recognise(quantity: str, signs: QuantityWords, words: frozenset[str], unit: str | None) -> Quantity | None:
+    if words & signs.without:
+        return None
+    if unit is not None:
+        spelled = canonical_spelling(unit)
+        relative = unit.strip().upper() in _RELATIVE_HUMIDITY
+        if spelled in signs.units or (relative and "%RH" in signs.units):
+            return Quantity(quantity, spelled, True)
+        if spelled not in signs.named_units:
+            return None
+    if not (words & signs.words or any(stem in word for stem in signs.stems for word in words)):
+        return None
+    if unit is None or (quantity == "temperature" and spelled in _NO_SCALE):
+        return Quantity(quantity, _unit_of_name(words) if quantity == "temperature" else None, False)
+    return Quantity(quantity, _TEMPERATURES.get(spelled, spelled), True)
+
+
+def _unit_of_name(words: frozenset[str]) -> str | None:
+    if words & _FAHRENHEIT:
+        return "°F"
+    return "K" if words & _KELVIN else None

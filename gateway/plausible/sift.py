@@ -1,0 +1,61 @@
+"""The table of numbers that no sensor measured, applied to the readings of a message, whatever its format."""
+
+from typing import Final
+
+from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.decoders.values import BEYOND_DOUBLE
+from gateway.plausible.table import Entry, Watches
+from gateway.reading_path import native_batch, reading_path, show_reading
+from gateway.show import show
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import Reading
+from ingest.contract.reasons import Reason
+
+__all__ = ["IMPLAUSIBLE", "SENTINEL", "sift"]
+
+SENTINEL: Final = "sentinel"
+"""Flag of a number that is some device's code for a missing value."""
+IMPLAUSIBLE: Final = "implausible"
+"""Flag of a number outside of what its quantity can be, where that is not sure."""
+
+
+def sift(decoded: Decoded, match: RouteMatch, table: Watches) -> None:
+    """Move readings that are no measurement to `rejects`, one by one, and flag those that may be none."""
+    refused: dict[int, Entry] = {}
+    for reading in decoded.readings:
+        value = reading.value
+        if value is None:
+            continue
+        watch = table.watch(reading.metric, reading.unit)
+        if watch.passes(value) or _is_boolean(reading):
+            continue
+        found = watch.judge(value)
+        if found is None:
+            continue
+        entry, action = found
+        if action == "refuse":
+            refused[id(reading)] = entry
+        else:
+            reading.flags = [*(reading.flags or ()), IMPLAUSIBLE if entry.is_range else SENTINEL]
+    if not refused:
+        return
+    is_batch = native_batch(decoded, match)
+    decoded.rejects = [
+        *decoded.rejects,
+        *(
+            _reject(reading_path(match, reading, is_batch=is_batch), reading, refused[id(reading)])
+            for reading in decoded.readings
+            if id(reading) in refused
+        ),
+    ]
+    decoded.readings = [reading for reading in decoded.readings if id(reading) not in refused]
+
+
+def _is_boolean(reading: Reading) -> bool:
+    return reading.text is not None and BEYOND_DOUBLE not in (reading.flags or ())
+
+
+def _reject(path: str, reading: Reading, entry: Entry) -> Reject:
+    reason = Reason.OUT_OF_RANGE if entry.is_range else Reason.BAD_NUMBER
+    wanted = f"a measurement, not {entry.means}; or a profile with `accept`"
+    return Reject(reason, path, f"{show_reading(reading)} ({entry.name})", show(wanted))
