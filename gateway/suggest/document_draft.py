@@ -13,7 +13,7 @@ from gateway.suggest.quantities import Quantities, find_quantities
 from gateway.suggest.roles import LeftOut, Roles, find_roles
 from gateway.suggest.sample import Family
 from gateway.suggest.sentinels import sentinel_of
-from gateway.suggest.times import FoundTime, find_times
+from gateway.suggest.times import FoundTime, find_times, looks_like_time
 from gateway.suggest.units import UNIT_NAMES, unit_of_key
 from gateway.suggest.words import ENVELOPES, OFFSETS, bare
 
@@ -42,8 +42,8 @@ class _Drafter:
             self._mapping["inside"] = inside
             documents = [open_inside(document, inside, limits) for document in documents]
         self._first = documents[0]
-        self._items: Items = find_items(documents)
         self._topics = [sample.topic for sample in family.samples]
+        self._items: Items = find_items(documents, self._topics)
         self._fields = collect_fields(self._items.found)
         self._outer = self._items.outer
         self._time: Field | None = None
@@ -110,7 +110,16 @@ class _Drafter:
         chosen = next(iter(inner or outer), None)
         self._mapping["time"] = []
         if chosen is None:
-            self._notes.append("time: the receive time, since the payload has none")
+            unknown = next(
+                (one for one in self._free(self._fields) + self._free(self._outer) if looks_like_time(one)), None
+            )
+            if unknown is not None:
+                self._notes.append(
+                    f"time: {unknown.name} ({unknown.first}) looks like a time in a spelling of its own; "
+                    "the receive time counts until `time` names it"
+                )
+            else:
+                self._notes.append("time: the receive time, since the payload has none")
             return []
         self._use(chosen.field)
         name = chosen.field.name
@@ -168,7 +177,7 @@ class _Drafter:
                 names |= shorter
         self._name_units(roles, single, quantities, names)
         numeric = [names.get(one.steps, one.name) for one in roles.numeric]
-        if single is not None:
+        if single is not None or quantities is not None:
             numeric = ["*"] if roles.numeric else []
         if numeric and mapping.get("format", {}).get("kind") not in ("rows", "pairs"):
             mapping["numeric_text"] = ["*"] if len(numeric) > 4 else numeric
@@ -190,13 +199,19 @@ class _Drafter:
             in_payload.update(str(value) for value in unit.values.values())
             if single is not None and unit.steps[:-1] == single.value.steps[: len(unit.steps) - 1]:
                 units["*"] = f"{{{unit.reference}}}"
+            if single is None and not _beside_value(unit, roles):
+                units |= {
+                    names[one.steps]: f"{{{unit.reference}}}"
+                    for one in roles.values
+                    if one.steps in names and one.steps[:-1] == unit.steps[:-1]
+                }
         if single is None:
             for one in roles.values:
                 name = names.get(one.steps, one.name)
                 key = next((step for step in reversed(one.steps) if isinstance(step, str)), "")
                 found = unit_of_key(key)
                 if found is not None and not isinstance(one.first, bool):
-                    units[name] = found
+                    units.setdefault(name, found)
         if units:
             self._mapping["units"] = units
         called = {text: UNIT_NAMES[text] for text in sorted(in_payload) if text in UNIT_NAMES}

@@ -29,7 +29,7 @@ class Items(NamedTuple):
     @property
     def listed(self) -> bool:
         """Whether one message may hold several."""
-        return self.path is not None or len(self.found) != len(set(self.of_document))
+        return (self.path or "").endswith("[]") or len(self.found) != len(set(self.of_document))
 
 
 class Single(NamedTuple):
@@ -39,9 +39,18 @@ class Single(NamedTuple):
     name: Field | None
 
 
-def find_items(documents: Iterable[Any]) -> Items:
-    """The innermost array whose objects have a time, a name or a device of their own; else the documents themselves."""
+def find_items(documents: Iterable[Any], topics: Iterable[str] = ()) -> Items:
+    """The innermost array whose objects have a time, a name or a device of their own; else the documents themselves.
+
+    A document that is one member in a wrapper is that member: the wrapper is called like a level of the topic.
+    """
     known = list(documents)
+    words = {bare(level) for topic in topics for level in topic.split("/")}
+    wrapper = _wrapper(known, words)
+    if wrapper is not None:
+        inner = find_items([document[wrapper] for document in known])
+        if inner.path is None and len(inner.found) == len(known):
+            return inner._replace(path=path_text((wrapper,)))
     arrays = dict.fromkeys(steps for document in known for steps in _arrays(document, ()))
     for steps in sorted(arrays, key=len, reverse=True):
         items = _spread(known, steps)
@@ -49,6 +58,15 @@ def find_items(documents: Iterable[Any]) -> Items:
             return items if steps else items._replace(path=None)
     # Objects of an array that is the message are items by themselves.
     return _spread(known, ())._replace(path=None) if () in arrays else Items(None, known, list(range(len(known))), [])
+
+
+def _wrapper(documents: list[Any], words: set[str]) -> str | None:
+    keys = {tuple(document) if isinstance(document, dict) else () for document in documents}
+    [only] = keys if len(keys) == 1 else [()]
+    held = all(
+        isinstance(document, dict) and isinstance(next(iter(document.values()), None), dict) for document in documents
+    )
+    return only[0] if len(only) == 1 and held and bare(only[0]) in words else None
 
 
 def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
@@ -114,6 +132,9 @@ def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Singl
     numbers = [one for one in values if isinstance(one.first, int | float) or one in roles.numeric]
     numbers = [one for one in numbers if not isinstance(one.first, bool) or one.key in SINGLE]
     numbers = numbers or [one for one in values if one.key in SINGLE]
+    if len(numbers) > 1:
+        # A fault's number next to the one value says how good it is.
+        numbers = [one for one in numbers if one.key not in ("error", "errorcode", "err")]
     [value] = numbers if len(numbers) == 1 else [None]
     if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in value.steps):
         return None

@@ -11,6 +11,7 @@ from gateway.suggest.bare_draft import draft_bare
 from gateway.suggest.document_draft import draft_documents
 from gateway.suggest.draft import Draft
 from gateway.suggest.sample import Family, Sample, group_samples
+from gateway.suggest.shipped import shipped_drafts
 from gateway.suggest.toml_text import write_toml
 from gateway.suggest.try_draft import decode_samples
 
@@ -87,7 +88,17 @@ def propose_routes(
 def _propose(
     family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None, now: Route | None
 ) -> Proposal:
-    draft = draft_documents(family, limits, zone=zone) if family.documents else draft_bare(family)
+    for shipped in shipped_drafts(family, limits, zone=zone):
+        tried = _try(shipped, family, routes, limits, now)
+        if tried.works:
+            return tried
+    own = draft_documents(family, limits, zone=zone) if family.documents else draft_bare(family)
+    return _try(own, family, routes, limits, now)
+
+
+def _try(
+    draft: Draft, family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, now: Route | None
+) -> Proposal:
     if now is not None:
         draft.notes.append(f"{now.name} ({now.settings.filter}) takes this topic now: the draft comes before it")
     route = RouteSettings.model_validate(draft.route)

@@ -19,6 +19,8 @@ _MOST_STATE = 24
 _BYTES = re.compile(
     r"(?:0x)?(?:[0-9a-f]{2}){2,}|(?=.{8,}$)(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
 )
+_LONG_NUMBER = 11
+"""Digits of a text from which on it is an id, not a measured number."""
 _QUALITY = "says how good the value is"
 _LETTER = "is a code of one letter"
 _MANY = 5
@@ -93,6 +95,8 @@ def _by_place(one: Field) -> str | None:
 
 def _by_key(one: Field) -> str | None:
     described = "describes the sender or the message" if one.key in CONSTANT else None
+    if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
+        return "is a number by which somebody is called"
     if one.key in RADIO or one.key in QUALITY:
         return "says how the radio link was" if one.key in RADIO else _QUALITY
     if isinstance(one.first, bool):

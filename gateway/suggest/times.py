@@ -1,5 +1,6 @@
 """Which field is the time of measurement, and how it is written."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,14 @@ from gateway.suggest.fields import Field
 from gateway.suggest.words import TIME
 from gateway.times import Instant, read_time, read_time_as
 
-__all__ = ["FoundTime", "find_times", "time_format"]
+__all__ = ["FoundTime", "find_times", "looks_like_time", "time_format"]
 
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _FROM_S, _UNTIL_S = 1_262_304_000, 4_102_444_800
 """2010 to 2100: a number in this window, under a key that says time, is a time."""
+_DATE = re.compile(
+    r"\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|\d{1,2} [A-Za-z]{3,9} \d{4}|[A-Za-z]{3} \d{1,2},? (?:\d{4}|\d\d:)"
+)
 _UTC = ZoneInfo("UTC")
 
 
@@ -28,6 +32,11 @@ class FoundTime:
     def local(self) -> bool:
         """Whether a zone must be known to read it."""
         return self.format == "local"
+
+
+def looks_like_time(one: Field) -> bool:
+    """Whether a text may be a date in a spelling that is not read by itself."""
+    return isinstance(one.first, str) and _DATE.search(one.first) is not None
 
 
 def find_times(fields: Iterable[Field]) -> list[FoundTime]:

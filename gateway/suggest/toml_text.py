@@ -40,6 +40,10 @@ def toml_lines(name: str, value: Any) -> list[str]:
     return [f"{name} = [", *(f"    {_value(item)}," for item in value), "]"]
 
 
+def _is_wide(name: str, table: dict[str, Any]) -> bool:
+    return len(f"{name} = {_value(table)}") > _WIDEST
+
+
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

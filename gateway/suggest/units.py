@@ -44,6 +44,8 @@ _SIGNS = re.compile(r"[_\-. /]+")
 
 def unit_of_key(key: str) -> str | None:
     """The unit that the ending of a key names, None where it names none."""
+    if key.lower() in ("celsius", "fahrenheit", "kelvin"):
+        return _SUFFIXES[key.lower()]
     parts = _SIGNS.split(key)
     if len(parts) > 1:
         # `wind_km_h` before `h`: what looks like another unit's second half is not one.

@@ -105,7 +105,8 @@ CONSTANT: Final = _set(
     "commandclass commandclassname property propertyname propertykey readable writeable writable stateless ack acknowledged "
     "retain retained dup qos confirmed scale newvalue prevvalue ttl interval heapfree channel usunits lang "
     "language locale timezone tz tzoffset groupid publisherid datasetwriterid writerid writergroup messagetypeid class e r op "
-    "transport revision action method cmd command bootcount pr priority evt eventcode codec cluster clusterid metadata"
+    "transport revision action method cmd command supplier operator bootcount pr priority evt eventcode codec cluster "
+    "clusterid metadata"
 )
 """Fields that describe the sender or the message, not what was measured."""
 

@@ -117,3 +117,51 @@ def test_formats_of_times(value: Any, form: str | None) -> None:
 def test_lines_of_a_file() -> None:
     found = read_samples(["a/b 21.5 C\r\n", "\n", '{"topic": "x", "payload_base64": "AAE="}\n', 'a {"v": 1}'])
     assert found == [Sample("a/b", b"21.5 C"), Sample("x", b"\x00\x01"), Sample("a", b'{"v": 1}')]
+
+
+SHIPPED = GatewaySettings()
+TASMOTA = (
+    '{"Time":"2026-11-28T19:20:00","BME280":{"Temperature":21.7,"'
+    'Humidity":66.6,"Pressure":988.6},"PressureUnit":"hPa","TempUnit":"C"}'
+)
+CHIRPSTACK = {
+    "deduplicationId": "3ac7e3c4-4401-4b8d-9386-a5c902f9202d", "time": "2026-11-28T18:20:00Z", "fPort": 1, "fCnt": 7,
+    "deviceInfo": {"deviceName": "soil", "devEui": "0101010101010101", "applicationName": "farm"}, "object": {"moisture": 31.5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "reader"),
+    [
+        ("plug/kitchen/telemetry", TASMOTA, ("mapping", "tasmota")),
+        ("lora/farm/uplink", json.dumps(CHIRPSTACK), ("mapping", "chirpstack")),
+        ("own/pump-1/state", '{"ts":1795890000000,"values":{"t":{"value":21.5,"unit":"°C"}}}', ("decoder", "native")),
+        ("own/pump-1/pack", '[{"bn":"urn:dev:ow:10e2073a01080063","n":"t","u":"Cel","v":23.1}]', ("decoder", "senml")),
+        ("own/metrics", "cpu,host=h1 usage_idle=90.5 1795890000000000000", ("mapping", "influx")),
+    ],
+)
+def test_a_shipped_format_on_another_topic_is_named(topic: str, payload: str, reader: tuple[str, str]) -> None:
+    [one] = propose_routes([Sample(topic, payload.encode(), AT_US)], (), SHIPPED, zone="Europe/Berlin")
+    assert one.draft.route.get(reader[0]) == reader[1]
+    assert one.works
+    assert any("shipped" in note for note in one.draft.notes)
+
+
+def test_a_wrapper_called_like_the_topic_and_units_that_several_values_share() -> None:
+    energy = {"import": {"day": 5.4, "week": 12.1, "units": "kWh"}, "export": {"day": 0, "units": "kWh"}}
+    [one] = propose(
+        (
+            "glow/4417A3/meter",
+            {"meter": {"timestamp": "2026-11-28T18:20:00Z", "energy": energy, "mpan": "1200023305967"}},
+        )
+    )
+    assert readings(one) == [
+        ("4417A3", "energy.import.day", 5.4, "kWh"),
+        ("4417A3", "energy.import.week", 12.1, "kWh"),
+        ("4417A3", "energy.export.day", 0.0, "kWh"),
+    ]
+
+
+def test_a_time_in_a_spelling_that_is_not_read_is_said() -> None:
+    [one] = propose(("fleet/position", {"imei": 350544500812584, "speed": 16.5, "GPSDate": "24/01/2026 07:28:50"}))
+    assert any("GPSDate (24/01/2026 07:28:50) looks like a time" in note for note in one.draft.notes)

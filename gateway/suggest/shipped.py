@@ -1,0 +1,105 @@
+"""Whether a shipped format fits messages that came on a topic of their own: then its name is the draft."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gateway.decoders.influx import parse_influx
+from gateway.decoders.mapping_conditions import Conditions
+from gateway.decoders.mapping_paths import BadPath, Path, Template, parse_path
+from gateway.decoders.mapping_settings import MappingSettings, TimeSource
+from gateway.glob import glob
+from gateway.json_text import Document
+from gateway.presets.load import load_presets
+from gateway.settings import GatewaySettings
+from gateway.suggest.device import Named, name_levels
+from gateway.suggest.draft import Draft
+from gateway.suggest.sample import Family
+
+__all__ = ["shipped_drafts"]
+
+_NATIVE: Final = frozenset({"ts", "boot", "seq", "values"})
+_SENML: Final = frozenset({"bn", "bt", "bu", "bv", "bs", "bver", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut"})
+_SURE: Final = 3
+"""Places that a mapping names and a message has, from which on this is no coincidence."""
+
+
+def shipped_drafts(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Iterator[Draft]:
+    """Drafts that name a shipped decoder or mapping, the likeliest first; each must still be tried on the messages."""
+    named = name_levels([sample.topic for sample in family.samples], metric=False, claimed=set(), by_payload=False)
+    decoder = _decoder(family, limits)
+    if decoder is not None:
+        yield _draft(named, decoder, by_topic="mapping" not in decoder)
+    if not family.documents or family.format:
+        return
+    test = glob(limits.presets)
+    found = []
+    for preset_name, preset in load_presets().items():
+        if test is None or not test(preset_name):
+            continue
+        for name, mapping in preset.mappings.items():
+            likeness = min(_likeness(mapping, document) for document in family.documents)
+            if likeness >= _SURE:
+                found.append((likeness, name, mapping))
+    for _, name, mapping in sorted(found, key=lambda entry: -entry[0]):
+        draft = _draft(named, {"mapping": name}, by_topic=not mapping.device)
+        if zone is not None and zone != limits.zone and any(_is_local(source) for source in mapping.time or ()):
+            draft.route["zone"] = zone
+        yield draft
+
+
+def _is_local(source: str | TimeSource) -> bool:
+    return isinstance(source, TimeSource) and source.format == "local"
+
+
+def _draft(named: Named, reader: dict[str, str], *, by_topic: bool) -> Draft:
+    [(kind, name)] = reader.items()
+    device = {"device": named.device} if by_topic and named.device is not None else {}
+    notes = [f"{kind}: these are messages of the shipped {name}, on a topic of their own"]
+    return Draft({"filter": named.filter} | device | reader, notes=notes + ([f"device: {named.why}"] if device else []))
+
+
+def _decoder(family: Family, limits: GatewaySettings) -> dict[str, str] | None:
+    documents = family.documents
+    if not documents:
+        payloads = [sample.payload for sample in family.samples]
+        return {"mapping": "influx"} if all(_is_influx(payload, limits) for payload in payloads) else None
+    items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
+    if not items or not all(isinstance(item, dict) for item in items):
+        return None
+    if all(isinstance(item.get("values"), dict) and item.keys() <= _NATIVE for item in items):
+        return {"decoder": "native"}
+    packed = all(isinstance(document, list) for document in documents)
+    named = any("n" in item or "bn" in item for item in items)
+    return {"decoder": "senml"} if packed and named and all(item.keys() <= _SENML for item in items) else None
+
+
+def _is_influx(payload: bytes, limits: GatewaySettings) -> bool:
+    if b"=" not in payload or b" " not in payload.strip():
+        return False
+    most = limits.max_readings_per_message
+    return isinstance(parse_influx(payload, max_bytes=limits.max_payload_bytes, max_readings=most), Document)
+
+
+def _likeness(mapping: MappingSettings, document: Any) -> int:
+    """How many of the places that a mapping names hold something; 0 where its `when` does not hold."""
+    try:
+        if mapping.ignore is not None or mapping.refuse is not None or not Conditions(mapping.when).hold(document):
+            return 0
+        return 2 * len(mapping.when) + sum(path.look(document, document) is not None for path in _paths(mapping))
+    except BadPath:
+        return 0
+
+
+def _paths(mapping: MappingSettings) -> Iterator[Path]:
+    """Paths by which a mapping finds device, time, identity, values and units."""
+    for source in mapping.time or ():
+        yield parse_path(source.path if isinstance(source, TimeSource) else source, around=True)
+    yield from (parse_path(text) for text in mapping.values if text)
+    texts = {
+        *mapping.device,
+        *mapping.same_device,
+        *mapping.message_id,
+        *(unit for unit in mapping.units.values() if "{" in unit),
+    }
+    for text in sorted(texts):
+        yield from Template(text).paths
