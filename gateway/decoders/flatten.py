@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gateway.decoders.mapping_names import Rule, Rules
 from gateway.decoders.mapping_paths import Path, Scope
-from gateway.decoders.mapping_quality import Quality
+from gateway.decoders.mapping_quality import UNCERTAIN, Quality
 from gateway.decoders.mapping_settings import TimeFormat
 from gateway.decoders.mapping_times import At, Clock
 from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
@@ -65,6 +65,7 @@ class Quantity:
     exact: bool = False
     status: tuple[Path, ...] = ()
     bad_from: int = 1
+    uncertain_from: int = 1
     quality: Quality | None = None
 
     def judge(self, body: dict[str, Any], root: object) -> str | Reject | None:
@@ -73,6 +74,8 @@ class Quantity:
         if self.status and found >= self.bad_from:
             wanted = "a measurement: the status says that this is none"
             return Reject(Reason.BAD_NUMBER, None, f"status {found}", wanted)
+        if self.status and found >= self.uncertain_from:
+            return UNCERTAIN
         return None if self.quality is None else self.quality.judge(body, root)
 
 

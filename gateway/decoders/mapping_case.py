@@ -145,6 +145,7 @@ def _shape(settings: CaseSettings) -> Shape:
             time.format,
             status=tuple(parse_path(text) for text in given.status),
             bad_from=given.bad_from,
+            uncertain_from=given.bad_from if given.uncertain_from is None else given.uncertain_from,
             quality=None if given.quality is None else Quality(given.quality),
         )
     return Shape(

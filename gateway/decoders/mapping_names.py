@@ -152,7 +152,7 @@ class Names:
 
     def decide(self, flat: str, last: str, prefix: str, renames: dict[str, str]) -> Rule:
         """The verdict on one flat name whose last key is `last`."""
-        name = prefix + renames.get(flat, flat)
+        name = prefix + _renamed(flat, renames)
         last = renames.get(flat, last)
         if flat in self._hidden or self._skip(name, last) or (self._keep and not self._keep(name, last)):
             return Rule(name, skip=True)
@@ -176,6 +176,15 @@ class Names:
     def skips_all_under(self, flat: str, last: str, prefix: str) -> bool:
         """Whether an object or array is no reading, whatever it holds."""
         return flat in self._hidden or self._skip(prefix + flat, last)
+
+
+def _renamed(flat: str, renames: dict[str, str]) -> str:
+    """The new name of a field, or of the object or array that it is in."""
+    if flat in renames:
+        return renames[flat]
+    outer = [old for old in renames if flat.startswith(old) and flat[len(old) : len(old) + 1] in (".", "[")]
+    longest = max(outer, key=len, default="")
+    return renames[longest] + flat[len(longest) :] if longest else flat
 
 
 class Rules:

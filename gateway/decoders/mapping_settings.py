@@ -20,7 +20,8 @@ Patterns   without wildcards: the metric's final name, or its last key. With `*`
 Texts      `format` says how the message becomes a document, `inside` what stands inside it as text, base64 or columns; then
            paths lead into it. Cells of rows and pairs have no types: `numeric_text` is then every field unless it is given.
 Numbers    a number that a pattern of `numbers` meets is compared with `errors` as it came, then scaled.
-Names      nested members are joined by dots, array items take `[0]` (`a.b[0]`); then `rename`, then `prefix` in front.
+Names      nested members are joined by dots, array items take `[0]` (`a.b[0]`); then `rename` (of an object or array too:
+           what is inside follows), then `prefix` in front.
 
 A fault of one field costs that field, of one item that item; the rest of the message is kept.
 """
@@ -71,6 +72,9 @@ class QuantitySettings(BaseModel):
     time: TimeSource | None = Field(None, description="Key (a path inside the object) of the value's own time.")
     status: Texts = Field((), description="Paths inside the object to a number that says how good the value is.")
     bad_from: int = Field(1, description="A status of at least this says that the value is none: it is refused.")
+    uncertain_from: int | None = Field(
+        None, description="A status of at least this, below `bad_from`, flags the value quality_uncertain."
+    )
     quality: QualitySettings | None = Field(
         None, description="A field inside the object that says how good the value is."
     )

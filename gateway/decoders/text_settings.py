@@ -39,7 +39,6 @@ _ONLY: Final = {
     "by": ("columns",),
 }
 _MAX_COLUMNS: Final = 1000
-_IN_NUMBERS: Final = frozenset("0123456789.+-")
 
 
 class FormatSettings(BaseModel):
@@ -76,10 +75,6 @@ class FormatSettings(BaseModel):
         if self.kind == "columns" and self.encoding != "text":
             message = "columns are no text: leave `encoding` out"
             raise ValueError(message)
-        for separator in (self.separator, self.lines or "\n"):
-            if separator in _IN_NUMBERS and self.kind in ("rows", "pairs"):
-                message = f"{separator!r} stands inside numbers: it cannot separate cells"
-                raise ValueError(message)
         if self.kind in ("rows", "pairs") and self.separator == self.decimal:
             message = f"separator and decimal are both {self.decimal!r}: give one of them"
             raise ValueError(message)

@@ -408,7 +408,6 @@ def test_any_text_gives_readings_or_a_refusal(toml: str, text: str) -> None:
         ('format = { kind = "rows", columns = ["a?", "b"] }', "stands behind those that may not"),
         ('format = { kind = "rows", columns = [["a"], "b"] }', "a group of columns is the last"),
         ('format = { kind = "rows", columns = ["a", []] }', "a group has columns"),
-        ('format = { kind = "rows", columns = ["a"], separator = "." }', "stands inside numbers"),
         ('format = { kind = "rows", columns = ["a"], decimal = "," }', "separator and decimal are both ','"),
         ('inside = { a = { kind = "columns", encoding = "hex" } }', "columns are no text"),
         ('inside = { a = { kind = "pairs", columns = { "1" = ["a"] } } }', "a list of names"),

@@ -186,7 +186,10 @@ def test_event_grid_gives_each_event_its_device_time_and_identity(decide: Callab
     assert [(x.value, x.message_id, x.index) for x in again.readings] == [(2.0, "fm:e-2", 0)]
     cloud = {"specversion": "1.0", "type": EVENT["eventType"], "id": "e-3", "data": one["data"]}
     assert shown(decide("grid/x", cloud)) == {"d1|t": 1.0}
-    [letter] = letters(decide("grid/x", [{**EVENT, "data": {"body": "eyJ0IjoxfQ==", "systemProperties": SYSTEM}}]))
+    assert shown(decide("grid/x", [{**EVENT, "data": {"body": "eyJ0IjoxfQ==", "systemProperties": SYSTEM}}])) == {
+        "d1|t": 1.0
+    }
+    [letter] = letters(decide("grid/x", [{**EVENT, "data": {"body": "aGVsbG8=", "systemProperties": SYSTEM}}]))
     assert letter.reason == "undecoded"
 
 
