@@ -285,8 +285,8 @@ def test_documented_samples(gate: Gate, topic: str, payload: object, wanted: lis
 
 def test_a_real_meter_through_event_grid(gate: Gate) -> None:
     lines = shown(decide(gate, "grid", grid(P1)))
-    assert "P1MeterCaSigned|Num.TAE 9337.53 @2024-04-03T18:47:40.358" in lines
-    assert "P1MeterCaSigned|Num.1V 232.9 @2024-04-03T18:47:40.358" in lines
+    assert "P1MeterCaSigned|Num.TAE 9337.53 @2024-04-03T18:47:40" in lines
+    assert "P1MeterCaSigned|Num.1V 232.9 @2024-04-03T18:47:40" in lines
 
 
 @pytest.mark.parametrize(
