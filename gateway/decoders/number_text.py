@@ -37,6 +37,9 @@ _GLUED_UNITS: Final = frozenset(
     m/s km/h m³/h l/min l/h µg/m³ mg/m³ g/m³ µV
     """.split()  # noqa: SIM905 - a table of units reads better than quotes and commas
 )
+_DIGIT: Final = re.compile(r"\d")
+_NO_NUMBERS: Final = ("na", "in")
+"""How texts for NaN and infinity begin."""
 _PLAIN: Final = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _TAIL: Final = r"\s*(?:[°%‰€$£]?[^\W\d_]{0,8}(?:/[^\W\d_]{1,3}[²³]?)?)"
 _COMMA: Final = r"\d+,\d+(?:[eE][+-]?\d+)?|[1-9]\d{0,2}(?:[.,' ]\d{3})+,\d+|[1-9]\d{0,2}(?:,\d{3}){2,}"
@@ -80,8 +83,12 @@ def is_blank(text: str) -> bool:
 
 def read_number(text: str) -> Number | Reject | None:
     """The number of a text that stands alone; why it is none; None where it is real text."""
-    tidy = _tidy(text)
-    found = _parse(tidy)
+    found = _parse_usual(text)
+    if found is None:
+        if _DIGIT.search(text) is None and not text[:4].lower().lstrip("+-").startswith(_NO_NUMBERS):
+            return None
+        tidy = _tidy(text)
+        found = _parse(tidy)
     if found is None:
         return _refuse(text) if _LIKE_A_PLAIN_NUMBER.fullmatch(tidy) or _looks_like_one(tidy) else None
     return found if isinstance(found, Reject) else (found[0], found[1])
@@ -136,8 +143,11 @@ def _plain_sign(text: str, place: int) -> str:
 def _parse(tidy: str) -> tuple[float | int, str | None, int] | Reject | None:
     """The value, its unit, and the digits of an integer (0 of another number)."""
     grouped = _GROUPED.fullmatch(tidy)
-    if grouped is not None:
-        tidy = re.sub("[,' ]", "", grouped[1]) + grouped[3]
+    return _parse_usual(tidy if grouped is None else re.sub("[,' ]", "", grouped[1]) + grouped[3])
+
+
+def _parse_usual(tidy: str) -> tuple[float | int, str | None, int] | Reject | None:
+    """The same without groups of three."""
     found = _NUMBER.fullmatch(tidy)
     if found is None or not _is_unit(found[5], spaced=bool(found[4])):
         return None
@@ -150,7 +160,7 @@ def _is_unit(text: str, *, spaced: bool) -> bool:
     """A unit after a space may be any short word; one glued to the digits must be known (`511AA` is an id)."""
     if not text:
         return True
-    if text in _GLUED_UNITS or (len(text) > 2 and known_unit(text)):
+    if text in _GLUED_UNITS or (len(text) > 2 and not text[0].isspace() and known_unit(text)):
         return True
     return spaced and len(text) <= 12 and _UNIT.fullmatch(text) is not None
 
