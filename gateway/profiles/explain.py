@@ -160,5 +160,7 @@ def _describe_metric(profile: Profile, name: str, rules: MetricRules) -> dict[st
         asks.append(f"stuck from {rules.stuck_count} equal values in a row")
     if rules.stuck_seconds is not None:
         asks.append(f"stuck after {rules.stuck_seconds:g} s unchanged")
+    if accepted := (*profile.accept, *rules.accept):
+        asks.append(f"accepts {', '.join(dict.fromkeys(accepted))}")
     policies = {failure: profile.action(rules, failure) for failure in get_args(Failure)}
     return {"metric": name, "asks": asks, "on": policies}

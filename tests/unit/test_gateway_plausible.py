@@ -17,6 +17,7 @@ from gateway.outcome import Gate, Message, Outcome
 from gateway.plausible.quantity import find_quantity
 from gateway.plausible.table import CALM_HIGH, CALM_LOW, load_table
 from gateway.policy import Policy
+from gateway.profiles.explain import describe_profile
 from gateway.profiles.parse import BadProfile, parse_profile
 from gateway.profiles.policy import ProfilePolicy, make_policy
 from gateway.routes import compile_routes
@@ -322,6 +323,13 @@ def test_a_refused_code_is_no_step(tmp_path: Path) -> None:
             Message(number, 1000, NOW_US + number, b"tidegate/v1/dev/readings", native({"temp": value}))
         )
         assert outcome.accepted is (value < 100)
+
+
+def test_profile_show_names_what_is_accepted() -> None:
+    shown = describe_profile(
+        parse_profile(b'name = "p"\nversion = 1\naccept = ["uint16"]\n[metrics.x]\naccept = ["int16"]\n')
+    )
+    assert "accepts uint16, int16" in shown["metrics"][0]["asks"]
 
 
 def test_an_unknown_entry_is_refused_with_a_suggestion() -> None:
