@@ -132,6 +132,11 @@ class RouteTable:
             self._known[topic] = found
         return found
 
+    def left_out(self) -> dict[str, dict[str, int]]:
+        """How often each field was left out by each route's mapping since the start, as `Route.label` to names."""
+        found = ((route.label, route.mapping.left_out()) for route in self.routes if route.mapping is not None)
+        return {label: fields for label, fields in found if fields}
+
     def _find(self, topic: str) -> RouteMatch | Literal["own"] | None:
         if topic in _OWN_TOPICS or topic.startswith(_OWN_PREFIXES):
             return "own"

@@ -104,6 +104,7 @@ class Flattener:
         "_scope",
         "_shape",
         "_times",
+        "left_out",
         "readings",
         "rejects",
     )
@@ -126,6 +127,7 @@ class Flattener:
         self._times = None if shape.times is None else shape.times.look(scope.item, scope.root)
         self.readings: list[Reading] = []
         self.rejects: list[Reject] = []
+        self.left_out: list[str] = []
 
     def members(self, body: dict[str, Any], name: str, trail: Trail, without: str | None = None) -> None:
         """Each member of an object; `without` is the key that held the time.
@@ -149,6 +151,8 @@ class Flattener:
                 continue
             rule = known.get(flat) or rules.of(flat, key)
             if rule.skip:
+                if value is not None and value != "":
+                    self._leave_out(rule)
                 continue
             # The usual reading costs no call of ours.
             if usual and rule.plain and (kind is float or (kind is int and -EXACT <= value <= EXACT)):
@@ -225,11 +229,19 @@ class Flattener:
     def _add(self, value: Any, rule: Rule, trail: Trail, unit: str | None = None, at: At | None = None) -> None:
         guessed = False
         if type(value) is str:
-            if rule.skip or not value or not (rule.text or rule.numeric_text or rule.number is not None):
+            if not value:
                 return
-            value, unit = self._read_text(value, rule, unit)
-            guessed = rule.guess and type(value) is not str
-        if value is None or rule.skip:
+            if not (rule.skip or rule.text or rule.numeric_text or rule.guess or rule.number is not None):
+                if value.strip().lower() not in self._shape.no_values:
+                    self._leave_out(rule, chosen=False)
+                return
+            if not rule.skip:
+                value, unit = self._read_text(value, rule, unit)
+                guessed = rule.guess and type(value) is not str
+        if value is None:
+            return
+        if rule.skip:
+            self._leave_out(rule)
             return
         reading = self._read(value, rule, trail, unit, at or self._own_time(trail))
         if isinstance(reading, Reject):
@@ -238,6 +250,13 @@ class Flattener:
             if guessed:
                 reading.flags = [*(reading.flags or ()), NUMERIC_TEXT]
             self.readings.append(reading)
+
+    def _leave_out(self, rule: Rule, *, chosen: bool = True) -> None:
+        """Count a field that is no reading; one that no selection chose is named if nothing else of the message is."""
+        if not rule.hidden:
+            rule.dropped += 1
+            if not (rule.chosen and chosen):
+                self.left_out.append(rule.name)
 
     def _read(self, value: Any, rule: Rule, trail: Trail, unit: str | None, at: At | Reject) -> Reading | Reject:
         if isinstance(at, Reject):

@@ -4,6 +4,7 @@ A mapping is compiled once per route and only followed afterwards: what to do wi
 name comes for the first time. Generic JSON is the mapping that says nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -56,6 +57,14 @@ class CompiledMapping:
         self.when = Conditions(settings.when)
         self._own = Case(own, named, units or {}, vendors)
         self._cases = [Case(_inherit(settings, case), named, units or {}, vendors) for case in settings.cases]
+
+    def left_out(self) -> dict[str, int]:
+        """How often each field was left out, of all cases together."""
+        found: Counter[str] = Counter()
+        for case in (self._own, *self._cases):
+            for names in (case.names, *(vendor.names for vendor in case.vendors)):
+                found.update(names.dropped())
+        return dict(found)
 
     def __call__(self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
         """Decode one message; where the mapping's `when` does not hold, it is a dead letter `no_route`."""

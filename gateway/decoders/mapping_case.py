@@ -43,6 +43,7 @@ class Case:
         self.unset_clock = settings.unset_clock
         self.items = [parse_path(text, wild=True) for text in settings.items]
         self.numbered = any(EACH_ITEM in path.steps for path in self.items)
+        self.keep = settings.keep
         self.values = [parse_path(text) for text in settings.values]
         self.device = _usable(settings.device, segments, "device")
         self.same_device = _usable(settings.same_device, segments, "same_device")

@@ -1,7 +1,7 @@
 """What a mapping makes of each metric name: skipped, renamed, its unit, its error codes. Decided once per name."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -18,12 +18,17 @@ __all__ = ["AnyOf", "Names", "Patterns", "Rule", "Rules"]
 _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 10_000
 """Prefixes of one case; what comes beyond is decided each time."""
+_MAX_DROPPED: Final = 1000
 _MAX_HELD: Final = 100_000
 """Verdicts of all mappings together, some 50 MB at worst; then all are forgotten, and made anew as names come."""
 
 
 class Rule(msgspec.Struct, gc=False):
-    """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and the unit."""
+    """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and the unit.
+
+    `chosen` is False where a selection (`keep`, `text`) leaves the field out that no `skip` names; `dropped` counts what is left
+    out, but for fields that say who, when and which.
+    """
 
     name: str
     fault: str | None = None
@@ -36,6 +41,9 @@ class Rule(msgspec.Struct, gc=False):
     unit_template: Template | None = None
     errors: tuple[float, ...] = ()
     number: NumberRule | None = None
+    chosen: bool = True
+    hidden: bool = False
+    dropped: int = 0
 
 
 class Patterns:
@@ -58,6 +66,12 @@ class Patterns:
         found = (self._exact.get(name), self._exact.get(last), self._whole.find(name), self._last.find(last))
         hits = [hit for hit in found if hit is not None]
         return min(hits, key=_place)[1] if hits else None
+
+
+def _first(patterns: Patterns, name: str, last: str, old: tuple[str, str]) -> Any:
+    """What stands for the new name of a field, else for its old one."""
+    found = patterns.find(name, last)
+    return found if found is not None or old == (name, last) else patterns.find(*old)
 
 
 def _place(hit: tuple[int, Any]) -> int:
@@ -126,10 +140,21 @@ class Names:
         units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
         self._units = Patterns([*route_units.items(), *units])
         self._contexts: dict[tuple[str | None, ...], Rules] = {}
+        self._dropped: dict[str, int] = {}
         _holders.add(self)
+
+    def dropped(self) -> dict[str, int]:
+        """How often each field was left out, by its name in the payload; of at most so many names."""
+        found = dict(self._dropped)
+        for rules in self._contexts.values():
+            for flat, count in rules.dropped():
+                if flat in found or len(found) < _MAX_DROPPED:
+                    found[flat] = found.get(flat, 0) + count
+        return found
 
     def forget(self) -> None:
         """Drop all verdicts."""
+        self._dropped = self.dropped()
         _held.names -= sum(rules.held() for rules in self._contexts.values())
         self._contexts.clear()
 
@@ -152,17 +177,21 @@ class Names:
 
     def decide(self, flat: str, last: str, prefix: str, renames: dict[str, str]) -> Rule:
         """The verdict on one flat name whose last key is `last`."""
-        name = prefix + _renamed(flat, renames)
+        name, old = prefix + _renamed(flat, renames), (flat, last)
         last = renames.get(flat, last)
-        if flat in self._hidden or self._skip(name, last) or (self._keep and not self._keep(name, last)):
+        if flat in self._hidden:
+            return Rule(name, skip=True, hidden=True)
+        if self._skip(name, last):
             return Rule(name, skip=True)
+        if self._keep and not self._keep(name, last) and not self._keep(*old):
+            return Rule(name, skip=True, chosen=False)
         fault = metric_fault(name)
-        unit = self._units.find(name, last)
+        unit = _first(self._units, name, last, old)
         template = unit if isinstance(unit, Template) else None
-        errors = self._errors.find(name, last) or ()
-        number = self._numbers.find(name, last)
+        errors = _first(self._errors, name, last, old) or ()
+        number = _first(self._numbers, name, last, old)
         plain, fixed = fault is None and not errors and number is None, None if template is not None else unit or None
-        text, numeric, guess = self._text(name, last), self._numeric(name, last), self._guess(name, last)
+        text, numeric, guess = (test(name, last) or test(*old) for test in (self._text, self._numeric, self._guess))
         return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number)
 
     def says(self, flat: str, last: str, prefix: str) -> bool:
@@ -172,6 +201,10 @@ class Names:
     def mentions(self, beginning: str) -> bool:
         """Whether a name or pattern of the mapping begins so, such as with the place of an array's item."""
         return any(name.startswith(beginning) for name in self._indexed)
+
+    def hides(self, flat: str) -> bool:
+        """Whether a field says who, when or which."""
+        return flat in self._hidden
 
     def skips_all_under(self, flat: str, last: str, prefix: str) -> bool:
         """Whether an object or array is no reading, whatever it holds."""
@@ -190,7 +223,7 @@ def _renamed(flat: str, renames: dict[str, str]) -> str:
 class Rules:
     """Verdicts at one prefix. Names come again with every message, so each is decided once; bounded."""
 
-    __slots__ = ("_most", "_names", "_prefix", "_renames", "_skipped", "known")
+    __slots__ = ("_most", "_names", "_objects", "_prefix", "_renames", "_skipped", "known")
 
     def __init__(self, names: Names, prefix: str, renames: dict[str, str], *, most: int) -> None:
         """`most` is how many verdicts of each kind are remembered."""
@@ -198,6 +231,12 @@ class Rules:
         self._names, self._prefix, self._renames = names, prefix, renames
         self.known: dict[str, Rule] = {}
         self._skipped: dict[str, bool] = {}
+        self._objects: dict[str, int] = {}
+
+    def dropped(self) -> Iterator[tuple[str, int]]:
+        """Names of fields that were left out, and how often; objects and arrays by their own name."""
+        yield from ((flat, rule.dropped) for flat, rule in self.known.items() if rule.dropped)
+        yield from self._objects.items()
 
     def held(self) -> int:
         """How many verdicts there are, and itself."""
@@ -229,7 +268,13 @@ class Rules:
             if len(self._skipped) < self._most and len(flat) <= MAX_METRIC_BYTES:
                 self._skipped[flat] = found
                 _held.names += 1
+        if found and not self._names.hides(flat):
+            self._count(flat)
         return found
+
+    def _count(self, flat: str) -> None:
+        if flat in self._objects or (len(self._objects) < _MAX_DROPPED and len(flat) <= MAX_METRIC_BYTES):
+            self._objects[flat] = self._objects.get(flat, 0) + 1
 
 
 class _Held:

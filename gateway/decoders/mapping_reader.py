@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.decoders.flatten import TooManyReadings, Trail, add_flag, number_twins, trail_path
 from gateway.decoders.mapping_case import Case
+from gateway.decoders.mapping_kept import is_there, nothing_kept
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_telegram import TELEGRAM
 from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
@@ -64,8 +65,10 @@ class _Reader:
         "_found",
         "_items",
         "_left",
+        "_left_out",
         "_lost",
         "_match",
+        "_missed",
         "_parts",
         "_payload",
         "_stride",
@@ -82,6 +85,8 @@ class _Reader:
         self._lost: list[Reject] = []
         self._parts: set[str] = set()
         self._stride, self._timed = 1, False
+        self._left_out: list[str] = []
+        self._missed: list[str] = []
 
     def read(self) -> Decoding:
         for path in self._case.items:
@@ -89,17 +94,27 @@ class _Reader:
                 self._read_item(self._document.value, "$", ())
                 continue
             items = list(path.spread(self._document.value))
+            if not items and not is_there(path, self._document.value):
+                self._missed.append(path.text)
             self._timed, self._stride = self._any_timed(value for value, _trail, _keys in items), max(1, len(items))
             for value, trail, keys in items:
                 self._read_item(value, trail, keys)
         found = list(self._found.values())
         if not found:
             # Nothing to read, or nobody to read it of.
-            return self._lost[0] if self._lost else Decoded(self._match.device, [], [])
+            refused = self._lost[0] if self._lost else self._nothing_kept()
+            return refused or Decoded(self._match.device, [], [])
         found[0].rejects += self._lost
+        if not any(decoded.readings or decoded.rejects for decoded in found):
+            refused = self._nothing_kept()
+            found[0].rejects = [refused] if refused is not None else []
         for decoded in found:
             number_twins(decoded.readings)
         return found[0] if len(found) == 1 else found
+
+    def _nothing_kept(self) -> Reject | None:
+        case = self._case
+        return nothing_kept(self._left_out, self._document.value, self._missed, case.keep, case.names.hides)
 
     def _read_item(self, value: Any, trail: Trail, keys: tuple[str, ...]) -> None:
         """One item; where it is an array, each object in it is one."""
@@ -210,6 +225,8 @@ class _Reader:
         metric, inner = self._match.metric, body is not scope.item
         flattener.item(body, name or metric, metric, trail, None if inner else time_key, inner=inner)
         self._left -= len(flattener.readings) + len(flattener.rejects)
+        if flattener.left_out and not decoded.readings:
+            self._left_out += flattener.left_out
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
 
@@ -219,6 +236,10 @@ class _Reader:
             return scope.item, trail
         found = ((path, path.look(scope.item, scope.root)) for path in self._case.values)
         path, body = next((pair for pair in found if pair[1] is not None), (self._case.values[0], None))
+        if body is None and not any(
+            is_there(path, scope.root if path.absolute else scope.item) for path in self._case.values
+        ):
+            self._missed += [path.text for path in self._case.values]
         for step in path.steps:
             trail = (trail, step)
         return body, trail

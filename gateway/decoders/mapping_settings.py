@@ -16,7 +16,8 @@ Templates  text with references: `{.path}` of the item, `{$.path}` of the messag
            the first that gives.
 Patterns   without wildcards: the metric's final name, or its last key. With `*` and `?` (both meet dots too): where the
            pattern has a dot, the final name; where not, the last key alone (of a renamed metric, the new name). Case
-           counts. Where several match: the first that stands in the table.
+           counts. Where several match: the first that stands in the table. All but `skip` meet a renamed or prefixed
+           metric by its old name too.
 Texts      `format` says how the message becomes a document, `inside` what stands inside it as text, base64 or columns; then
            paths lead into it. Cells of rows and pairs have no types: `numeric_text` is then every field unless it is given.
 Numbers    a number that a pattern of `numbers` meets is compared with `errors` as it came, then scaled.

@@ -151,8 +151,10 @@ class ColumnFlattener(Flattener):
             if type(value) is dict and any(type(inner) is list and inner for inner in value.values()):
                 if not self._rules.skips(name, key):
                     self.members(self._table_members(value, times, name, below), name, below)
-            elif type(value) is not list or not value or self._rules.skips(name, key):
+            elif type(value) is not list or not value:
                 rest[key] = value
+            elif self._rules.skips(name, key):
+                continue
             elif len(value) == len(times):
                 self._column(value, times, name, key, below)
             else:

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     STEP_EXCEEDED = "step_exceeded"
     STUCK = "stuck"
     UNDECODED = "undecoded"
+    NOTHING_KEPT = "nothing_kept"
     ALIAS_UNKNOWN = "alias_unknown"
     INTERNAL_ERROR = "internal_error"
 
