@@ -165,7 +165,7 @@ class _Reader:
             place = self._items.get((device, own), 0)
             self._items[device, own] = place + 1
         if isinstance(judged, Reject):
-            at = replace(judged, path=trail_path(trail))
+            at, judged = replace(judged, path=trail_path(trail)), None
         if isinstance(at, Reject):
             decoded.rejects.append(at)
             return
@@ -179,10 +179,8 @@ class _Reader:
             self._vendor_items(vendor, scope, body, trail, at, decoded)
         else:
             self._flatten(vendor or case, scope, body, trail, at, decoded, place or 0, name, time_key)
-        readings = decoded.readings[before:]
-        if isinstance(judged, str):
-            add_flag(readings, judged)
-        self._identify(readings, decoded, own)
+        if judged is not None or own is not None or case.telegram is not None:
+            self._mark(decoded.readings[before:], judged, own, decoded)
 
     def _vendor(self, body: object, scope: Scope) -> Vendor | None:
         """The vendor whose decoder gave this object."""
@@ -252,13 +250,14 @@ class _Reader:
         second = None if us is None else us // 1_000_000
         return msgspec.structs.replace(scope, telegram=telegram.hash(scope.item), second=second)
 
-    def _identify(self, readings: list[Reading], decoded: Decoded, own: str | None) -> None:
-        """Name what differs from the message's identity: items of their own, and what a receiver added."""
+    def _mark(self, readings: list[Reading], flag: str | None, own: str | None, decoded: Decoded) -> None:
+        """Set the flag, and give their own identity to items that have one and to what a receiver added."""
+        if flag is not None:
+            add_flag(readings, flag)
         if own is not None:
             for reading in readings:
                 reading.message_id = own
-        named = None if own is None else own.partition(":")[2]
-        named = named or decoded.message_id
+        named = decoded.message_id if own is None else own.partition(":")[2]
         if self._case.telegram is not None and named is not None:
             self._case.telegram.name(readings, named)
 

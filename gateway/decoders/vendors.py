@@ -17,6 +17,7 @@ from gateway.decoders.mapping_names import Names
 from gateway.decoders.mapping_paths import BadPath, parse_path
 from gateway.decoders.mapping_settings import CaseSettings, Condition, QuantitySettings, Texts, Times
 from gateway.decoders.mapping_times import time_source
+from gateway.decoders.value_settings import NumberSettings
 from gateway.glob import glob
 
 __all__ = ["Vendor", "VendorSettings", "joined", "named_vendors"]
@@ -38,13 +39,14 @@ class VendorSettings(BaseModel):
     skip: Texts = ()
     text: Texts = ("*",)
     numeric_text: Texts = ()
+    numbers: dict[str, NumberSettings] = Field(default_factory=dict)
     no_values: Texts = ()
     errors: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     units: dict[str, str] = Field(default_factory=dict)
     unit_names: dict[str, str] = Field(default_factory=dict)
 
 
-_JOINED = ("rename", "errors", "units", "unit_names")
+_JOINED = ("rename", "numbers", "errors", "units", "unit_names")
 _ADDED = ("skip", "numeric_text", "no_values")
 
 
