@@ -69,6 +69,12 @@ class AckChain:
         """Whether all that the numbers of devices showed is in outcomes that Kafka has."""
         return self._in_flight is None and not self._carried
 
+    @property
+    def oldest_us(self) -> int | None:
+        """When the oldest message came that is not acknowledged (epoch µs); None where none is held."""
+        first = [*([] if self._in_flight is None else self._in_flight.blocks[:1]), *list(self._blocks)[:1]]
+        return min((block.received_us for block in first), default=None)
+
     def begin(self, epoch: int) -> int:
         """Start the epoch of a new connection; returns how many messages of the old one were dropped unacknowledged."""
         if epoch <= self.epoch:

@@ -80,6 +80,11 @@ class BrokerWindow:
         """Whether little more comes before an acknowledgement."""
         return 2 * self.held >= (self.level or self._window)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing comes before an acknowledgement, so that what is published waits."""
+        return self.held >= (self.level or self._window)
+
     def gather_seconds(self, longest: float) -> float:
         """How long messages may gather: until half of what the broker sends is here, at the rate of late."""
         if not self.level or not self._rate:

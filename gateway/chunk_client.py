@@ -23,10 +23,14 @@ __all__ = ["ChunkClient", "why_not"]
 
 CHUNK_BYTES: Final = 64 * 1024
 _KNOWN_PAHO: Final = "2.2."
-_METHODS: Final = ("_sock_recv", "_sock_close", "_packet_handle", "_packet_queue", "_loop_rc_handle", "_handle_publish")
+_METHODS: Final = (
+    "_sock_recv", "_sock_close", "_packet_handle", "_packet_queue", "_loop_rc_handle", "_handle_publish",
+    "_send_pingreq", "_handle_pingresp",
+)  # fmt: skip
 _FIELDS: Final = ("_sock", "_in_packet", "_last_bytes_received", "_ping_t", "_protocol")
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 Receive = Callable[["ChunkClient", list[Incoming]], None]
+Answered = Callable[["ChunkClient", int], None]
 
 
 def why_not(version: str | None = None) -> str | None:
@@ -45,10 +49,13 @@ class ChunkClient(paho.Client):
     Attributes:
         receive: gets the PUBLISH packets of a chunk, in order.
         last_read_bytes: how much the last `loop_read` got: a full chunk means that more waits.
+        answered: gets the number of a ping when the broker's answer comes, behind the PUBLISH packets before it.
     """
 
     receive: Receive
     last_read_bytes = 0
+    answered: Answered
+    _pings = _pings_answered = 0
     _parts: list[bytes]
     _held_bytes = 0
     _needed_bytes = 2
@@ -56,6 +63,7 @@ class ChunkClient(paho.Client):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._parts = []
+        self.answered = lambda _client, _ping: None
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
         """Receive once and handle every packet that is whole by then. Raises BadPacket where no packet can be found."""
@@ -93,6 +101,20 @@ class ChunkClient(paho.Client):
     def excuse_ping(self) -> None:
         """Nothing is read at the moment, so the broker's PINGRESP cannot be seen: its lack is no sign of a dead link."""
         self._ping_t = 0.0
+
+    def ping(self) -> int:
+        """Send a PINGREQ behind all that waits to be written; its number on this connection, 0 where it cannot go out."""
+        return self._pings if self._send_pingreq() == MQTTErrorCode.MQTT_ERR_SUCCESS else 0
+
+    def _send_pingreq(self) -> MQTTErrorCode:
+        sent = super()._send_pingreq()
+        self._pings += sent == MQTTErrorCode.MQTT_ERR_SUCCESS
+        return sent
+
+    def _handle_pingresp(self) -> MQTTErrorCode:
+        self._pings_answered += 1
+        self.answered(self, self._pings_answered)
+        return super()._handle_pingresp()
 
     def _take(self, data: bytes) -> MQTTErrorCode:
         is_5 = self._protocol == MQTTProtocolVersion.MQTTv5

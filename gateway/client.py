@@ -35,6 +35,7 @@ class MqttSession(BrokerAnswers):
     Attributes:
         epoch: of the current or last connection.
         connected: whether the subscriptions stand.
+        session_present: whether the broker had kept the session at the last connection.
         read_bytes: how much the last `loop` received, as far as the client tells.
         detail: how it is, for people.
     """
@@ -57,7 +58,7 @@ class MqttSession(BrokerAnswers):
         self._handshake_until = 0.0
         self._fatal: FatalError | None = None
         self.epoch = 0
-        self.connected = False
+        self.connected = self.session_present = False
         self.read_bytes = 0
         self.detail = "not connected yet"
         # Made for its faults: a wrong file is a sentence at the start. Later it is a reason to try again.
@@ -140,6 +141,11 @@ class MqttSession(BrokerAnswers):
             return False
         return link.publish(topic, payload, correlation)
 
+    def ping(self) -> int:
+        """Ask for an answer behind all that the broker sends now; the ping's number on this connection, 0 where none goes."""
+        link = self._link
+        return 0 if link is None or not link.live else link.ping()
+
     def drop(self, why: str) -> None:
         """Close the connection without acknowledging anything more; the session stays, the broker will redeliver."""
         if self._link is not None:
@@ -187,6 +193,7 @@ class MqttSession(BrokerAnswers):
             return
         session_lost = not session_present and (self._had_session or self._subscriptions.remembered)
         self._had_session = link.accepted = True
+        self.session_present = session_present
         self._reconnect.accepted(self._clock())
         # Before CONNACK's successors: with a kept session the broker sends PUBLISH packets right behind it.
         self.epoch = max(self.epoch + 1, self._wall_ms())

@@ -28,6 +28,7 @@ __all__ = [
     "excuse_ping",
     "is_buffered",
     "new_client",
+    "ping",
     "read_bytes",
     "say_goodbye",
     "send",
@@ -37,10 +38,13 @@ __all__ = [
 logger = logging.getLogger("tidegate.gateway")
 
 Receive = Callable[[paho.Client, list[Incoming]], None]
+Answered = Callable[[paho.Client, int], None]
 
 
-def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Receive) -> paho.Client:
-    """A client with manual acknowledgement and a session that the broker keeps; `receive` gets the PUBLISH packets.
+def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Receive, answered: Answered) -> paho.Client:
+    """A client with manual acknowledgement and a session that the broker keeps.
+
+    `receive` gets the PUBLISH packets, `answered` the numbers of pings whose answer came behind them.
 
     Raises:
         ConfigError: `mqtt.ca_file` cannot be read.
@@ -57,7 +61,7 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         manual_ack=True,
     )
     if isinstance(client, ChunkClient):
-        client.receive = receive
+        client.receive, client.answered = receive, answered
     else:
         logger.warning(
             "%s: paho's own parser reads the packets, at ten times the cost, and refuses some that MQTT allows; install "
@@ -127,6 +131,11 @@ def acknowledge(client: paho.Client, mids: list[bytes]) -> int:
 def read_bytes(client: paho.Client) -> int:
     """How much the last read brought, as far as this client knows; 0 where it does not."""
     return client.last_read_bytes if isinstance(client, ChunkClient) else 0
+
+
+def ping(client: paho.Client) -> int:
+    """Ask the broker for an answer behind all that it sends now; the ping's number, 0 where this client cannot."""
+    return client.ping() if isinstance(client, ChunkClient) else 0
 
 
 def excuse_ping(client: paho.Client) -> None:

@@ -6,6 +6,7 @@ against each other.
 
 import json
 from collections.abc import Callable
+from functools import partial
 from sys import getsizeof
 from typing import Final
 
@@ -44,12 +45,14 @@ class Express:
         self._text = NativeText(limits.max_readings_per_message)
         self._topics: Kept[bytes, _Topic | None] = Kept(_MAX_TOPIC_BYTES)
         self._readers: Kept[str, Read | None] = Kept(_MAX_TOPIC_BYTES)
+        self._timed_readers: Kept[str, Read | None] = Kept(_MAX_TOPIC_BYTES)
         self._texts: dict[NumberLimits, NativeText] = {}
         self._head = f'{{"v":{RECORD_VERSION},"gateway":{json.dumps(limits.gateway_id)},"epoch":'
 
     def tick(self) -> None:
         """The policy may have changed its mind about devices."""
         self._readers.clear()
+        self._timed_readers.clear()
         self._texts.clear()
 
     def fill(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
@@ -64,7 +67,7 @@ class Express:
         Returns:
             Place of the first message that was not added.
         """
-        topics, readers = self._topics, self._readers
+        topics, readers = self._topics, self._readers if block.waited_since_us is None else self._timed_readers
         accepted, sequences = block.accepted, block.sequences
         add_message, add_mid = block.messages.append, block.mids.append
         add_key, add_value = block.keys.append, block.values.append
@@ -73,7 +76,6 @@ class Express:
         last_ms = block.received_us // 1000 + self._limits.max_future_seconds * 1000
         head = f'{self._head}{block.epoch},"number":'
         middle = f',"received_us":{block.received_us},'
-        waited = block.waited_since_us is not None
         if block.waited_since_us:
             middle += f'"waited_since_us":{block.waited_since_us},'
         before = len(block.messages)
@@ -86,16 +88,13 @@ class Express:
             if known is None or len(payload) > max_bytes:
                 break
             device, key, piece = known
-            read = readers[device] if device in readers else self._ask(device)
+            read = readers[device] if device in readers else self._ask(device, readers)
             if read is None:
                 break
             found = read(topic, payload, first_ms, last_ms)
             if found is None:
                 break
             text, count, boot, seq = found
-            # Without a time it gets a flag. The members of a message have the same time, or none has.
-            if waited and _TIMED not in text:
-                break
             if device not in accepted:
                 if block.outcome_bytes >= room_bytes:
                     break
@@ -121,9 +120,11 @@ class Express:
             block.size_bytes += len(payload) + len(value)
         return begin + len(block.messages) - before
 
-    def _ask(self, device: str) -> Read | None:
+    def _ask(self, device: str, readers: Kept[str, Read | None]) -> Read | None:
         answer = self._reader(device)
-        self._readers.keep(device, answer, getsizeof(device))
+        if answer is not None and readers is self._timed_readers:
+            answer = partial(_read_timed, answer)
+        readers.keep(device, answer, getsizeof(device))
         return answer
 
     def _reader(self, device: str) -> Read | None:
@@ -156,3 +157,9 @@ class Express:
             return None
         piece = f'"topic":{json.dumps(text)},"device":{json.dumps(match.device)},"readings":['
         return match.device, match.device.encode(), piece
+
+
+def _read_timed(read: Read, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
+    """Only a message with a time: one without gets a flag where it may have waited. Its readings all have it, or none has."""
+    found = read(topic, payload, first_ms, last_ms)
+    return found if found is not None and _TIMED in found[0] else None

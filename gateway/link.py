@@ -21,6 +21,7 @@ from gateway.connection import (
     excuse_ping,
     is_buffered,
     new_client,
+    ping,
     read_bytes,
     say_goodbye,
     send,
@@ -77,7 +78,8 @@ class Link:
         self.read_bytes = 0
         self._reads = 0
         self._is_over = False
-        self.client = new_client(settings, connect_seconds=CONNECT_SECONDS, receive=self._guard(self._on_publish))
+        receive, answered = self._guard(self._on_publish), self._guard(events.answered)
+        self.client = new_client(settings, connect_seconds=CONNECT_SECONDS, receive=receive, answered=answered)
         self.client.on_connect = self._guard(self._on_connect)
         self.client.on_subscribe = self._guard(self._on_subscribe)
         self.client.on_disconnect = self._guard(self._on_disconnect)
@@ -120,6 +122,14 @@ class Link:
             return acknowledge(self.client, mids)
         except Exception as error:
             self._fault("acknowledge", error)
+            return 0
+
+    def ping(self) -> int:
+        """Ask for an answer behind all that the broker sends now; the ping's number, 0 where none goes out."""
+        try:
+            return ping(self.client)
+        except Exception as error:
+            self._fault("ping", error)
             return 0
 
     def publish(self, topic: str, payload: bytes, correlation: bytes | None) -> bool:

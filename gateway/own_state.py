@@ -38,6 +38,7 @@ class Held(msgspec.Struct, frozen=True):
     """The record of one gateway: `session` is its client id and broker, `filters` what it was granted there.
 
     `saved_ms`: all numbers as of then are written. `stopped`: it said so itself. `process`: another one for each start.
+    `reached_ms`: all that was published before had come; 0: nobody knows; None: an older version did not say.
     """
 
     session: str
@@ -45,6 +46,7 @@ class Held(msgspec.Struct, frozen=True):
     saved_ms: int = 0
     stopped: bool = False
     process: str = ""
+    reached_ms: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -62,6 +64,7 @@ class OwnState:
 
     Attributes:
         filters: what the broker's session was granted, as far as is known.
+        reached_us: all that was published before this had come; 0: nobody knows.
         process: the name of this process in its records.
         key: that of the record of this gateway.
     """
@@ -87,6 +90,7 @@ class OwnState:
         self._gateway_id = gateway_id
         self.filters: tuple[str, ...] | None = None
         self.shared_with: str | None = None
+        self.reached_us = 0
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> int | None:
         """Take what this gateway's last process wrote; returns since when outcomes are wanted, in epoch ms."""
@@ -106,6 +110,7 @@ class OwnState:
         self._written = held
         if held.session == self._session:
             self.filters = held.filters
+            self.reached_us = 1000 * (held.saved_ms if held.reached_ms is None else held.reached_ms)
         elif not held.stopped and self._wall_ms() - held.saved_ms < ALIVE_MS:
             self.shared_with = held.session
             logger.error(
@@ -149,7 +154,7 @@ class OwnState:
         if self._saving is not None or not (is_due or is_new or stopped):
             return
         # Before the numbers are read: an outcome from now on may be among them or behind.
-        held = Held(self._session, self.filters, self._wall_ms(), stopped, self.process)
+        held = Held(self._session, self.filters, self._wall_ms(), stopped, self.process, self.reached_us // 1000)
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
         keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
         values = [_encode(numbers.get(bucket, {})) for bucket in sorted(buckets)]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from gateway.accounts import Accounts
 from gateway.ack_chain import AckChain
 from gateway.answers import Answers
+from gateway.backlog import Backlog
 from gateway.block import Block
 from gateway.broker_window import BrokerWindow
 from gateway.client import MqttSession
@@ -93,7 +94,7 @@ class GatewayService(SessionEvents):
         self._tick_at = 0.0
         self._accounts = Accounts(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
-        self._broker = BrokerWindow(gateway.window_messages)
+        self._broker, self._backlog = BrokerWindow(gateway.window_messages), Backlog()
         self._policy, self._tracker = policy, SequenceTracker()
         self._chain = AckChain(gateway.gateway_id, self._tracker)
         self._own = OwnState(gateway.gateway_id, self._session.name, self._tracker)
@@ -155,6 +156,7 @@ class GatewayService(SessionEvents):
         """See SessionEvents."""
         dropped = self._pump.begin(epoch)
         self._broker.begin(time.monotonic())
+        self._backlog.begin(_now_us(), present=self._session.session_present)
         self._accounts.connected(session_lost=session_lost)
         if session_lost:
             logger.error("the broker has forgotten this gateway's session: what it queued is lost; gaps show it")
@@ -165,19 +167,22 @@ class GatewayService(SessionEvents):
 
     def disconnected(self, why: str) -> None:
         """See SessionEvents."""
+        self._backlog.end(self._chain.oldest_us)
         self._pump.halt()
         self._broker.begin(time.monotonic())
         self._accounts.disconnected()
 
     def received(self, messages: list[Incoming]) -> None:
         """See SessionEvents."""
-        taken, dropped = 0, self._intake.dropped
+        taken, dropped, now_us = 0, self._intake.dropped, _now_us()
+        self._intake.waited_since_us = self._backlog.waits_since_us(now_us)
         for block in self._intake.take(messages, self._chain.epoch, self._outcome_bytes()):
             taken += len(block.mids)
             if any(outcome.rejected is Reason.INTERNAL_ERROR for outcome in block.odd.values()):
                 self._accounts.failed("decode")
             self._pump.add(block)
         self._broker.received(taken, time.monotonic())
+        self._backlog.received(taken, self._broker.held, now_us)
         self._accounts.received(len(messages), at_qos_1=taken, dropped=self._intake.dropped - dropped)
 
     def _acknowledge(self, epoch: int, mids: list[bytes]) -> int:
@@ -188,6 +193,10 @@ class GatewayService(SessionEvents):
     def _outcome_bytes(self) -> int:
         """How much of an outcome record a block may take: small against the whole, so that several fit."""
         return 0 if self._log is None else self._log.max_record_bytes(OUTCOMES) // 8
+
+    def answered(self, ping: int) -> None:
+        """See SessionEvents."""
+        self._backlog.answered(ping, _now_us())
 
     def failed(self, stage: str) -> None:
         """See SessionEvents."""
@@ -225,6 +234,7 @@ class GatewayService(SessionEvents):
         if not self._is_held_back(log):
             read = read and not self._holds_enough()
             self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
+            self._follow_backlog(read=read)
         pause = self._pause(log)
         # With half a window in flight little comes before the next report; else a sleep costs less than a wait.
         crowded = self._broker.is_half_full
@@ -237,6 +247,21 @@ class GatewayService(SessionEvents):
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
         if pause and not crowded and (self._pump.busy or log.in_flight):
             time.sleep(self._broker.gather_seconds(pause))
+
+    def _follow_backlog(self, *, read: bool) -> None:
+        """Whether the broker still sends what it kept: told by the answer to a ping."""
+        backlog, now_us = self._backlog, _now_us()
+        if self._session.read_bytes:
+            backlog.heard(now_us)
+        backlog.hold(now_us, full=not read or self._broker.is_full)
+        if backlog.since_us is None:
+            return
+        if backlog.wants_ping(now_us):
+            number = self._session.ping()
+            if number:
+                backlog.pinged(number, self._broker.held)
+            else:
+                backlog.look_quiet(self._broker.held, now_us)
 
     def _is_held_back(self, log: LogWriter) -> bool:
         """Whether the next connection has to wait: each brings its window again, so Kafka takes the last one's first."""
@@ -298,6 +323,7 @@ class GatewayService(SessionEvents):
                     error,
                     OUTCOMES,
                 )
+        self._backlog.known_us = self._own.reached_us or None
         if self._own.filters is not None:
             self._session.subscriptions.recall(self._own.filters)
 
@@ -343,6 +369,7 @@ class GatewayService(SessionEvents):
     def _save(self, *, stopped: bool) -> None:
         if self._log is not None and self._chain.is_counted:
             self._own.filters = self._session.subscriptions.held
+            self._own.reached_us = self._backlog.reached_us(self._chain.oldest_us)
             self._own.save(self._log, stopped=stopped)
 
     # What people see.
@@ -363,3 +390,7 @@ class GatewayService(SessionEvents):
             self._condition.say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
         else:
             self._condition.say("running", self._session.state + limits(self._broker.limit) + self._shared())
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -39,5 +39,8 @@ class SessionEvents:
     def received(self, messages: list[Incoming]) -> None:
         """PUBLISH packets of the current epoch, in receive order; the list is the hearer's own."""
 
+    def answered(self, ping: int) -> None:
+        """The broker answered the ping of this number; all that it sent before the answer was received."""
+
     def failed(self, stage: str) -> None:
         """A fault was survived."""

@@ -79,6 +79,13 @@ class Link:
                 self._fill()
         self.send(bytes([PINGRESP << 4, 0]))
 
+    def answer_pings(self) -> None:
+        """Answer each PINGREQ that is there; waits for none, and passes over what came beside it."""
+        self._fill()
+        while (found := self._take()) is not None:
+            if found.kind == PINGREQ:
+                self.send(bytes([PINGRESP << 4, 0]))
+
     def wait_closed(self, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not self.closed:

@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
+from ingest.contract.reading import decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
-from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
+from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, READINGS
 from ingest.memory import MemoryLog
 from monitoring.metrics.gateway import GatewayMetrics
 
@@ -121,3 +122,60 @@ def test_another_live_gateway_with_this_id_shows_in_status_and_metric(
     assert rig.service.status()["state"] == "running"
     other(stopped=True)
     rig.until(lambda: rig.metric("tidegate_gateway_id_shared") == 0, "the end of it")
+
+
+def untimed(number: int) -> bytes:
+    return json.dumps({"values": {"temp": number}}).encode()
+
+
+def waits(log: MemoryLog) -> dict[float, tuple[bool, int | None]]:
+    """By value: whether the reading may have waited, and since when."""
+    records = [decode_record(record.value or b"") for record in log.records(READINGS)]
+    return {
+        reading.value or 0.0: ("may_have_waited" in (reading.flags or ()), record.waited_since_us)
+        for record in records
+        for reading in record.readings
+    }
+
+
+def test_what_waited_in_the_broker_says_so_and_since_when_over_a_restart_too(
+    scripted_broker: Any, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the broker's answer to a ping comes behind fewer messages than it sends at once."""
+    log, clock = MemoryLog(), [1_764_331_200_000_000]
+    monkeypatch.setattr("gateway.service._now_us", lambda: clock[0])
+
+    def deliver(link: Any, *numbers: int) -> None:
+        for number in numbers:
+            link.publish(TOPIC, untimed(number), number)
+        for _ in numbers:
+            link.packet(PUBACK)
+
+    def taken_over(rig: Any, link: Any) -> bool:
+        clock[0] += 1_000_000
+        link.answer_pings()
+        return rig.service._backlog.since_us is None
+
+    rig = start(log)
+    link = scripted_broker.accept()
+    link.handshake()
+    deliver(link, 1)
+    connected_us = clock[0]
+    rig.until(lambda: any(b"#" in (one.value or b"") for one in log.records(GATEWAY_STATE)), "what it knows is kept")
+    # A connection that is lost for an hour.
+    rig.service._session.drop("as by a cable")
+    clock[0] += 3_600_000_000
+    link = scripted_broker.accept()
+    link.handshake(session_present=True)
+    deliver(link, 2, 3)
+    rig.until(lambda: taken_over(rig, link), "the backlog is over")
+    deliver(link, 4)
+    assert waits(log) == {1.0: (False, None), 2.0: (True, connected_us), 3.0: (True, connected_us), 4.0: (False, None)}
+    # A process that is killed, and another one.
+    rig.service._session.drop("as by kill -9")
+    clock[0] += 3_600_000_000
+    rig = start(log)
+    link = scripted_broker.accept()
+    link.handshake(session_present=True)
+    deliver(link, 5)
+    assert waits(log)[5.0] == (True, connected_us), "since it last said how far it had come"

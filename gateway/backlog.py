@@ -1,0 +1,111 @@
+"""Since when the broker may have kept the messages that come now: the gateway was away, or could take no more.
+
+A message without a time gets that of its arrival, so it has to be known which ones may have waited. They do after a connection
+to a session that the broker kept, and after a full window, until the broker has sent all that it kept. It says so by its
+answer to a ping, which comes behind everything that it could send before: a broker that has more always sends as many
+unacknowledged messages as it ever does on this connection. So an answer behind fewer of them (`most`), or behind none, is the
+end of the backlog.
+"""
+
+from typing import Final
+
+__all__ = ["Backlog"]
+
+LEAST_WAIT_US: Final = 1_000_000
+"""A shorter wait is not worth a word: the window of a busy gateway is full for a moment now and then."""
+QUIET_US: Final = 1_000_000
+"""Of a client that cannot ping: so long without a message is the end."""
+PING_US: Final = 250_000
+"""Pings are no closer together."""
+
+
+class Backlog:
+    """Pure: told what happens, with times in epoch µs. Not thread-safe.
+
+    Attributes:
+        since_us: nothing that comes was published before; 0: nobody knows; None: what comes did not wait.
+        known_us: what was published before this had come while the connection lasted; None: nobody knows.
+    """
+
+    def __init__(self) -> None:
+        self.since_us: int | None = None
+        self.known_us: int | None = None
+        self._is_up = False
+        self._came = self._most = 0
+        self._came_us = self._answered_us = 0
+        self._full_us: int | None = None
+        self._ping: tuple[int, int] | None = None
+
+    def begin(self, now_us: int, *, present: bool) -> None:
+        """A connection is up; `present`: the broker kept the session."""
+        self._is_up, self._came, self._most, self._ping, self._full_us = True, 0, 0, None, None
+        self._came_us, self._answered_us = now_us, 0
+        if not present:
+            self.since_us = None
+        elif self.since_us is None:
+            self.since_us = self.known_us or 0
+        self.known_us = now_us if self.since_us is None else self.since_us or None
+
+    def heard(self, now_us: int) -> None:
+        """Something came, so the connection works."""
+        if self._is_up and self.since_us is None and self._full_us is None:
+            self.known_us = now_us
+
+    def received(self, count: int, held: int, now_us: int) -> None:
+        """So many messages came; so many are held unacknowledged."""
+        self._came += count
+        self._most = max(self._most, held)
+        self._came_us = now_us
+        self.heard(now_us)
+
+    def hold(self, now_us: int, *, full: bool) -> None:
+        """Whether the broker can send nothing at the moment, because the window is full."""
+        if not full or not self._is_up or self.since_us is not None:
+            self._full_us = None
+        elif self._full_us is None:
+            self._full_us = now_us
+        elif now_us - self._full_us >= LEAST_WAIT_US:
+            self.since_us, self._full_us = self._full_us, None
+
+    def end(self, oldest_us: int | None) -> None:
+        """The connection is gone; the oldest message that was not acknowledged came at this time, and comes again."""
+        if self._is_up and oldest_us is not None and self.known_us is not None:
+            self.known_us = min(self.known_us, oldest_us)
+        self._is_up = False
+
+    def waits_since_us(self, now_us: int) -> int | None:
+        """What a message that comes now says of its wait."""
+        since = self.since_us
+        return None if since is None or now_us - since < LEAST_WAIT_US else since
+
+    def reached_us(self, oldest_us: int | None) -> int:
+        """All that was published before this has come and is acknowledged but for what came at `oldest_us`; 0: nobody knows."""
+        known = self.since_us if self.since_us is not None else self.known_us or 0
+        return known if oldest_us is None else min(known, oldest_us)
+
+    def wants_ping(self, now_us: int) -> bool:
+        """Whether a ping may say something new now."""
+        waits = self._is_up and self.since_us is not None and self._ping is None
+        return waits and now_us - self._answered_us >= PING_US
+
+    def pinged(self, number: int, held: int) -> None:
+        """A ping of this number goes out, behind the acknowledgements of all but so many messages."""
+        self._ping = number, held - self._came
+
+    def answered(self, number: int, now_us: int) -> None:
+        """The broker has answered pings up to this number."""
+        if self._ping is None or number < self._ping[0]:
+            return
+        unacknowledged, self._ping, self._answered_us = self._ping[1] + self._came, None, now_us
+        if unacknowledged and unacknowledged >= self._most:
+            self._most = unacknowledged
+            return
+        self._finish(now_us)
+
+    def look_quiet(self, held: int, now_us: int) -> None:
+        """No ping can be sent: the end is a while without messages."""
+        if not held and now_us - self._came_us >= QUIET_US:
+            self._finish(now_us)
+
+    def _finish(self, now_us: int) -> None:
+        self.since_us, self.known_us = None, now_us

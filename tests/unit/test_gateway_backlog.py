@@ -1,0 +1,128 @@
+"""Which messages may have waited in the broker: never one less than did, and none once the broker has sent all it kept."""
+
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.backlog import PING_US, Backlog
+
+SECOND = 1_000_000
+NOW = 1_764_331_200 * SECOND
+
+
+def test_a_first_connection_without_a_session_has_no_backlog() -> None:
+    backlog = Backlog()
+    backlog.begin(NOW, present=False)
+    assert (backlog.waits_since_us(NOW + 60 * SECOND), backlog.wants_ping(NOW)) == (None, False)
+
+
+def test_a_kept_session_that_nobody_knows_of_may_hold_messages_of_any_age() -> None:
+    backlog = Backlog()
+    backlog.begin(NOW, present=True)
+    assert backlog.waits_since_us(NOW) == 0
+    assert backlog.reached_us(None) == 0, "and whoever comes next knows no more"
+
+
+def test_since_is_the_last_word_of_the_old_connection_or_its_oldest_unacknowledged_message() -> None:
+    for oldest, since in ((None, NOW + 5 * SECOND), (NOW + 2 * SECOND, NOW + 2 * SECOND)):
+        backlog = Backlog()
+        backlog.begin(NOW, present=False)
+        backlog.received(1, 1, NOW + 4 * SECOND)
+        backlog.heard(NOW + 5 * SECOND)
+        backlog.end(oldest)
+        backlog.end(None)  # an attempt that failed
+        backlog.begin(NOW + 90 * SECOND, present=True)
+        assert backlog.waits_since_us(NOW + 90 * SECOND) == since
+        backlog.end(None)
+        backlog.begin(NOW + 95 * SECOND, present=True)
+        assert backlog.since_us == since, "what was not taken over yet is as old as before"
+
+
+def test_a_blink_is_not_worth_a_word() -> None:
+    backlog = Backlog()
+    backlog.begin(NOW, present=False)
+    backlog.end(None)
+    backlog.begin(NOW + SECOND // 2, present=True)
+    assert backlog.waits_since_us(NOW + SECOND // 2) is None
+    assert backlog.waits_since_us(NOW + SECOND) == NOW
+
+
+def test_a_window_that_stays_full_is_a_backlog_and_one_that_is_full_for_a_moment_is_none() -> None:
+    backlog = Backlog()
+    backlog.begin(NOW, present=False)
+    for at, full in ((1, True), (1.5, True), (1.6, False), (2, True), (2.9, True)):
+        backlog.hold(int(NOW + at * SECOND), full=full)
+    assert backlog.since_us is None
+    backlog.hold(NOW + 3 * SECOND, full=True)
+    backlog.heard(NOW + 4 * SECOND)
+    assert backlog.waits_since_us(NOW + 60 * SECOND) == NOW + 2 * SECOND
+    assert backlog.reached_us(NOW + 7 * SECOND) == NOW + 2 * SECOND
+    assert backlog.reached_us(NOW) == NOW
+
+
+def test_a_client_that_cannot_ping_sees_the_end_by_a_quiet_while() -> None:
+    backlog = Backlog()
+    backlog.begin(NOW, present=True)
+    backlog.received(3, 3, NOW + SECOND // 2)
+    backlog.look_quiet(0, NOW + SECOND)
+    backlog.look_quiet(1, NOW + 9 * SECOND)
+    assert backlog.since_us == 0
+    backlog.look_quiet(0, NOW + 9 * SECOND)
+    assert backlog.since_us is None
+
+
+class Broker:
+    """Sends what it kept and what is published, in order, so many at once; answers a ping behind what it could send."""
+
+    def __init__(self, kept: int, window: int) -> None:
+        self.queue, self.window = deque(["kept"] * kept), window
+        self.wire: deque[str | int] = deque()
+        self.unacknowledged = self.pings = 0
+
+    def send(self) -> None:
+        while self.queue and self.unacknowledged < self.window:
+            self.unacknowledged += 1
+            self.wire.append(self.queue.popleft())
+
+
+STEPS = st.lists(st.sampled_from(["publish", "read", "acknowledge", "turn"]), max_size=120)
+
+
+@given(st.integers(0, 40), st.sampled_from([1, 2, 5, 20, 1000]), STEPS)
+def test_whatever_the_order_all_that_was_kept_is_marked_and_the_backlog_ends(
+    kept: int, window: int, steps: list[str]
+) -> None:
+    broker, backlog, now, held = Broker(kept, window), Backlog(), NOW, 0
+    backlog.begin(now, present=True)
+    broker.send()
+
+    def step(name: str) -> None:
+        nonlocal now, held
+        now += PING_US
+        if name == "publish":
+            broker.queue.append("live")
+            broker.send()
+        elif name == "read" and broker.wire:
+            came = broker.wire.popleft()
+            if isinstance(came, int):
+                backlog.answered(came, now)
+            else:
+                held += 1
+                assert backlog.waits_since_us(now) == 0 or came == "live", "a message that was kept is marked"
+                backlog.received(1, held, now)
+        elif name == "acknowledge" and held:
+            held -= 1
+            broker.unacknowledged -= 1
+            broker.send()
+        elif name == "turn" and backlog.wants_ping(now):
+            broker.pings += 1
+            backlog.pinged(broker.pings, held)
+            broker.wire.append(broker.pings)
+
+    for name in steps:
+        step(name)
+    for _ in range(5 * (kept + len(steps)) + 10):
+        for name in ("read", "acknowledge", "turn"):
+            step(name)
+    assert backlog.since_us is None
