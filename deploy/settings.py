@@ -66,9 +66,17 @@ class Settings(BaseModel):
 
         def mapping_of(route: RouteSettings) -> MappingSettings | str | None:
             given = route.mapping
-            if isinstance(given, str):
-                return follow(given, own[given], own) if given in own else given
-            return None if given is None else follow("", given, own)
+            name = given if isinstance(given, str) else ""
+            found = own.get(name) if isinstance(given, str) else given
+            if found is None:
+                return given
+            found = follow(name, found, own)
+            if found.extends is None:
+                return found
+            from gateway.routes import shipped_base
+
+            # Here, for the file that parts are started with holds what a route comes to, and varies nothing again.
+            return shipped_base(found)
 
         return tuple(
             route if (mapping := mapping_of(route)) is route.mapping else route.model_copy(update={"mapping": mapping})

@@ -11,6 +11,11 @@ from pydantic_core import ErrorDetails
 
 from ingest.contract.errors import ConfigError
 
+_BRANCH = re.compile(
+    r"str|bool|int|float|[A-Z]\w*(?:Settings|Source)|(?:tuple|dict|list|lax-or-strict|function-\w+)\[.*\]"
+)
+"""What pydantic adds to a place for each kind that may be there."""
+
 __all__ = ["Origins", "config_error", "describe_faults"]
 
 
@@ -58,7 +63,23 @@ def _line_of(file: Path, loc: Sequence[int | str]) -> int | None:
 
 def describe_faults(error: ValidationError, model: type[BaseModel], origins: Origins) -> list[str]:
     """One sentence per fault. No value is repeated: it may be a secret."""
-    return [_sentence(fault, model, origins) for fault in error.errors(include_url=False, include_input=False)]
+    faults = _without_branches(error.errors(include_url=False, include_input=False))
+    return [_sentence(fault, model, origins) for fault in faults]
+
+
+def _without_branches(faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """The faults at the places that the settings have: where a table or a text may stand, both are tried and named."""
+    places = [tuple(part for part in fault["loc"] if not _is_branch(part)) for fault in faults]
+    kept: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for fault, place in zip(faults, places, strict=True):
+        inner = any(other[: len(place)] == place and len(other) > len(place) for other in places)
+        if place not in kept and not (inner and fault["loc"] != place):
+            kept[place] = {**fault, "loc": place}
+    return list(kept.values())
+
+
+def _is_branch(part: int | str) -> bool:
+    return isinstance(part, str) and _BRANCH.fullmatch(part) is not None
 
 
 def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> str:
@@ -70,7 +91,8 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> 
         return f"{origins.of(loc[:-1])}: unknown key {path.removesuffix('.[key]')}.{_among(str(loc[-2]), fault)}"
     if fault["type"] == "missing":
         return f"{origins.of(loc[:-1] or loc)}: {path} is missing."
-    return f"{origins.of(loc)}: {path}: {fault['msg'][:1].lower()}{fault['msg'][1:]}."
+    what = fault["msg"].removeprefix("Value error, ")
+    return f"{origins.of(loc)}: {path}: {what[:1].lower()}{what[1:]}."
 
 
 def _among(key: str, fault: ErrorDetails) -> str:

@@ -55,7 +55,9 @@ class Case:
         self.time = None if settings.time is None else [time_source(source) for source in settings.time]
         self.no_times = glob(settings.no_times)
         offset = settings.time_offset
-        self.time_offset = None if offset is None else (parse_path(offset.path, around=True), offset.unit)
+        self.time_offset = None if offset is None else parse_path(offset.path or offset.step or "", around=True)
+        self.by_place = offset is not None and offset.step is not None
+        self.offset_unit = "" if offset is None else offset.unit
         self.quality = None if settings.quality is None else Quality(settings.quality)
         whole = not several
         times = {_from(path, whole) for path, _how in self.time or ()}
@@ -90,7 +92,7 @@ class Case:
         ]
         paths = [path for template in templates for path in template.paths]
         paths += [path for path, _how in self.time or ()]
-        paths += [] if self.time_offset is None else [self.time_offset[0]]
+        paths += [] if self.time_offset is None else [self.time_offset]
         paths += [] if self.quality is None else [self.quality.path]
         whole = len(self.items) == 1 and not self.items[0].steps
         inside = [path for path in paths if (whole or not path.absolute) and not path.around]

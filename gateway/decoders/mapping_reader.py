@@ -323,8 +323,8 @@ class _Reader:
                 break
         if self._case.time_offset is None or isinstance(at, Reject):
             return at
-        path, unit = self._case.time_offset
-        return self._clock.add(at, path.of(scope), unit, partial(_place, path, trail))
+        path, times = self._case.time_offset, _index(trail) if self._case.by_place else 1
+        return self._clock.add(at, path.of(scope), self._case.offset_unit, partial(_place, path, trail), times)
 
     def _is_no_time(self, claimed: object) -> bool:
         test = self._case.no_times
@@ -348,6 +348,12 @@ def _names(claim: str, *ids: str) -> bool:
         return True
     bare = claim.replace(":", "").lower()
     return _MAC_OR_EUI.fullmatch(bare) is not None and bare in [text.replace(":", "").lower() for text in ids]
+
+
+def _index(trail: Trail) -> int:
+    """The place of an item in its array."""
+    key = 0 if isinstance(trail, str) else trail[1]
+    return key if isinstance(key, int) else 0
 
 
 def _place(path: Path, trail: Trail) -> str:

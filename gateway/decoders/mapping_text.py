@@ -33,7 +33,7 @@ class TextReader:
         """`key` is the same for formats that make the same document of a message."""
         self.kind, self._encoding = settings.kind, settings.encoding
         self.key = settings.model_dump_json()
-        self.delimited = settings.kind in ("rows", "pairs")
+        self.delimited = settings.kind in ("rows", "pairs", "text")
         self._rows = Rows(settings) if settings.kind == "rows" else None
         self._pairs = Pairs(settings) if settings.kind == "pairs" else None
         self._pivot = Pivot(settings) if settings.kind == "columns" else None
@@ -62,6 +62,8 @@ class TextReader:
             got = f"byte 0x{payload[error.start]:02x} at position {error.start}"
             return Reject(Reason.BAD_ENCODING, got=got, wanted="UTF-8 text")
         most = limits.max_readings_per_message
+        if self.kind == "text":
+            return Document(text.strip())
         if self._pairs is not None:
             read = self._pairs.read(text, most)
             return read if isinstance(read, Reject) else Document(*read)

@@ -56,8 +56,8 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
         refused = plausible(read.us, self.received_us, self.max_future_seconds, "")
         return (read.us, None, read.flag) if refused is None else replace(refused, path=path())
 
-    def add(self, at: At, offset: object, unit: str, path: Callable[[], str]) -> At | Reject:
-        """A time plus an offset; without both of them there is no time to use."""
+    def add(self, at: At, offset: object, unit: str, path: Callable[[], str], times: int = 1) -> At | Reject:
+        """A time plus an offset, `times` over; without both of them there is no time to use."""
         us, claimed_us, flag = at
         if us is None:
             if claimed_us is not None:
@@ -68,7 +68,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
         if exact is None or abs(exact) > _MAX_OFFSET_US:
             reason = Reason.MISSING_FIELD if offset is None else Reason.BAD_TIMESTAMP
             return Reject(reason, path(), show_value(offset), f"an offset in {unit}, as a number")
-        moved = us + round(exact * _MICROSECONDS[unit])
+        moved = us + round(exact * times * _MICROSECONDS[unit])
         refused = plausible(moved, self.received_us, self.max_future_seconds, "")
         return (moved, None, flag) if refused is None else replace(refused, path=path())
 

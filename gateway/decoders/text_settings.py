@@ -12,6 +12,7 @@ rows      delimited text, such as CSV or SmartREST: an array with an object for 
           repeats to the end of the row: an array `group` of objects. The name `""` leaves a cell out.
 pairs     `key=value` text: an object, or with `lines` an array of objects. Where `equals` is the same as `separator`, keys
           and values alternate (Ultralight); `columns` then names what may stand before the first key.
+text      the text itself, one value; `numbers` takes a number out of it.
 auto      only in `inside`: JSON where it begins like JSON, else the text as it is.
 columns   only in `inside`: no text but an object of arrays. They become an array `rows` of objects in its place, which
           keeps the members that are no columns. `columns` names the arrays, by default all; `by` names the one whose
@@ -26,7 +27,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 __all__ = ["Columns", "FormatSettings", "InsideFormat", "MessageFormat"]
 
-Kind = Literal["json", "ndjson", "influx", "rows", "pairs", "auto", "columns"]
+Kind = Literal["json", "ndjson", "influx", "rows", "pairs", "text", "auto", "columns"]
 Name = Annotated[str, Field(max_length=200)]
 Columns = tuple[Name | tuple[Name, ...], ...]
 _ONLY: Final = {

@@ -81,5 +81,17 @@ class TimeOffset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: str = Field(min_length=1, description="Path of the offset. An item without it is refused.")
+    path: str | None = Field(None, min_length=1, description="Path of the offset. An item without it is refused.")
+    step: str | None = Field(
+        None,
+        min_length=1,
+        description="Path of the distance between items: the offset is the item's place in its array times it.",
+    )
     unit: Literal["us", "ms", "s", "min", "h"] = "ms"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.path is None) is (self.step is None):
+            message = "either `path` to the offset of each item or `step` to the distance between items, and not both"
+            raise ValueError(message)
+        return self

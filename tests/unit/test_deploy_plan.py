@@ -17,6 +17,7 @@ from deploy.local.prometheus import FLAGS, make_watchers, watcher_obstacle
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 from gateway.decoders.mapping_settings import MappingSettings
+from gateway.routes import shipped_mappings
 from ingest.contract.errors import UnavailableError
 
 PORTS = {
@@ -44,7 +45,15 @@ def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path)
 
 def test_mappings_reach_the_parts_as_they_were_written(tmp_path: Path) -> None:
     case = {"when": {"x": True}, "skip": "x"}
-    mappings = {"mine.v1": {"prefix": "p.", "units": {"y": "V"}, "cases": [case]}}
+    rows = {"kind": "rows", "separator": ";", "columns": {"2??": ["code", "t?"], "201": ["code", ["n", "v"]]}}
+    numbers = {"t*": {"scale": "1/16", "offset": -273.15, "text": "[{number}]"}}
+    more = {
+        "format": rows,
+        "inside": {"a.b[]": "columns"},
+        "numbers": numbers,
+        "time_offset": {"step": "^.dt", "unit": "s"},
+    }
+    mappings = {"mine.v1": {"prefix": "p.", "units": {"y": "V"}, "cases": [case], **more}}
     settings = embedded(tmp_path, mappings=mappings, routes=[{"filter": "a/#", "mapping": "mine.v1"}])
     file = tmp_path / "config.toml"
     file.write_text(to_toml(settings), "utf-8")
@@ -53,6 +62,18 @@ def test_mappings_reach_the_parts_as_they_were_written(tmp_path: Path) -> None:
         assert isinstance(mapping, MappingSettings)
         assert mapping == again.mappings["mine.v1"]
         assert mapping.cases[0].model_fields_set == {"when", "skip"}
+
+
+def test_a_variant_of_a_shipped_mapping_reaches_the_parts_as_what_it_comes_to(tmp_path: Path) -> None:
+    variant = {"extends": "rtl_433", "skip": ["...", "x"]}
+    settings = embedded(tmp_path, mappings={"rtl_433": variant}, routes=[{"filter": "a/#", "mapping": "rtl_433"}])
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(settings), "utf-8")
+    for again in (settings, load_settings(file, environ={})):
+        mapping = again.routes[0].mapping
+        assert isinstance(mapping, MappingSettings)
+        assert mapping.skip == (*shipped_mappings()["rtl_433"].skip, "x")
+        assert mapping.units["*_C"] == "°C"
 
 
 def test_profiles_and_devices_have_a_place_in_the_run_unless_the_person_names_one(

@@ -45,6 +45,17 @@ def test_environment_takes_lists_and_tables_as_json() -> None:
         ("[mqtt\nport = 1\n", ["not valid TOML", "line 1"]),
         (b"[mqtt]\nhost = '\xff'\n", ["not UTF-8"]),
         ("mqtt = 5\n", ["mqtt"]),
+        (
+            '[[routes]]\nfilter = "a"\nmapping = { formt = "json" }\n',
+            ["unknown key routes.0.mapping.formt. Did you mean"],
+        ),
+        ('[[routes]]\nfilter = "a"\nmapping = { format = "rows" }\n', [": routes.0.mapping.format: rows need either"]),
+        ('[mappings.m]\ntime = [{ path = "t", format = "x" }]\n', [": mappings.m.time.0.format: "]),
+        ('[mappings.m.numbers]\nv = { scale = "x" }\n', [": mappings.m.numbers.v.scale: 'x' is no factor"]),
+        (
+            '[mappings.a]\nextends = "b"\n[mappings.b]\nextends = "a"\n[[routes]]\nfilter = "x"\nmapping = "a"\n',
+            [": routes: mappings extend each other: a -> b -> a"],
+        ),
     ],
 )
 def test_a_fault_names_file_key_and_suggestion(tmp_path: Path, text: str | bytes, wanted: list[str]) -> None:

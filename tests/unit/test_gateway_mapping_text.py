@@ -178,6 +178,10 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
         ('format = "ndjson"', '{"t":1}\n{broken\n{"t":2}', ["from-topic t 1.0", "from-topic t 2.0", "!bad_json $[1]"]),
         ('format = "ndjson"', "{broken", ["!bad_json None"]),
         ('format = { kind = "json", encoding = "base64" }', in_base64('{"t":1}'), ["from-topic t 1.0"]),
+        ('format = "text"\nnumbers = { state = { text = "T={number}*" } }', "T=21.5C ok", ["from-topic state 21.5"]),
+        ('format = "text"', "21.5 °C", ["from-topic state 21.5 °C"]),
+        ('format = { kind = "text", encoding = "hex" }\nnumbers = { "*" = { scale = 0.1 } }', "323135",
+         ["from-topic state 21.5"]),
     ],
 )  # fmt: skip
 def test_delimited_text(toml: str, text: str, wanted: list[str]) -> None:
@@ -224,6 +228,15 @@ def ppmp(**series: object) -> dict[str, object]:
         (HOURLY, {"hourly": {"time": [1795900000, 1795900001], "t": [1, 2]}, "x": 1},
          ["from-topic t 1.0 @11-28T21:06:40", "from-topic t 2.0 @11-28T21:06:41"]),
         (HOURLY, {"hourly": {"time": [1795900000, 1795900001], "t": [1]}}, ["!undecoded $.hourly"]),
+        # Regular samples: a first time and the distance.
+        ('items = "rows[]"\ntime = "^.t0"\ntime_offset = { step = "^.dt", unit = "s" }\ninside = { "$" = "columns" }',
+         {"t0": 1795900000, "dt": 0.5, "v": [1, 2, 3]},
+         ["from-topic v 1.0 @11-28T21:06:40", "from-topic v 2.0 @11-28T21:06:40.5", "from-topic v 3.0 @11-28T21:06:41"]),
+        ('items = "rows[]"\ntime = "^.t0"\ntime_offset = { step = "^.dt" }\ninside = { "$" = "columns" }',
+         {"t0": 1795900000, "v": [1]}, ["!missing_field ^.dt"]),
+        # A table with its names in the first row.
+        ('inside = { "$" = { kind = "rows", header = true } }\ntime = "at"', [["at", "t"], [1795900000, 0.5], [1795900001, 1]],
+         ["from-topic t 0.5 @11-28T21:06:40", "from-topic t 1.0 @11-28T21:06:41"]),
         ('device = ["{.id}", "{^.id}"]\nitems = ["$", "rows[]"]\ntime = "at"\n'
          '[inside]\n"$" = { kind = "columns", columns = ["at", "t"] }',
          {"id": "d", "battery": 3.1, "at": [1795900000], "t": [1], "position": [8.5, 50]},
@@ -419,6 +432,8 @@ def test_any_text_gives_readings_or_a_refusal(toml: str, text: str) -> None:
         ('numbers = { v = { text = "a*{number}" } }', "* at most at the beginning and the end"),
         ('numbers = { v = { pattern = "(a+)+" } }', "pattern"),
         ('quality = { path = "q", good = [] }', "good"),
+        ('time_offset = { unit = "s" }', "either `path` to the offset"),
+        ('time_offset = { path = "t", step = "u" }', "and not both"),
         ('time_offset = { path = "t", unit = "days" }', "'us', 'ms', 's', 'min' or 'h'"),
     ],
 )  # fmt: skip
