@@ -73,7 +73,7 @@ class Gate:
         self._routes, self._limits = routes, limits
         self._state, self._policy = state or DecoderState(), policy or Policy()
         self._state.window_messages = limits.window_messages
-        self._decoders = make_decoders(self._state)
+        self._decoders = make_decoders(self._state, limits)
         self._known_devices: set[str] = set()
 
     def roll_back(self) -> None:

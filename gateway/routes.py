@@ -168,7 +168,8 @@ def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings 
     if zone is not None:
         _zone("[gateway]", zone)
     own = tuple(
-        _compile(f"[[routes]] number {number}", route, zone, own=True) for number, route in enumerate(settings, start=1)
+        _compile(f"[[routes]] number {number}", route, zone, limits, own=True)
+        for number, route in enumerate(settings, start=1)
     )
     return RouteTable(own + _preset_routes(() if limits is None else limits.presets, zone))
 
@@ -186,16 +187,16 @@ def _preset_routes(wanted: tuple[str, ...], zone: str | None) -> tuple[Route, ..
             raise ConfigError(message)
     test = glob(wanted)
     return tuple(
-        _compile(f"preset {name} number {number}", route, zone, own=False)
+        _compile(f"preset {name} number {number}", route, zone, None, own=False)
         for name, preset in presets.items()
         if test is not None and test(name)
         for number, route in enumerate(preset.routes, start=1)
     )
 
 
-def _compile(name: str, route: RouteSettings, zone: str | None, *, own: bool) -> Route:
+def _compile(name: str, route: RouteSettings, zone: str | None, limits: GatewaySettings | None, *, own: bool) -> Route:
     where = f"{name} ({route.filter})"
-    known = decoder_names()
+    known = decoder_names(limits)
     if route.decoder not in known:
         near = _suggest(route.decoder, known)
         message = f"{where}: decoder {route.decoder!r} is unknown{near} (known: {', '.join(known)})"

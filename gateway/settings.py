@@ -61,6 +61,13 @@ class GatewaySettings(BaseModel):
     profiles: str | None = Field(
         None, description="Folder of validation profiles (*.toml), read anew when it changes; default: none apply."
     )
+    decoders: str | None = Field(
+        None,
+        description="Folder of decoders in Python (NAME.py), each in a process of its own, loaded anew when it changes.",
+    )
+    decoder_seconds: float = Field(
+        0.5, ge=0.01, le=30, description="Time that a decoder of that folder may take for a message; then it is ended."
+    )
     device_registry: str | None = Field(
         None, description="File of registered devices (JSON lines), read anew when it changes."
     )

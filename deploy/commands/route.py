@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.commands import route_show, route_suggest
+from deploy.commands import route_new, route_show, route_suggest
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ app = typer.Typer(
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
     route_suggest.register(app)
+    route_new.register(app)
     route_show.register(app)
     parent.add_typer(app, name="route")
 

@@ -80,7 +80,8 @@ def make_plan(
         window=settings.gateway.window_messages,
     )
     run.ports["mqtt_v5"] = broker.port_v5
-    (data / "profiles").mkdir(exist_ok=True)
+    for folder in ("profiles", "decoders"):
+        (data / folder).mkdir(exist_ok=True)
     (data / "devices.jsonl").touch()
     make_page_token(data)
     effective = embedded_settings(settings, data, run.ports, username=username, password=password)
@@ -185,6 +186,7 @@ def embedded_settings(
         },
         "gateway": {
             "profiles": str(_place(settings.gateway.profiles, data / "profiles")),
+            "decoders": str(_place(settings.gateway.decoders, data / "decoders")),
             "device_registry": str(_place(settings.gateway.device_registry, data / "devices.jsonl")),
         },
         "stream": {

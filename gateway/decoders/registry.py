@@ -1,6 +1,7 @@
-"""Decoders by the name that a route gives them: ours, and those that other distributions bring.
+"""Decoders by the name that a route gives them: ours, those of the user's folder, and those that other distributions bring.
 
-A distribution brings one by an entry point of group `tidegate.decoders` whose object is a `Decoder`. Ours win by name.
+A distribution brings one by an entry point of group `tidegate.decoders` whose object is a `Decoder`; a file in the folder
+`gateway.decoders` is one as well (see `python_file`). Ours win by name, then the folder's.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from gateway.decoders.json_object import decode_json
 from gateway.decoders.kura import decode_kura
 from gateway.decoders.native import decode_native
 from gateway.decoders.plain import decode_plain
+from gateway.decoders.python_file import PythonFileDecoder, find_files
 from gateway.decoders.ruuvi import decode_ruuvi
 from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
@@ -78,13 +80,14 @@ def _brought() -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=ENTRY_POINTS))
 
 
-def decoder_names() -> list[str]:
-    """Every name that a route may give, in order of the alphabet. Loads none of them."""
-    return sorted({*_PURE, *_STATEFUL, *(found.name for found in _brought())})
+def decoder_names(limits: GatewaySettings | None = None) -> list[str]:
+    """Every name that a route may give, in order of the alphabet. Loads none of them; without `limits` no folder's."""
+    folder = None if limits is None else limits.decoders
+    return sorted({*_PURE, *_STATEFUL, *find_files(folder), *(found.name for found in _brought())})
 
 
-def make_decoders(state: DecoderState) -> dict[str, Decoder]:
-    """Every decoder by its name.
+def make_decoders(state: DecoderState, limits: GatewaySettings | None = None) -> dict[str, Decoder]:
+    """Every decoder by its name; without `limits` no folder's.
 
     Raises:
         ConfigError: an entry point cannot be loaded, or is no function.
@@ -99,5 +102,8 @@ def make_decoders(state: DecoderState) -> dict[str, Decoder]:
         if not callable(made[found.name]):
             message = f"decoder {found.name!r} ({found.value}) is no function (payload, match, limits, received_us)"
             raise ConfigError(message)
+    made |= {
+        name: PythonFileDecoder(file) for name, file in find_files(None if limits is None else limits.decoders).items()
+    }
     made |= {**_PURE, **{name: make(state) for name, make in _STATEFUL.items()}}
     return {**made, MAPPING: decode_mapping, IGNORE: decode_ignored}

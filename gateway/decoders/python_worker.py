@@ -1,0 +1,121 @@
+"""The process in which one decoder of a folder runs: `python -m gateway.decoders.python_worker FD FILE SECONDS`.
+
+It may hang or die: the gateway then ends it, and only the message that it read is refused. Frames on the socket FD:
+in `topic length, payload length, topic, payload`; out `kind, length, content` with the kinds of `python_file`. What a
+decoder prints goes to the log of the gateway. Standard library only: a start costs little.
+"""
+
+import ctypes
+import json
+import resource
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["ERROR", "MOST_BYTES", "NOTHING", "READY", "REQUEST", "RESPONSE", "VALUE", "run"]
+
+REQUEST, RESPONSE = struct.Struct("!II"), struct.Struct("!cI")
+READY, VALUE, NOTHING, ERROR = b"R", b"V", b"N", b"E"
+MOST_BYTES = 8 * 1024 * 1024
+"""Of one answer; what is longer is refused."""
+_MOST_MEMORY_BYTES = 1024**3
+_PR_SET_PDEATHSIG = 1
+_MOST_TEXT = 400
+
+
+def run(channel: socket.socket, file: Path, seconds: float) -> None:
+    """Answer requests until the other end closes."""
+    try:
+        decode = _load(file)
+    except BaseException as error:
+        _answer(channel, ERROR, _say(error, file).encode())
+        return
+    _answer(channel, READY, b"")
+    while (head := _take(channel, REQUEST.size)) is not None:
+        topic_length, payload_length = REQUEST.unpack(head)
+        body = _take(channel, topic_length + payload_length)
+        if body is None:
+            return
+        # Ends this process where the gateway is gone and nobody else does.
+        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 5)
+        _answer(channel, *_decode(decode, file, body[:topic_length].decode(), body[topic_length:]))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _load(file: Path) -> Callable[[str, bytes], Any]:
+    module = ModuleType(file.stem)
+    module.__file__ = str(file)
+    sys.modules[file.stem] = module
+    sys.path.insert(0, str(file.parent))
+    exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102 - it is the user's own decoder
+    decode: Callable[[str, bytes], Any] = module.__dict__["decode"]
+    if not callable(decode):
+        message = "`decode` is not a function"
+        raise TypeError(message)
+    return decode
+
+
+def _decode(decode: Callable[[str, bytes], Any], file: Path, topic: str, payload: bytes) -> tuple[bytes, bytes]:
+    try:
+        found = decode(topic, payload)
+        if found is None:
+            return NOTHING, b""
+        content = json.dumps(found, default=_plain).encode()
+    except Exception as error:
+        return ERROR, _say(error, file).encode()
+    if len(content) > MOST_BYTES:
+        return ERROR, f"an answer of {len(content)} bytes, more than {MOST_BYTES}".encode()
+    return VALUE, content
+
+
+def _plain(value: Any) -> Any:
+    """Times as ISO 8601, numbers of other libraries as numbers."""
+    for name in ("isoformat", "item"):
+        if hasattr(value, name):
+            return getattr(value, name)()
+    message = f"the answer holds a {type(value).__name__}, which is no JSON"
+    raise TypeError(message)
+
+
+def _say(error: BaseException, file: Path) -> str:
+    """An error in one line, with the line of the decoder that it came from."""
+    if isinstance(error, KeyError) and error.args == ("decode",) and error.__traceback__ is not None:
+        return f"{file.name} has no function decode(topic, payload)"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    where = f" ({file.name} line {line})" if line else f" ({file.name})"
+    return f"{type(error).__name__}: {error}"[:_MOST_TEXT].encode("utf-8", "replace").decode() + where
+
+
+def _take(channel: socket.socket, size: int) -> bytes | None:
+    taken = bytearray()
+    while len(taken) < size:
+        piece = channel.recv(size - len(taken))
+        if not piece:
+            return None
+        taken += piece
+    return bytes(taken)
+
+
+def _answer(channel: socket.socket, kind: bytes, content: bytes) -> None:
+    channel.sendall(RESPONSE.pack(kind, len(content)) + content)
+
+
+def _main(arguments: list[str]) -> None:
+    # Where the gateway is killed, so is this.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.dont_write_bytecode = True
+    sys.stdout = sys.stderr
+    run(socket.socket(fileno=int(arguments[0])), Path(arguments[1]), float(arguments[2]))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

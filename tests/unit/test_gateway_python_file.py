@@ -1,0 +1,169 @@
+"""Decoders that are one file in a folder: they may raise, hang or die, and only their message is refused."""
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.decode_file import describe
+from gateway.decoders import python_file
+from gateway.outcome import Gate, Message
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.errors import ConfigError
+
+AT_US = 1_795_900_000_000_000
+GOOD = """
+def decode(topic, payload):
+    if payload == b"none":
+        return None
+    tenths = int.from_bytes(payload, "big", signed=True)
+    return {"values": {"temperature": {"value": tenths / 10, "unit": "°C"}}, "ts": 1795890000, "id": "n1"}
+"""
+FAULTS = """
+import os, sys, time
+print("what a decoder prints is no answer")
+def decode(topic, payload):
+    word = payload.decode()
+    if word == "raise":
+        raise ValueError("three bytes are missing")
+    if word == "hang":
+        while True: pass
+    if word == "exit":
+        os._exit(7)
+    if word == "sysexit":
+        sys.exit(1)
+    if word == "odd":
+        return ["no object"]
+    if word == "set":
+        return {"values": {"t": {1, 2}}}
+    if word == "memory":
+        return {"values": {"t": len(bytearray(3 * 1024**3))}}
+    if word == "nan":
+        return {"values": {"t": float("nan"), "u": 1}}
+    return [{"values": {"pid": os.getpid()}, "device": topic.split("/")[1]}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tenths.py").write_text(GOOD, "utf-8")
+    (tmp_path / "faulty.py").write_text(FAULTS, "utf-8")
+    (tmp_path / "test_tenths.py").write_text("assert False", "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def decide(folder: Path) -> Callable[[str, bytes], dict[str, Any]]:
+    limits = GatewaySettings(decoders=str(folder), decoder_seconds=1.0, presets=())
+    routes = (
+        RouteSettings(filter="raw/{device}/#", device="{device}", decoder="tenths"),
+        RouteSettings(filter="bad/{device}", device="{device}", decoder="faulty"),
+    )
+    gate = Gate(compile_routes(routes, limits), limits)
+    numbers = iter(range(1, 1000))
+    return lambda topic, payload: describe(gate.decide(Message(next(numbers), 0, AT_US, topic.encode(), payload)))
+
+
+def test_a_file_reads_messages_and_names_device_time_unit_and_identity(decide: Callable[..., dict[str, Any]]) -> None:
+    [reading] = decide("raw/kiln-4/x", bytes.fromhex("00d7"))["readings"]
+    assert (reading["device"], reading["metric"], reading["value"], reading["unit"]) == (
+        "kiln-4",
+        "temperature",
+        21.5,
+        "°C",
+    )
+    assert reading["time"] == "2026-11-28T18:20:00Z"
+    assert "flags" not in reading
+    assert decide("raw/kiln-4/x", b"none")["outcome"] == "ignored"
+
+
+def test_the_tests_in_the_folder_and_unknown_names_are_no_decoders(folder: Path) -> None:
+    limits = GatewaySettings(decoders=str(folder))
+    with pytest.raises(ConfigError, match=r"decoder 'tenth' is unknown; did you mean 'tenths'"):
+        compile_routes((RouteSettings(filter="x", decoder="tenth"),), limits)
+    assert sorted(python_file.find_files(str(folder))) == ["faulty", "tenths"]
+    assert python_file.find_files(str(folder / "none")) == {}
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (b"raise", "ValueError: three bytes are missing (faulty.py line 7)"),
+        (b"exit", "its process ended (code 7)"),
+        (b"sysexit", "its process ended"),
+        (b"hang", "it took more than 1 s (gateway.decoder_seconds) and was ended"),
+        (b"odd", "its answer is neither"),
+        (b"set", "the answer holds a set, which is no JSON"),
+        (b"memory", "MemoryError"),
+    ],
+)
+def test_a_fault_costs_its_message_and_no_other(
+    decide: Callable[..., dict[str, Any]], payload: bytes, said: str
+) -> None:
+    found = decide("bad/d1", payload)
+    assert (found["outcome"], found["reason"]) == ("dead_letter", "undecoded")
+    assert said in found["got"]
+    assert "correct faulty.py, then redrive" in found["wanted"]
+    assert decide("bad/d1", b"good")["outcome"] == "reading"
+    assert decide("raw/d1/x", b"\x01")["outcome"] == "reading"
+
+
+def test_a_value_that_is_none_costs_its_field(decide: Callable[..., dict[str, Any]]) -> None:
+    found = decide("bad/d1", b"nan")
+    assert [one["metric"] for one in found["readings"]] == ["u"]
+    assert [one["reason"] for one in found["rejected"]] == ["bad_number"]
+
+
+def test_a_decoder_that_hangs_again_and_again_rests(
+    decide: Callable[..., dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_file, "LOOK_SECONDS", 0.0)
+    assert [decide("bad/d1", b"hang")["outcome"] for _ in range(3)] == ["dead_letter"] * 3
+    assert "rests" in decide("bad/d1", b"good")["got"]
+    # Another content may be the correction.
+    (folder / "faulty.py").write_text(FAULTS + "\n# corrected\n", "utf-8")
+    assert decide("bad/d1", b"good")["outcome"] == "reading"
+
+
+def test_a_changed_file_is_loaded_and_a_broken_one_leaves_the_one_before(
+    decide: Callable[..., dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_file, "LOOK_SECONDS", 0.0)
+    assert decide("raw/d1/x", b"\x0a")["readings"][0]["value"] == 1.0
+    file = folder / "tenths.py"
+    file.write_text(GOOD.replace("/ 10", "/ 100"), "utf-8")
+    assert decide("raw/d1/x", b"\x0a")["readings"][0]["value"] == 0.1
+    file.write_text("def decode(topic, payload:\n", "utf-8")
+    assert decide("raw/d1/x", b"\x0a")["readings"][0]["value"] == 0.1
+    file.unlink()
+    assert decide("raw/d1/x", b"\x0a")["readings"][0]["value"] == 0.1
+
+
+def test_a_file_that_cannot_be_loaded_says_why_and_stops_nothing(
+    decide: Callable[..., dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_file, "LOOK_SECONDS", 0.0)
+    file = folder / "tenths.py"
+    for text, said in (
+        ("x = 1\n", "no function decode"),
+        ("def decode(t, p:\n", "line 1"),
+        ("import no_such\n", "no_such"),
+    ):
+        file.write_text(text, "utf-8")
+        assert said in decide("raw/d1/x", b"\x0a")["got"]
+    file.write_text(GOOD, "utf-8")
+    assert decide("raw/d1/x", b"\x0a")["outcome"] == "reading"
+
+
+def test_the_process_goes_with_its_gate(folder: Path, wait_until: Callable[..., None]) -> None:
+    limits = GatewaySettings(decoders=str(folder))
+    gate = Gate(compile_routes((RouteSettings(filter="bad/{device}", decoder="faulty"),), limits), limits)
+    found = describe(gate.decide(Message(1, 0, AT_US, b"bad/d1", b"pid")))
+    folder_of_process = Path(f"/proc/{int(found['readings'][0]['value'])}")
+    assert folder_of_process.exists()
+    del gate
+    gc.collect()
+    wait_until(lambda: not folder_of_process.exists(), seconds=20)
