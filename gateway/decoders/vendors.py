@@ -53,7 +53,7 @@ _ADDED = ("skip", "numeric_text", "no_values")
 class Vendor:
     """A vendor's rules, compiled for one case of a mapping."""
 
-    __slots__ = ("_brands", "_items", "_shapes", "names", "shape", "times")
+    __slots__ = ("_brands", "_items", "_members", "_shapes", "names", "shape", "times")
 
     def __init__(self, settings: VendorSettings, names: Names, shape: Shape) -> None:
         """Compile; `names` and `shape` are those of `joined` settings.
@@ -64,6 +64,12 @@ class Vendor:
         self.names, self.shape = names, shape
         self._brands = glob(settings.brands)
         self._shapes = [Conditions(shape) for shape in settings.shapes]
+        # One member that each shape needs: most objects have none of them, and need no closer look.
+        needed = [
+            next((name for name, value in shape.items() if value is not False), None) for shape in settings.shapes
+        ]
+        plain = all(name is not None and parse_path(name).steps == (name,) for name in needed)
+        self._members = frozenset(name for name in needed if name is not None) if plain else None
         self._items = [parse_path(text, wild=True) for text in settings.items]
         self.times = [time_source(source) for source in settings.time]
 
@@ -71,6 +77,8 @@ class Vendor:
         """Whether a decoded object is this vendor's, by the name that the network server gives it or by its members."""
         if brand is not None and self._brands is not None and self._brands(brand.lower()):
             return True
+        if self._members is not None and (type(body) is not dict or self._members.isdisjoint(body)):
+            return False
         return any(shape.hold(body) for shape in self._shapes)
 
     @property

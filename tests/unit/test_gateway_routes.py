@@ -166,7 +166,7 @@ def test_the_rest_of_a_topic_names_a_bare_value_and_its_unit() -> None:
     assert (found.device, found.metric, found.units.get("relay/0/power")) == ("d", "relay/0/power", "W")
     assert match_of(table, "s/d/x/p").units.get("x/p") is None
     assert match_of(table, "s/d/p").units.get("p") == "Pa"
-    assert table.match("s/d") is None
+    assert match_of(table, "s/d").names == {"dev": "d", "rest": ""}, "as # does: the level above too"
 
 
 def test_a_zone_of_the_gateway_stands_in_where_a_route_names_none() -> None:
