@@ -116,22 +116,22 @@ class _Worker:
             raise _Failed(str(error)) from error
 
     def _hear(self, until: float) -> tuple[bytes, bytes]:
-        kind, length = RESPONSE.unpack(self._take(RESPONSE.size, until))
-        if length > MOST_BYTES:
-            message = f"it answers {length} bytes, more than {MOST_BYTES}"
-            raise _Failed(message)
-        return kind, self._take(length, until)
-
-    def _take(self, size: int, until: float) -> bytes:
         taken = bytearray()
-        while len(taken) < size:
+        wanted, kind = RESPONSE.size, b""
+        while len(taken) < wanted or not kind:
             self._channel.settimeout(max(0.0001, until - time.monotonic()))
-            piece = self._channel.recv(min(size - len(taken), 65536))
+            piece = self._channel.recv(65536)
             if not piece:
                 message = f"its process ended (code {self._process.wait()})"
                 raise _Failed(message)
             taken += piece
-        return bytes(taken)
+            if not kind and len(taken) >= RESPONSE.size:
+                kind, length = RESPONSE.unpack_from(taken)
+                if length > MOST_BYTES:
+                    message = f"it answers {length} bytes, more than {MOST_BYTES}"
+                    raise _Failed(message)
+                wanted = RESPONSE.size + length
+        return kind, bytes(taken[RESPONSE.size : wanted])
 
 
 def _end(process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:

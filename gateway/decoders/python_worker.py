@@ -37,14 +37,15 @@ def run(channel: socket.socket, file: Path, seconds: float) -> None:
         _answer(channel, ERROR, _say(error, file).encode())
         return
     _answer(channel, READY, b"")
-    while (head := _take(channel, REQUEST.size)) is not None:
+    stream = channel.makefile("rb")
+    while len(head := stream.read(REQUEST.size)) == REQUEST.size:
         topic_length, payload_length = REQUEST.unpack(head)
-        body = _take(channel, topic_length + payload_length)
-        if body is None:
+        topic, payload = stream.read(topic_length), stream.read(payload_length)
+        if len(payload) < payload_length:
             return
         # Ends this process where the gateway is gone and nobody else does.
         signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 5)
-        _answer(channel, *_decode(decode, file, body[:topic_length].decode(), body[topic_length:]))
+        _answer(channel, *_decode(decode, file, topic.decode(), payload))
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -91,16 +92,6 @@ def _say(error: BaseException, file: Path) -> str:
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     where = f" ({file.name} line {line})" if line else f" ({file.name})"
     return f"{type(error).__name__}: {error}"[:_MOST_TEXT].encode("utf-8", "replace").decode() + where
-
-
-def _take(channel: socket.socket, size: int) -> bytes | None:
-    taken = bytearray()
-    while len(taken) < size:
-        piece = channel.recv(size - len(taken))
-        if not piece:
-            return None
-        taken += piece
-    return bytes(taken)
 
 
 def _answer(channel: socket.socket, kind: bytes, content: bytes) -> None:
