@@ -42,12 +42,13 @@ _NO_NUMBERS: Final = ("na", "in")
 """How texts for NaN and infinity begin."""
 _PLAIN: Final = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _TAIL: Final = r"\s*(?:[°%‰€$£]?[^\W\d_]{0,8}(?:/[^\W\d_]{1,3}[²³]?)?)"
-_COMMA: Final = r"\d+,\d+(?:[eE][+-]?\d+)?|[1-9]\d{0,2}(?:[.,' ]\d{3})+,\d+|[1-9]\d{0,2}(?:,\d{3}){2,}"
+_COMMA: Final = r"\d*,\d+(?:[eE][+-]?\d+)?|[1-9]\d{0,2}(?:[.,' ]\d{3})+,\d+|[1-9]\d{0,2}(?:,\d{3}){2,}"
 _LIKE_A_NUMBER: Final = re.compile(
     rf"[+-]?(?:{_COMMA}){_TAIL}"
     rf"|[<>≤≥~≈±=]{{1,2}}\s*[+-]?\d+(?:[.,]\d+)?{_TAIL}"
-    rf"|[+-]{{2,}}\s*{_PLAIN}{_TAIL}|{_PLAIN}\s*-|{_PLAIN}\.|[+-]?\d*\.\.+\d+"
+    rf"|[+-]{{2,}}\s*{_PLAIN}{_TAIL}|{_PLAIN}\s*-|{_PLAIN}[.!?]+|[+-]?\d*\.\.+\d+"
     rf"|[+-]?{_PLAIN}\s*[x\u00d7*]\s*10\^?[+-]?\d+{_TAIL}"
+    rf"|\({_PLAIN}\)|[+-]?{_PLAIN}\s*(?:±|\+/-)\s*{_PLAIN}{_TAIL}|[+-]?\d*[\u00bc-\u00be\u2150-\u215e]{_TAIL}"
     r"|-?1\.#(?:QNAN|SNAN|IND|INF)\d*"
 )
 _LIKE_A_PLAIN_NUMBER: Final = re.compile(
@@ -57,8 +58,11 @@ _LIKE_A_PLAIN_NUMBER: Final = re.compile(
 _IGNORED: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"))
 _SAME: Final = {
     "\u2212": "-", "\uff0d": "-", "\ufe63": "-", "\uff0b": "+", "\uff0e": ".", "\u066b": ".", "\uff0c": ",", "\u060c": ",",
-    "\u066c": "'", "\u2019": "'", "\uff05": "%", "\u066a": "%", "\u2103": "°C", "\u2109": "°F", "\u00ba": "°", "\uff1b": ";",
+    "\u066c": "'", "\u2019": "'", "\uff05": "%", "\u066a": "%", "\u2103": "°C", "\u2109": "°F", "\u00ba": "°", "\u02da": "°",
+    "\uff1b": ";",
 }  # fmt: skip
+_QUOTES: Final = ("'", '"')
+_SPACED_SIGN: Final = re.compile(r"^([+-])\s+(?=[\d.])")
 _NO_BREAK: Final = frozenset("\u00a0\u202f\u2009\u2007")
 _LEADING_ZERO: Final = re.compile(r"[+-]?0\d")
 _TEXT_DIGITS: Final = 15
@@ -70,7 +74,7 @@ _TEXT_WORDS: Final = frozenset(
     """
     id uid uuid guid eui mac imei imsi iccid msisdn serial serialnumber sn phone tel mobile ssid bssid ip ipv4 address addr host
     hostname version ver firmware fw sw hw release build revision rev model sku pin code barcode ean zip postcode plate name label
-    title key token hash md5 sha
+    title key token hash md5 sha date datetime timestamp
     """.split()  # noqa: SIM905 - as above
 )
 """Words of names whose values are names too."""
@@ -85,7 +89,7 @@ def read_number(text: str) -> Number | Reject | None:
     """The number of a text that stands alone; why it is none; None where it is real text."""
     found = _parse_usual(text)
     if found is None:
-        if _DIGIT.search(text) is None and not text[:4].lower().lstrip("+-").startswith(_NO_NUMBERS):
+        if ":" in text or (_DIGIT.search(text) is None and not text[:4].lower().lstrip("+-").startswith(_NO_NUMBERS)):
             return None
         tidy = _tidy(text)
         found = _parse(tidy)
@@ -98,7 +102,7 @@ def guess_number(text: str, name: str) -> Number | Reject | None:
     """The same of a text in JSON, where numbers should have been none: more of them stay text.
 
     Leading zeros, integers of 15 digits and more, phone numbers, and what a field such as `serial` or `version` holds
-    are names. A unit counts only if it is known, and after a blank or a sign of degrees or percent.
+    are names. A unit counts only if it is known, and is no letter that makes a name of an integer (`24h`, `4K`).
     """
     if len(text) > _MOST_CHARACTERS or not any(map(str.isdecimal, text)):
         return None
@@ -117,9 +121,10 @@ def guess_number(text: str, name: str) -> Number | Reject | None:
 
 
 def _is_sure(unit: str, tidy: str) -> bool:
-    """A known unit, and no letters glued to the digits: `24h` and `4K` are names."""
-    glued = tidy.removesuffix(unit)[-1:].isdecimal()
-    return (known_unit(unit) or unit in _GLUED_UNITS) and (not glued or unit[0] in "°%‰")
+    """A known unit, and no single letter glued to an integer: `24h` and `4K` are names."""
+    number = tidy.removesuffix(unit)
+    may_be_name = number[-1:].isdecimal() and "." not in number and len(unit) == 1 and unit not in "°%‰"
+    return (known_unit(unit) or unit in _GLUED_UNITS) and not may_be_name
 
 
 def _tidy(text: str) -> str:
@@ -128,7 +133,10 @@ def _tidy(text: str) -> str:
         text = (
             "".join(_plain_sign(text, place) for place in range(len(text))) if len(text) <= _MOST_CHARACTERS else text
         )
-    return text.strip().rstrip(";, ") if text[-1:] in ";, " else text.strip()
+    text = text.replace("&deg;", "°").strip().rstrip(";, ")
+    if text[:1] in _QUOTES and text[-1:] == text[:1]:
+        text = text[1:-1].strip()
+    return _SPACED_SIGN.sub(r"\1", text)
 
 
 def _plain_sign(text: str, place: int) -> str:

@@ -38,6 +38,7 @@ class Entry(BaseModel):
     below: float | None = None
     above: float | None = None
     between: tuple[float, float] | None = None
+    not_in: tuple[str, ...] = ()
     sure: Action
     by_name: Action
     means: str
@@ -194,6 +195,8 @@ def _rules(entries: Iterable[Entry], quantity: Quantity | None) -> list[_Rule]:
     found = []
     for entry in entries:
         if entry.of is not None and (quantity is None or entry.of != quantity.name):
+            continue
+        if quantity is not None and quantity.unit in entry.not_in:
             continue
         action = entry.sure if quantity is not None and quantity.sure else entry.by_name
         if action != "keep":

@@ -37,10 +37,15 @@ READ = [
     ("55 % RH", 55.0, "% RH"),
     ("21.5degC", 21.5, "degC"),
     ("12 €", 12.0, "€"),
+    ("- 21.5", -21.5, None),
+    ("'21.5'", 21.5, None),
+    ("21.5 &deg;C", 21.5, "°C"),
+    ("21.5\u02daC", 21.5, "°C"),
 ]
 REFUSED = [
     "21,5", "1,016", "1.234,5", "1,016,000", "21,5 °C", "1,5e3", "0x1F", "0b101", "1 016", "12 345 kWh", "<5", ">= 21.5 °C",
-    "~21", "21.5-", "--5", "21.5.", "21..5", "2 x 10^3", "$5", "1.#QNAN", "-1.#IND", "NaN °C", "NaN", "inf", "1e400",
+    "~21", "21.5-", "--5", "21.5.", "21..5", "2 x 10^3", "$5", "21.5 ± 0.3", "21½", "(21.5)", ",5", "21!",
+    "1.#QNAN", "-1.#IND", "NaN °C", "NaN", "inf", "1e400",
 ]  # fmt: skip
 TEXT = [
     "on", "heat", "v1.2.3", "1.2.3", "12:30", "2025-11-28", "28.11.2025", "192.168.1.7", "fe80::1", "aa:bb:cc:00:11:22",
@@ -101,10 +106,13 @@ def by_route(payload: object, **settings: object) -> Outcome:
 
 
 def test_a_number_in_a_text_is_a_number_with_a_flag() -> None:
-    record = record_of(by_route({"temperature": "21.5", "humidity": "45 %", "n": 3, "deep": [{"v": "-1e2"}]}))
+    record = record_of(
+        by_route({"temperature": "21.5", "humidity": "45 %", "u": "230.1V", "n": 3, "deep": [{"v": "-1e2"}]})
+    )
     assert [(r.metric, r.value, r.unit, r.flags) for r in record.readings] == [
         ("temperature", 21.5, None, ["numeric_text"]),
         ("humidity", 45.0, "%", ["numeric_text"]),
+        ("u", 230.1, "V", ["numeric_text"]),
         ("n", 3.0, None, None),
         ("deep[0].v", -100.0, None, ["numeric_text"]),
     ]
@@ -119,7 +127,8 @@ def test_a_route_may_turn_it_off_or_say_where() -> None:
     ("name", "text"),
     [
         ("x", "007"), ("x", "-05"), ("x", "490154203237518"), ("x", "89490200001234567890"), ("x", "+491711234567"),
-        ("x", "24h"), ("x", "4K"), ("x", "3 dogs"), ("x", "0x1F"), ("x", "555 123 4567"), ("serial", "12345"), ("fw", "1.10"),
+        ("x", "24h"), ("x", "4K"), ("date", "20251128"), ("x", "3 dogs"), ("x", "0x1F"), ("x", "555 123 4567"),
+        ("serial", "12345"), ("fw", "1.10"),
         ("device.swVersion", "2.0"), ("meta/deviceId", "17"), ("ip", "10"), ("pin", "1234"), ("x", "1.2.3"), ("x", "12:30"),
     ],
 )  # fmt: skip
