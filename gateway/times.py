@@ -23,6 +23,7 @@ __all__ = [
     "AMBIGUOUS_LOCAL",
     "YEAR_2000_S",
     "Instant",
+    "local_instant",
     "native_time",
     "parse_text",
     "plausible",
@@ -168,6 +169,14 @@ def parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
         wanted = "an offset (Z, +02:00), or `zone` in the route or in [gateway]"
         return Reject(Reason.AMBIGUOUS_TIME, path, show_value(text), wanted)
     return _local_time(local, since_epoch_us, zone)
+
+
+def local_instant(local: datetime, offset_minutes: int | None, zone: ZoneInfo | None) -> Instant | None:
+    """The instant of a date and time, by its offset or else in a zone; None without either of them."""
+    since_epoch_us = (local - _EPOCH) // _MICROSECOND
+    if offset_minutes is not None:
+        return Instant(since_epoch_us - offset_minutes * 60_000_000)
+    return None if zone is None else _local_time(local, since_epoch_us, zone)
 
 
 def _with_offset(since_epoch_us: int, found: re.Match[str], path: str) -> Instant | Reject:

@@ -11,8 +11,7 @@ from typing import Any, Final
 from gateway.decoders.mapping_names import Rule, Rules
 from gateway.decoders.mapping_paths import Path, Scope
 from gateway.decoders.mapping_quality import UNCERTAIN, Quality
-from gateway.decoders.mapping_settings import TimeFormat
-from gateway.decoders.mapping_times import At, Clock
+from gateway.decoders.mapping_times import AUTO, At, Clock, How, is_unset
 from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NO_VALUE, NOT_FINITE, metric_fault, read_value
@@ -61,7 +60,7 @@ class Quantity:
     value: str
     unit: str | None = None
     time: Path | None = None
-    time_format: TimeFormat = "auto"
+    time_format: How = AUTO
     exact: bool = False
     status: tuple[Path, ...] = ()
     bad_from: int = 1
@@ -88,7 +87,7 @@ class Shape:
     unit_names: dict[str, str] | None = None
     times: Path | None = None
     times_leaf: str = ""
-    times_format: TimeFormat = "auto"
+    times_format: How = AUTO
 
 
 class Flattener:
@@ -214,7 +213,7 @@ class Flattener:
         at, before = None, len(self.readings)
         if quantity.time is not None:
             claimed = quantity.time.look(body, self._scope.root)
-            if claimed is not None:
+            if not is_unset(claimed):
                 below = quantity.time.text
                 read = self._clock.read(claimed, quantity.time_format, lambda: f"{trail_path(trail)}.{below}")
                 if isinstance(read, Reject):
@@ -229,7 +228,7 @@ class Flattener:
     def _add(self, value: Any, rule: Rule, trail: Trail, unit: str | None = None, at: At | None = None) -> None:
         guessed = False
         if type(value) is str:
-            if not value:
+            if not value or value.isspace():
                 return
             if not (rule.skip or rule.text or rule.numeric_text or rule.guess or rule.number is not None):
                 if value.strip().lower() not in self._shape.no_values:
@@ -315,7 +314,7 @@ class Flattener:
         for key in reversed(keys):
             node = node.get(key) if type(node) is dict else None
         claimed = node.get(self._shape.times_leaf) if type(node) is dict else None
-        if claimed is None:
+        if is_unset(claimed):
             return self._at
         times_at = "" if self._shape.times is None else self._shape.times.text
         where = ".".join(str(key) for key in reversed(keys))

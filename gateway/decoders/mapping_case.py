@@ -11,7 +11,7 @@ from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, BadPath, Path
 from gateway.decoders.mapping_quality import Quality
 from gateway.decoders.mapping_settings import CaseSettings, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
-from gateway.decoders.mapping_times import time_source
+from gateway.decoders.mapping_times import AUTO, how_written, time_source
 from gateway.decoders.values import NO_VALUE
 from gateway.decoders.vendors import Vendor, VendorSettings, joined, named_vendors
 from gateway.glob import glob
@@ -145,7 +145,7 @@ def _shape(settings: CaseSettings) -> Shape:
             given.value,
             given.unit,
             parse_path(time.path) if given.time else None,
-            time.format,
+            how_written(time.format, time.zone),
             status=tuple(parse_path(text) for text in given.status),
             bad_from=given.bad_from,
             uncertain_from=given.bad_from if given.uncertain_from is None else given.uncertain_from,
@@ -157,7 +157,7 @@ def _shape(settings: CaseSettings) -> Shape:
         settings.unit_names,
         None if times is None else parse_path(times.tree),
         "" if times is None else times.leaf,
-        "auto" if times is None else times.format,
+        AUTO if times is None else how_written(times.format),
     )
 
 

@@ -13,7 +13,7 @@ from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_kept import is_there, nothing_kept
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_telegram import TELEGRAM
-from gateway.decoders.mapping_times import CLOCK_UNSET, RECEIVED, At, Clock
+from gateway.decoders.mapping_times import AUTO, CLOCK_UNSET, RECEIVED, At, Clock, is_unset
 from gateway.decoders.sampled import SampledFlattener, refuse_unknown_time, refuse_untimed, unknown_time
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.time_names import is_time, time_key
@@ -191,7 +191,7 @@ class _Reader:
         """The items inside a vendor's object, each at its own time where it has one."""
         for item, place in vendor.items(body, trail):
             found = ((path, how, path.look(item, item)) for path, how in vendor.times)
-            own = next((claim for claim in found if claim[2] is not None), None)
+            own = next((claim for claim in found if not is_unset(claim[2])), None)
             when = at if own is None else self._clock.read(own[2], own[1], partial(_place, own[0], place))
             if isinstance(when, Reject):
                 decoded.rejects.append(when)
@@ -311,14 +311,14 @@ class _Reader:
 
     def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
-            return self._clock.read(scope.item[time_key], "auto", lambda: trail_path((trail, time_key)))
+            return self._clock.read(scope.item[time_key], AUTO, lambda: trail_path((trail, time_key)))
         at: At | Reject = RECEIVED
         outer = None if scope.item is scope.root else self._time_key(scope.root)
         if outer is not None and isinstance(scope.root, dict):
-            at = self._clock.read(scope.root[outer], "auto", lambda: trail_path(("$", outer)))
+            at = self._clock.read(scope.root[outer], AUTO, lambda: trail_path(("$", outer)))
         for path, how in self._case.time or ():
             claimed = path.of(scope)
-            if claimed is not None and not self._is_no_time(claimed):
+            if not is_unset(claimed) and not self._is_no_time(claimed):
                 at = self._clock.read(claimed, how, partial(_place, path, trail))
                 break
         if self._case.time_offset is None or isinstance(at, Reject):

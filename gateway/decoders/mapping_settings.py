@@ -27,17 +27,44 @@ Names      nested members are joined by dots, array items take `[0]` (`a.b[0]`);
 A fault of one field costs that field, of one item that item; the rest of the message is kept.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from gateway.decoders.text_settings import FormatSettings, InsideFormat, MessageFormat
 from gateway.decoders.value_settings import NumberSettings, QualitySettings, TimeOffset
+from gateway.time_formats import named_time
 from ingest.contract.reasons import IgnoredReason, Reason
 
 __all__ = ["CaseSettings", "MappingSettings", "QuantitySettings", "TimeFormat", "TimeSource", "ValueTimes"]
 
-TimeFormat = Literal["auto", "s", "ms", "us", "ns", "local", "rfc3339"]
+_FORMATS: Final = frozenset({"auto", "s", "ms", "us", "ns", "local", "rfc3339"})
+
+
+def _known_format(text: str) -> str:
+    """A format by name, or one that is written out."""
+    if text not in _FORMATS:
+        if "%" not in text and text != "rfc1123":
+            known = ", ".join(sorted(_FORMATS))
+            message = f"{text!r} is no format of a time: wanted {known}, rfc1123, or one such as %d.%m.%Y %H:%M"
+            raise ValueError(message)
+        named_time(text)
+    return text
+
+
+def _known_zone(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            message = f"{text!r} is no IANA time zone; wanted a name such as Europe/Berlin"
+            raise ValueError(message) from error
+    return text
+
+
+TimeFormat = Annotated[str, Field(max_length=80), AfterValidator(_known_format)]
+ZoneName = Annotated[str | None, AfterValidator(_known_zone)]
 
 
 def _listed(value: object) -> object:
@@ -48,13 +75,15 @@ class TimeSource(BaseModel):
     """A path that holds a time, and how it is written there.
 
     auto: epoch by magnitude, or text; s, ms, us, ns: epoch numbers (or text of one) in that unit; local: text, in the
-    route's zone unless it has an offset; rfc3339: text with an offset.
+    route's zone unless it has an offset; rfc3339: text with an offset; `%d.%m.%Y %H:%M` and the like: text written so, in
+    `zone` (default: the route's) unless it has an offset. Directives: see `time_formats`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str = Field(min_length=1)
     format: TimeFormat = "auto"
+    zone: ZoneName = Field(None, description="IANA zone of times without an offset, in place of the route's.")
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]

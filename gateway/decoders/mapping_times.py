@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -10,13 +10,25 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from gateway.decoders.mapping_paths import Path, parse_path
-from gateway.decoders.mapping_settings import TimeFormat, TimeSource
+from gateway.decoders.mapping_settings import TimeSource
 from gateway.show import show_value
-from gateway.times import YEAR_2000_S, Instant, plausible, read_time, read_time_as
+from gateway.time_formats import NamedTime, named_time, read_any_time
+from gateway.times import YEAR_2000_S, Instant, plausible, read_time_as
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["CLOCK_UNSET", "RECEIVED", "At", "Clock", "time_source"]
+__all__ = [
+    "AUTO",
+    "CLOCK_UNSET",
+    "EPOCH_US",
+    "RECEIVED",
+    "At",
+    "Clock",
+    "How",
+    "how_written",
+    "is_unset",
+    "time_source",
+]
 
 CLOCK_UNSET: Final = "clock_unset"
 At = tuple[int | None, int | None, str | None]
@@ -29,11 +41,42 @@ _DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
 _UTC: Final = ZoneInfo("UTC")
 
 
-def time_source(source: str | TimeSource) -> tuple[Path, TimeFormat]:
+def time_source(source: str | TimeSource) -> tuple[Path, "How"]:
     """Where a time stands, and how it is written there."""
     if isinstance(source, str):
-        return parse_path(source, around=True), "auto"
-    return parse_path(source.path, around=True), source.format
+        return parse_path(source, around=True), AUTO
+    return parse_path(source.path, around=True), how_written(source.format, source.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a time is written: a name of `times`, or a format; `zone` holds in place of the route's."""
+
+    name: str
+    named: NamedTime | None = None
+    zone: ZoneInfo | None = None
+
+    def read(self, value: object, zone: ZoneInfo | None) -> Instant | Reject:
+        """The instant, or why there is none, without its path."""
+        zone = self.zone or zone
+        if self.named is not None:
+            return self.named.read(value, "", zone)
+        return read_any_time(value, "", zone) if self.name == "auto" else read_time_as(value, self.name, "", zone)
+
+
+def how_written(text: str, zone: str | None = None) -> How:
+    """The format that the settings name."""
+    named = named_time(text) if "%" in text or text == "rfc1123" else None
+    return How(text, named, None if zone is None else ZoneInfo(zone))
+
+
+AUTO: Final = How("auto")
+EPOCH_US: Final = How("us")
+
+
+def is_unset(claimed: object) -> bool:
+    """Whether a time is absent: null, or an empty text."""
+    return claimed is None or (type(claimed) is str and not claimed.strip())
 
 
 class Clock(msgspec.Struct, frozen=True, gc=False):
@@ -44,9 +87,9 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     max_future_seconds: int
     unset_clock: bool = False
 
-    def read(self, value: object, how: TimeFormat, path: Callable[[], str]) -> At | Reject:
+    def read(self, value: object, how: How, path: Callable[[], str]) -> At | Reject:
         """The time, or why it is none to use; only then is `path` asked."""
-        read = read_time(value, "", self.zone) if how == "auto" else read_time_as(value, how, "", self.zone)
+        read = how.read(value, self.zone)
         if self.unset_clock and not (isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000):
             claimed = _before_2000(value, how, read)
             if claimed is not None:
@@ -82,7 +125,7 @@ def _number(value: object) -> Fraction | None:
     return Fraction(value) if type(value) is int else None
 
 
-def _before_2000(value: object, how: TimeFormat, read: Instant | Reject) -> int | None:
+def _before_2000(value: object, how: How, read: Instant | Reject) -> int | None:
     """The claim of a clock that counts from 1970 (or an older battery's year) since it was never set."""
     if isinstance(read, Reject):
         if read.reason is Reason.TS_TOO_OLD and isinstance(value, int | float):
@@ -90,7 +133,7 @@ def _before_2000(value: object, how: TimeFormat, read: Instant | Reject) -> int 
         if read.reason is not Reason.AMBIGUOUS_TIME or not isinstance(value, str):
             return None
         # Local time without a zone: for this question UTC is near enough.
-        read = read_time_as(value, "local", "", _UTC)
+        read = (AUTO if how.named is None else how).read(value, _UTC)
     if isinstance(read, Instant) and read.us < YEAR_2000_S * 1_000_000:
         return read.us
     return None

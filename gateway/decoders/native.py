@@ -159,7 +159,7 @@ class _Reader:
         return Reject(Reason.TOO_LARGE, "$", f"{count} or more readings", wanted)
 
     def _read_time(self, ts: int | str | None, path: str) -> int | Reject | None:
-        if ts is None:
+        if ts is None or (type(ts) is str and not ts.strip()):
             return None
         if type(ts) is int and YEAR_2000_MS <= ts <= self._received_us // 1000:
             return ts * 1000

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
-from gateway.decoders.mapping_times import At
+from gateway.decoders.mapping_times import AUTO, At
 from gateway.decoders.sampled_columns import NAME_IT, ColumnFlattener
 from gateway.decoders.time_names import (
     is_time,
@@ -100,7 +100,7 @@ class SampledFlattener(ColumnFlattener):
         keys.sort(key=lambda key: names[key])
         times = tuple(key for key in keys if is_time(body[key]))
         if times:
-            return self._clock.read(body[times[0]], "auto", lambda: trail_path((trail, times[0]))), times
+            return self._clock.read(body[times[0]], AUTO, lambda: trail_path((trail, times[0]))), times
         for key in keys:
             value, sure = body[key], names[key][1]
             kind = type(value)
@@ -116,7 +116,7 @@ class SampledFlattener(ColumnFlattener):
         return None
 
     def _unread(self, value: Any, trail: Trail) -> Reject:
-        read = self._clock.read(value, "auto", lambda: trail_path(trail))
+        read = self._clock.read(value, AUTO, lambda: trail_path(trail))
         return read if isinstance(read, Reject) else Reject(Reason.BAD_TIMESTAMP, trail_path(trail), show_value(value))
 
     def _sample(self, found: _Found, body: dict[str, Any], flat: str, last: str, trail: Trail) -> None:
@@ -200,7 +200,7 @@ class SampledFlattener(ColumnFlattener):
         trail: Trail,
         ordinal: int | None,
     ) -> None:
-        at = self._clock.read(row[column], "auto", lambda: trail_path((trail, column)))
+        at = self._clock.read(row[column], AUTO, lambda: trail_path((trail, column)))
 
         def walk() -> None:
             for place, cell in enumerate(row):
@@ -252,7 +252,7 @@ class SampledFlattener(ColumnFlattener):
             if key not in times:
                 continue
             below: Trail = (trail, key)
-            at = self._clock.read(key, "auto", partial(trail_path, below))
+            at = self._clock.read(key, AUTO, partial(trail_path, below))
             if type(value) is dict:
                 self._timed(at, partial(self._inside, value, flat, last, below), self._ordinal(flat))
             else:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, Self
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
-from gateway.decoders.mapping_times import RECEIVED, At
+from gateway.decoders.mapping_times import AUTO, EPOCH_US, RECEIVED, At
 from gateway.decoders.time_names import (
     is_time,
     like_time,
@@ -93,7 +93,7 @@ class ColumnFlattener(Flattener):
         return self._at_interval(body, flat, trail)
 
     def _read_times(self, values: list[Any], trail: Trail) -> list[At | Reject]:
-        return [self._clock.read(one, "auto", partial(trail_path, (trail, place))) for place, one in enumerate(values)]
+        return [self._clock.read(one, AUTO, partial(trail_path, (trail, place))) for place, one in enumerate(values)]
 
     def _times_alone(self, body: dict[str, Any], key: str) -> bool:
         """Whether an array holds times, whatever its name, and others of its length are next to it."""
@@ -115,7 +115,7 @@ class ColumnFlattener(Flattener):
         if base_us is None or wanted is not None:
             return [Reject(why, trail_path(trail), got, wanted)] * len(offsets)
         return [
-            self._clock.read(base_us + round(offset * unit_us), "us", partial(trail_path, (trail, place)))
+            self._clock.read(base_us + round(offset * unit_us), EPOCH_US, partial(trail_path, (trail, place)))
             for place, offset in enumerate(offsets)
         ]
 

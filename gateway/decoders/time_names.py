@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from gateway.times import YEAR_2000_S, Instant, read_time
+from gateway.time_formats import read_any_time
+from gateway.times import YEAR_2000_S, Instant
 
 __all__ = [
     "is_time",
@@ -141,7 +142,7 @@ def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
     """The member that holds the time of an object, among the route's `own` keys, else by its name and value."""
     for key in own:
         found = body.get(key)
-        if found is not None and found != "" and type(found) is not list:
+        if found is not None and type(found) is not list and not (type(found) is str and not found.strip()):
             return key
     names = time_names(own)
     if names.keys().isdisjoint(body):
@@ -167,11 +168,11 @@ def _instant_us(value: object) -> int | None:
     kind = type(value)
     if kind is str:
         text = value.strip()  # type: ignore[attr-defined]
-        if not 10 <= len(text) <= _MAX_TEXT or not text[0].isdigit():
+        if not 10 <= len(text) <= _MAX_TEXT or not (text[0].isdigit() or text[3:5] == ", "):
             return None
     elif (kind is not int and kind is not float) or not value >= YEAR_2000_S:  # type: ignore[operator]
         return None
-    read = read_time(value, "", _UTC)
+    read = read_any_time(value, "", _UTC)
     return read.us if isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000 else None
 
 
