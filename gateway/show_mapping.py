@@ -1,11 +1,12 @@
-"""A mapping as TOML, with all that it extends: what a variant comes to."""
+"""A mapping as TOML, with all that it extends, and the rules of a vendor."""
 
 from typing import Any, Final
 
 from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.vendors import VendorSettings
 from gateway.suggest.toml_text import toml_key, toml_lines
 
-__all__ = ["show_mapping"]
+__all__ = ["show_mapping", "show_vendor"]
 
 _SHORT: Final = 3
 """Entries of a table that fit in one line."""
@@ -20,6 +21,12 @@ def show_mapping(name: str, settings: MappingSettings) -> str:
     for case in cases:
         lines += ["", *_table(f"[[{head}.cases]]", f"{head}.cases", case)]
     return "\n".join(lines) + "\n"
+
+
+def show_vendor(name: str, settings: VendorSettings) -> str:
+    """The table `[vendors.NAME]`."""
+    head = f"vendors.{toml_key(name)}"
+    return "\n".join(_table(f"[{head}]", head, settings.model_dump(mode="json", exclude_unset=True))) + "\n"
 
 
 def _table(title: str, head: str, given: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`tidegate route show NAME`: a mapping in full, with what it extends."""
+"""`tidegate route show NAME`: a mapping in full, with what it extends, or the rules of a vendor."""
 
 from typing import Annotated
 
@@ -16,18 +16,30 @@ def register(group: typer.Typer) -> None:
 
 def show(
     name: Annotated[
-        str, typer.Argument(help="A mapping's name, own or shipped, or the filter of a route that has one.")
+        str,
+        typer.Argument(
+            help="A mapping's name, own or shipped, the filter of a route that has one, or a vendor's name."
+        ),
     ],
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show a mapping as TOML, with all that it extends."""
+    """Show a mapping as TOML, with all that it extends, or the rules of a vendor of devices."""
     from deploy.commands.route import settings_of
     from gateway.explain_route import find_mapping
-    from gateway.show_mapping import show_mapping
+    from gateway.presets.load import load_vendors
+    from gateway.routes import shipped_mappings
+    from gateway.show_mapping import show_mapping, show_vendor
 
     settings = settings_of(config, data)
+    vendor = load_vendors().get(name)
+    if vendor is not None and not as_json:
+        typer.echo(show_vendor(name, vendor), nl=False)
+    if vendor is not None and name not in settings.mappings and name not in shipped_mappings():
+        if as_json:
+            show_json(vendor.model_dump(mode="json", exclude_unset=True))
+        return
     mapping = find_mapping(name, settings.mappings, settings.routes)
     if as_json:
         show_json(mapping.model_dump(mode="json", exclude_unset=True))

@@ -14,10 +14,14 @@ from deploy.settings import load_settings
 from gateway.decode_file import decode_lines
 from gateway.decoders.mapping_extends import extend, follow
 from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.vendors import VendorSettings
+from gateway.outcome import Gate, Message
+from gateway.presets.load import load_vendors
 from gateway.routes import compile_routes, shipped_mappings
 from gateway.settings import GatewaySettings, RouteSettings
-from gateway.show_mapping import show_mapping
+from gateway.show_mapping import show_mapping, show_vendor
 from ingest.contract.errors import ConfigError
+from ingest.contract.reading import decode_record
 
 TELEGRAM = {"time": "2026-11-28T21:06:40Z", "model": "Acurite-5n1", "id": 1234, "temperature_C": 21.5, "rain_mm": 0.2}
 VARIANT = """
@@ -129,6 +133,35 @@ def test_the_result_is_shown_as_toml_that_says_the_same(tmp_path: Path, capsys: 
     assert "*_mm_extra" in table["skip"]
     assert run(["route", "show", "rtl_43", "--config", str(config)]) == 78
     assert "did you mean 'rtl_433'?" in capsys.readouterr().err
+
+
+def test_the_rules_of_a_vendor_come_out_as_they_went_in(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, settings in load_vendors().items():
+        table = tomllib.loads(show_vendor(name, settings))["vendors"][name]
+        assert VendorSettings.model_validate(table) == settings, name
+    assert run(["route", "show", "elsys"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["vendors"]["elsys"]["units"]["vdd"] == "mV"
+    assert run(["route", "show", "elsys", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["units"]["vdd"] == "mV"
+    assert run(["route", "show", "dragino"]) == 0
+    both = tomllib.loads(capsys.readouterr().out)
+    assert both["vendors"]["dragino"]["numeric_text"] == ["*"]
+    assert both["mappings"]["dragino"]["vendors"] == ["dragino"]
+
+
+def test_a_mapping_may_leave_the_rules_of_vendors_out() -> None:
+    body: dict[str, Any] = {"end_device_ids": {"device_id": "d"}, "received_at": "2026-11-28T21:06:40Z"}
+    body["uplink_message"] = {"decoded_payload": {"BatV": 3.0, "TempC_DS": 327.67}}
+    values: dict[int, dict[str, str | None]] = {}
+    for vendors in (["dragino"], []):
+        mapping = {"extends": "tts", "vendors": vendors}
+        route = RouteSettings.model_validate({"filter": "v3/{a}/devices/{d}/up", "device": "{d}", "mapping": mapping})
+        gate = Gate(compile_routes((route,)), GatewaySettings())
+        message = Message(1, 1, 1_800_000_000_000_000, b"v3/a/devices/d/up", json.dumps(body).encode())
+        record = decode_record(gate.decide(message).records[0].value)
+        values[len(vendors)] = {one.metric: one.unit for one in record.readings}
+    assert values[1] == {"BatV": "V"}
+    assert values[0]["BatV"] is None
 
 
 def test_every_shipped_mapping_comes_out_of_its_toml_as_it_went_in() -> None:
