@@ -166,7 +166,7 @@ def _build(
         fixed = (is_kind(level) or is_collection(level)) and number not in varying
         if number == place:
             # A level that was seen once and is just a word is the device's name in the filter as well.
-            only = number == head and not alone and number not in varying
+            only = number == head and not alone and number not in varying and not _has_signs(level)
             device.append(level if only else "{device}")
             written.append(device[-1])
         elif number == last and metric:
@@ -178,7 +178,7 @@ def _build(
         elif place is not None and number < place and not alone and number in varying:
             device.append(f"{{level{number + 1}}}")
             written.append(device[-1])
-        elif number in varying or (number > head and (is_sure_id(level) or looks_like_id(level) or is_number(level))):
+        elif number in varying or _has_signs(level) or (number > head and _is_one_of_many(level)):
             written.append("+")
         else:
             written.append(level)
@@ -186,6 +186,15 @@ def _build(
                 device.append(level)
     text = None if place is None else "/".join(["{device}"] if alone else device)
     return Named("/".join(written), text, ".".join(names) if names else None, _why(levels, place, varying))
+
+
+def _has_signs(level: str) -> bool:
+    """Whether a filter would take it for something else."""
+    return "{" in level or "}" in level
+
+
+def _is_one_of_many(level: str) -> bool:
+    return is_sure_id(level) or looks_like_id(level) or is_number(level)
 
 
 def _why(levels: list[str], place: int | None, varying: set[int]) -> str:

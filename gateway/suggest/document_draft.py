@@ -10,7 +10,7 @@ from gateway.suggest.identity import identity_template
 from gateway.suggest.inside import find_inside, open_inside
 from gateway.suggest.layout import Items, Single, find_items, find_single, values_base
 from gateway.suggest.quantities import Quantities, find_quantities
-from gateway.suggest.roles import LeftOut, Roles, find_roles
+from gateway.suggest.roles import QUALITY_SAYS, LeftOut, Roles, find_roles
 from gateway.suggest.sample import Family
 from gateway.suggest.sentinels import sentinel_of
 from gateway.suggest.times import FoundTime, find_times, looks_like_time
@@ -59,11 +59,13 @@ class _Drafter:
         self._find_identity()
         roles = find_roles(self._free(self._fields), times)
         quantities = find_quantities(roles, times)
-        single = None if quantities else find_single(roles, self._free(self._fields), listed=self._items.listed)
+        single = None if quantities else find_single(roles, self._usable(self._fields), listed=self._items.listed)
         named = self._name_topic(single, claimed)
         if single is not None and named.metric is not None:
             single = single._replace(name=None)
         self._name_values(roles, single, quantities, named)
+        if single is not None:
+            self._judge_quality(roles)
         self._say_rest(roles, single, quantities)
         return self._finish(named)
 
@@ -90,12 +92,16 @@ class _Drafter:
         """Those that nothing uses yet."""
         return [one for one in fields if (one.root, one.steps) not in self._used]
 
+    def _usable(self, fields: list[Field]) -> list[Field]:
+        """Those of them that a path can name."""
+        return [one for one in self._free(fields) if one.can_be_named]
+
     def _use(self, one: Field) -> None:
         self._used.add((one.root, one.steps))
 
     def _find_device(self) -> set[str]:
-        inner = device_field(self._fields, [self._topics[number] for number in self._items.of_document])
-        outer = device_field(self._outer, self._topics)
+        inner = device_field(self._usable(self._fields), [self._topics[number] for number in self._items.of_document])
+        outer = device_field(self._usable(self._outer), self._topics)
         # In a list an id names the value, unless nothing around the list names the sender.
         chosen = outer if self._items.path is not None and outer is not None else inner or outer
         if chosen is None:
@@ -106,7 +112,7 @@ class _Drafter:
         return {str(value) for value in chosen.values.values()}
 
     def _find_time(self) -> list[FoundTime]:
-        inner, outer = find_times(self._free(self._fields)), find_times(self._free(self._outer))
+        inner, outer = find_times(self._usable(self._fields)), find_times(self._usable(self._outer))
         chosen = next(iter(inner or outer), None)
         self._mapping["time"] = []
         if chosen is None:
@@ -140,7 +146,7 @@ class _Drafter:
 
     def _find_offset(self) -> None:
         """A column of numbers next to the values, where the time stands around them: distances from it."""
-        for one in self._free(self._fields):
+        for one in self._usable(self._fields):
             if one.key in OFFSETS and all(type(value) in (int, float) for value in one.values.values()):
                 unit = "s" if one.key in ("elapsed", "dt") else "ms"
                 self._mapping["time_offset"] = {"path": one.path, "unit": unit}
@@ -149,7 +155,7 @@ class _Drafter:
                 return
 
     def _find_identity(self) -> None:
-        fields = self._free([] if self._items.listed else self._fields) + self._free(self._outer)
+        fields = self._usable([] if self._items.listed else self._fields) + self._usable(self._outer)
         found = identity_template(fields, self._time)
         if found is None:
             self._notes.append("identity: none in the payload; a copy is recognised by its time and value only")
@@ -197,6 +203,8 @@ class _Drafter:
         in_payload: set[str] = set()
         for unit in roles.units:
             in_payload.update(str(value) for value in unit.values.values())
+            if not unit.can_be_named:
+                continue
             if single is not None and unit.steps[:-1] == single.value.steps[: len(unit.steps) - 1]:
                 units["*"] = f"{{{unit.reference}}}"
             if single is None and not _beside_value(unit, roles):
@@ -217,6 +225,22 @@ class _Drafter:
         called = {text: UNIT_NAMES[text] for text in sorted(in_payload) if text in UNIT_NAMES}
         if called:
             self._mapping["unit_names"] = called
+
+    def _judge_quality(self, roles: Roles) -> None:
+        """Ask the quality of each value where it is sure which one is good: the samples are, and say so in a known way."""
+        for one in (one for one, why in roles.left_out if why == QUALITY_SAYS and one.can_be_named):
+            shown = {str(value).lower() for value in one.values.values()}
+            good = [str(value) for value in dict.fromkeys(one.values.values())]
+            good = [text.lower() if isinstance(one.first, bool) else text for text in good]
+            if shown not in _GOOD:
+                self._notes.append(
+                    f"quality: {one.name} is not judged, since nobody says which is good; `quality` can name it"
+                )
+            elif "quality" not in self._mapping:
+                self._mapping["quality"] = {"path": one.path, "good": good}
+                self._notes.append(
+                    f"quality: {one.name} must be {' or '.join(sorted(shown))}, else the value is refused"
+                )
 
     def _say_rest(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
         """Skip what is no reading, and say why."""
@@ -269,6 +293,8 @@ class _Drafter:
         return Draft(route, self._left, self._notes)
 
 
+_GOOD: Final = ({"true"}, {"192"}, {"good"})
+"""Qualities that are good in every system: of booleans, of OPC, in words."""
 _FORMAT_WORDS: Final = {
     "s": "epoch seconds",
     "ms": "epoch milliseconds",

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.suggest.words import bare
 
-__all__ = ["Field", "Step", "collect_fields", "flat_name", "path_text"]
+__all__ = ["Field", "Step", "can_name", "collect_fields", "flat_name", "path_text"]
 
 Step = str | int
 _MOST_FIELDS = 500
@@ -28,6 +28,13 @@ class Field:
     def first(self) -> Any:
         """The value of the first document that has one."""
         return next(iter(self.values.values()))
+
+    @property
+    def can_be_named(self) -> bool:
+        """Whether a path or template can lead to it: some signs of keys cannot be written there."""
+        return not any(
+            step == "" or any(sign in step for sign in '"{}|') for step in self.steps if isinstance(step, str)
+        )
 
     @property
     def key(self) -> str:
@@ -58,6 +65,11 @@ class Field:
     def under(self, base: tuple[Step, ...]) -> bool:
         """Whether it stands inside the container at `base`."""
         return self.steps[: len(base)] == base
+
+
+def can_name(key: str) -> bool:
+    """Whether a path or template can hold this key."""
+    return key != "" and not any(sign in key for sign in '"{}|')
 
 
 def collect_fields(documents: Iterable[Any], root: str = "") -> list[Field]:

@@ -9,7 +9,7 @@ from gateway.decoders.mapping_text import Inside
 from gateway.decoders.text_settings import FormatSettings
 from gateway.json_text import Document, parse_json
 from gateway.settings import GatewaySettings
-from gateway.suggest.fields import path_text
+from gateway.suggest.fields import can_name, path_text
 from gateway.suggest.words import OFFSETS, TIME, bare
 
 __all__ = ["find_inside", "open_inside"]
@@ -51,6 +51,8 @@ def _search(value: Any, path: str, depth: int, limits: GatewaySettings) -> Itera
             yield path, "columns"
             return
         for key, inner in value.items():
+            if not can_name(key):
+                continue
             name = path_text((key,))
             yield from _search(inner, f"{path}.{name}" if path else name, depth + 1, limits)
     elif isinstance(value, str) and path:

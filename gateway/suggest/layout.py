@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from gateway.suggest.fields import Field, Step, collect_fields, path_text
+from gateway.suggest.fields import Field, Step, can_name, collect_fields, path_text
 from gateway.suggest.roles import Roles, is_numeric_text
 from gateway.suggest.times import find_times
 from gateway.suggest.words import DEVICE, NAME, OFFSETS, SINGLE, bare
@@ -66,7 +66,7 @@ def _wrapper(documents: list[Any], words: set[str]) -> str | None:
     held = all(
         isinstance(document, dict) and isinstance(next(iter(document.values()), None), dict) for document in documents
     )
-    return only[0] if len(only) == 1 and held and bare(only[0]) in words else None
+    return only[0] if len(only) == 1 and held and can_name(only[0]) and bare(only[0]) in words else None
 
 
 def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
@@ -79,7 +79,8 @@ def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
             yield from _arrays(item, (*steps, None))
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _arrays(inner, (*steps, key))
+            if can_name(key):
+                yield from _arrays(inner, (*steps, key))
 
 
 def _spread(documents: list[Any], steps: _Pattern) -> Items:

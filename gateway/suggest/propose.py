@@ -1,11 +1,11 @@
 """Proposals for messages: the draft of each family, what it reads from them, and which route has them now."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.decoders.shape import RouteMatch
-from gateway.routes import Route, compile_routes
+from gateway.explain_route import explain_message
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.bare_draft import draft_bare
 from gateway.suggest.document_draft import draft_documents
@@ -73,21 +73,12 @@ def propose_routes(
     Raises:
         ConfigError: a route of the settings is wrong, or the zone is not known.
     """
-    table = compile_routes(routes, limits)
     zone = zone or limits.zone
-    found = []
-    for family in group_samples(samples, limits):
-        match = table.match(family.samples[0].topic)
-        now = next(
-            (route for route in table.routes if isinstance(match, RouteMatch) and route.label == match.route), None
-        )
-        found.append(_propose(family, routes, limits, zone, now))
-    return found
+    return [_propose(family, routes, limits, zone) for family in group_samples(samples, limits)]
 
 
-def _propose(
-    family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None, now: Route | None
-) -> Proposal:
+def _propose(family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None) -> Proposal:
+    now = _taker(family.samples[0], routes, limits)
     for shipped in shipped_drafts(family, limits, zone=zone):
         tried = _try(shipped, family, routes, limits, now)
         if tried.works:
@@ -96,11 +87,18 @@ def _propose(
     return _try(own, family, routes, limits, now)
 
 
+def _taker(sample: Sample, routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> str | None:
+    """The route that takes a message without the draft, by its name and filter."""
+    received_us = time.time_ns() // 1000 if sample.received_us is None else sample.received_us
+    found = explain_message(sample.topic, sample.payload, routes, limits, received_us=received_us)["route"]
+    return None if found is None else f"{found['name']} ({found['filter']})"
+
+
 def _try(
-    draft: Draft, family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, now: Route | None
+    draft: Draft, family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, now: str | None
 ) -> Proposal:
     if now is not None:
-        draft.notes.append(f"{now.name} ({now.settings.filter}) takes this topic now: the draft comes before it")
+        draft.notes.append(f"{now} takes these messages now: the draft comes before it")
     route = RouteSettings.model_validate(draft.route)
     decoded = decode_samples(family.samples, (route, *routes), limits)
-    return Proposal(draft, write_toml(draft), family.samples, decoded, None if now is None else now.name)
+    return Proposal(draft, write_toml(draft), family.samples, decoded, now)

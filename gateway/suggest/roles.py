@@ -11,7 +11,7 @@ from gateway.suggest.times import FoundTime
 from gateway.suggest.topic import is_sure_id
 from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
 
-__all__ = ["LeftOut", "Roles", "find_roles", "is_numeric_text"]
+__all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "find_roles", "is_numeric_text"]
 
 _STATE = re.compile(r"[\w°%+.,:-]+(?: [\w°%+.,:-]+){0,3}")
 _MOST_STATE = 24
@@ -21,7 +21,7 @@ _BYTES = re.compile(
 )
 _LONG_NUMBER = 11
 """Digits of a text from which on it is an id, not a measured number."""
-_QUALITY = "says how good the value is"
+QUALITY_SAYS = "says how good the value is"
 _LETTER = "is a code of one letter"
 _MANY = 5
 """Documents from which on a text that never changes is a constant."""
@@ -57,7 +57,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
             roles.units.append(one)
             continue
         why = "another time of the message" if one.steps in other_times else _why_none(one)
-        if (why == _QUALITY and not has_one_value) or (why == _LETTER and short):
+        if (why == QUALITY_SAYS and not has_one_value) or (why == _LETTER and short):
             # A status among many values is a value, and so is a letter among letters.
             why = None
         if why is not None:
@@ -98,7 +98,7 @@ def _by_key(one: Field) -> str | None:
     if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
         return "is a number by which somebody is called"
     if one.key in RADIO or one.key in QUALITY:
-        return "says how the radio link was" if one.key in RADIO else _QUALITY
+        return "says how the radio link was" if one.key in RADIO else QUALITY_SAYS
     if isinstance(one.first, bool):
         return described
     if one.key in IDENTITY and not isinstance(one.first, float):

@@ -1,5 +1,6 @@
 """Messages to draft a route from: lines of text to samples, and samples to families that one route can take."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -8,6 +9,9 @@ from gateway.settings import GatewaySettings
 from gateway.suggest.payload import read_payload
 
 __all__ = ["Family", "Sample", "group_samples", "read_samples"]
+
+
+_NO_TOPIC = re.compile(r"[+#\0]")
 
 
 class Sample(NamedTuple):
@@ -51,10 +55,13 @@ def _read(number: int, line: str) -> Sample:
 
 
 def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Family]:
-    """Families in the order of their first messages. Empty payloads delete retained messages: they are left out."""
+    """Families in the order of their first messages.
+
+    Left out are empty payloads, which delete retained messages, and topics that nobody can publish to.
+    """
     found: dict[tuple[Any, ...], list[Family]] = {}
     for sample in samples:
-        if not sample.payload:
+        if not sample.payload or not sample.topic or _NO_TOPIC.search(sample.topic):
             continue
         read = read_payload(sample.payload, limits)
         levels = sample.topic.split("/")

@@ -91,7 +91,7 @@ def test_messages_of_several_formats_get_a_draft_each() -> None:
 
 def test_a_route_that_takes_the_topic_now_is_named() -> None:
     [one] = propose(("site/dev-1", {"t": 1}), routes=(RouteSettings(filter="site/#"),))
-    assert one.now == "[[routes]] number 1"
+    assert one.now == "[[routes]] number 1 (site/#)"
     assert any("comes before it" in note for note in one.draft.notes)
 
 
@@ -165,3 +165,16 @@ def test_a_wrapper_called_like_the_topic_and_units_that_several_values_share() -
 def test_a_time_in_a_spelling_that_is_not_read_is_said() -> None:
     [one] = propose(("fleet/position", {"imei": 350544500812584, "speed": 16.5, "GPSDate": "24/01/2026 07:28:50"}))
     assert any("GPSDate (24/01/2026 07:28:50) looks like a time" in note for note in one.draft.notes)
+
+
+def test_a_quality_that_says_good_is_asked_of_each_value_from_then_on() -> None:
+    tags = [
+        {"id": "press", "v": 1, "q": True, "t": 1_795_890_000_000},
+        {"id": "oven", "v": 2, "q": True, "t": 1_795_890_000_000},
+    ]
+    [one] = propose(("gw", {"values": tags}))
+    assert one.draft.mapping["quality"] == {"path": "q", "good": ["true"]}
+    assert [reading[1] for reading in readings(one)] == ["press", "oven"]
+    [odd] = propose(("gw", {"values": [{"id": "press", "v": 1, "q": 3, "t": 1_795_890_000_000}]}))
+    assert "quality" not in odd.draft.mapping
+    assert any("q is not judged" in note for note in odd.draft.notes)
