@@ -5,6 +5,7 @@ texts such as `unavailable`. An inner object of exactly `value` and `unit` is on
 one item that come to the same name are both kept: the second takes another index, and a flag.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -88,6 +89,8 @@ class Shape:
     times: Path | None = None
     times_leaf: str = ""
     times_format: How = AUTO
+    units: Path | None = None
+    units_leaf: str | None = None
 
 
 class Flattener:
@@ -103,6 +106,7 @@ class Flattener:
         "_scope",
         "_shape",
         "_times",
+        "_units",
         "left_out",
         "readings",
         "rejects",
@@ -124,6 +128,7 @@ class Flattener:
         self._rules, self._shape, self._scope, self._clock = rules, shape, scope, clock
         self._at, self._base, self._index, self._limit = at, trail, index, limit
         self._times = None if shape.times is None else shape.times.look(scope.item, scope.root)
+        self._units = None if shape.units is None else shape.units.of(scope)
         self.readings: list[Reading] = []
         self.rejects: list[Reject] = []
         self.left_out: list[str] = []
@@ -141,7 +146,7 @@ class Flattener:
         head = f"{name}." if name else ""
         rules, known, readings, index = self._rules, self._rules.known, self.readings, self._index
         time_us, claimed_us, flag = self._at
-        usual = flag is None and self._times is None
+        usual = flag is None and self._times is None and self._units is None
         for key, value in body.items():
             kind = type(value)
             flat = head + key
@@ -265,6 +270,8 @@ class Flattener:
             return Reject(Reason.BAD_NUMBER, trail_path(trail), show_value(value), wanted)
         if rule.number is not None:
             value = rule.number.scaled(value)
+        if unit is None and self._units is not None:
+            unit = self._own_unit(trail)
         reading = value if isinstance(value, Reject) else read_value(rule.name, value, self._unit(rule, unit), "")
         if isinstance(reading, Reject):
             return Reject(reading.reason, trail_path(trail), reading.got, reading.wanted)
@@ -306,19 +313,35 @@ class Flattener:
         """The value's time in the tree beside the readings, else the item's."""
         if self._times is None:
             return self._at
-        keys: list[str | int] = []
-        while trail is not self._base and not isinstance(trail, str):
-            trail, key = trail
-            keys.append(key)
-        node = self._times
-        for key in reversed(keys):
-            node = node.get(key) if type(node) is dict else None
+        keys = self._keys(trail)
+        node = _at_keys(self._times, keys)
         claimed = node.get(self._shape.times_leaf) if type(node) is dict else None
         if is_unset(claimed):
             return self._at
         times_at = "" if self._shape.times is None else self._shape.times.text
-        where = ".".join(str(key) for key in reversed(keys))
+        where = ".".join(map(str, keys))
         return self._clock.read(claimed, self._shape.times_format, lambda: f"{times_at}.{where}")
+
+    def _own_unit(self, trail: Trail) -> str | None:
+        """The value's unit in the tree of units."""
+        node, leaf = _at_keys(self._units, self._keys(trail)), self._shape.units_leaf
+        if leaf is not None:
+            node = node.get(leaf) if type(node) is dict else None
+        return node if type(node) is str and node else None
+
+    def _keys(self, trail: Trail) -> list[str | int]:
+        """Where a value is below the place where the walk began."""
+        keys: list[str | int] = []
+        while trail is not self._base and not isinstance(trail, str):
+            trail, key = trail
+            keys.append(key)
+        return keys[::-1]
+
+
+def _at_keys(node: Any, keys: Iterable[str | int]) -> Any:
+    for key in keys:
+        node = node.get(key) if type(node) is dict else None
+    return node
 
 
 def add_flag(readings: list[Reading], flag: str) -> None:

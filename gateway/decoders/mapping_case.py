@@ -158,6 +158,8 @@ def _shape(settings: CaseSettings) -> Shape:
         None if times is None else parse_path(times.tree),
         "" if times is None else times.leaf,
         AUTO if times is None else how_written(times.format),
+        None if settings.value_units is None else parse_path(settings.value_units.tree, around=True),
+        None if settings.value_units is None else settings.value_units.leaf,
     )
 
 

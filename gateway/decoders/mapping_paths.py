@@ -85,7 +85,7 @@ def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
     absolute = text == "$" or text.startswith(("$.", "$["))
     outer = text.startswith("^.")
     if outer and not around:
-        message = f"{text!r}: ^ stands only in templates, `time` and `time_offset`"
+        message = f"{text!r}: ^ stands only in templates, times and units"
         raise BadPath(message)
     rest = text[2:] if outer else text[1:].removeprefix(".") if absolute else text
     steps: list[Any] = []

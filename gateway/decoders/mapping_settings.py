@@ -37,7 +37,15 @@ from gateway.decoders.value_settings import NumberSettings, QualitySettings, Tim
 from gateway.time_formats import named_time
 from ingest.contract.reasons import IgnoredReason, Reason
 
-__all__ = ["CaseSettings", "MappingSettings", "QuantitySettings", "TimeFormat", "TimeSource", "ValueTimes"]
+__all__ = [
+    "CaseSettings",
+    "MappingSettings",
+    "QuantitySettings",
+    "TimeFormat",
+    "TimeSource",
+    "ValueTimes",
+    "ValueUnits",
+]
 
 _FORMATS: Final = frozenset({"auto", "s", "ms", "us", "ns", "local", "rfc3339"})
 
@@ -120,6 +128,19 @@ class ValueTimes(BaseModel):
     format: TimeFormat = "auto"
 
 
+class ValueUnits(BaseModel):
+    """A tree of the same shape as the readings that holds each value's unit (`hourly_units`, the context of PPMP)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tree: str = Field(
+        min_length=1, description="Path of the tree; `$.…` from the whole message, `^.…` around the item."
+    )
+    leaf: str | None = Field(
+        None, description="Key of the unit at the place of the value; default: the unit is there itself."
+    )
+
+
 class CaseSettings(BaseModel):
     """How messages of one shape are read. Everything is optional."""
 
@@ -164,6 +185,7 @@ class CaseSettings(BaseModel):
     )
     time_offset: TimeOffset | None = Field(None, description="A number that is added to the item's time.")
     value_times: ValueTimes | None = None
+    value_units: ValueUnits | None = None
     quality: QualitySettings | None = Field(None, description="A field of the item that says how good its values are.")
     quantity: QuantitySettings | None = None
     message_id: Texts = Field(

@@ -260,6 +260,28 @@ def test_rows_of_columns_have_places_of_their_own() -> None:
     assert [r.index for r in decode(PPMP, document).readings] == [0, 1, 2, 3]
 
 
+# Units in a tree of their own.
+
+
+@pytest.mark.parametrize(
+    ("toml", "document", "wanted"),
+    [
+        (HOURLY + '\nvalue_units = { tree = "$.hourly_units" }',
+         {"hourly_units": {"time": "unixtime", "t": "°C"}, "hourly": {"time": [1795900000], "t": [1], "h": [2]}},
+         ["from-topic t 1.0 °C @11-28T21:06:40", "from-topic h 2.0 @11-28T21:06:40"]),
+        (PPMP + 'value_units = { tree = "^.context", leaf = "unit" }\nunit_names = { Cel = "°C" }',
+         {"device": {"id": "d"}, "measurements": [{"context": {"t": {"unit": "Cel"}, "h": {}}, "ts": "2026-11-28T21:06:40Z",
+                                                   "series": {"time": [0], "t": [1], "h": [2]}}]},
+         ["d t 1.0 °C @11-28T21:06:40", "d h 2.0 @11-28T21:06:40"]),
+        ('values = "v"\nvalue_units = { tree = "u" }\nunits = { a = "V", c = "A" }',
+         {"v": {"a": 1, "b": {"x": 2}, "c": 3, "d": "21 %"}, "u": {"a": "mV", "b": {"x": "%"}, "c": 7}},
+         ["from-topic a 1.0 mV", "from-topic b.x 2.0 %", "from-topic c 3.0 A", "from-topic d 21 %"]),
+    ],
+)  # fmt: skip
+def test_units_in_a_tree(toml: str, document: object, wanted: list[str]) -> None:
+    assert shown(toml, document) == wanted
+
+
 # Numbers.
 
 
@@ -447,7 +469,7 @@ def test_wrong_settings_are_refused_in_words(toml: str, wanted: str) -> None:
     ("toml", "wanted"),
     [
         ('inside = { "a..b" = "json" }', "is no path"),
-        ('items = "^.a"', "^ stands only in templates, `time` and `time_offset`"),
+        ('items = "^.a"', "^ stands only in templates, times and units"),
         ('quality = { path = "a[]", good = ["1"] }', "* and [] stand only in `items` and `inside`"),
     ],
 )
