@@ -7,7 +7,7 @@ from typing import Any
 from gateway.decoders.flatten import Quantity, Shape
 from gateway.decoders.mapping_conditions import Conditions
 from gateway.decoders.mapping_names import AnyOf, Names
-from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, BadPath, Path, Template, parse_path
+from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, BadPath, JoinedPath, Path, Template, parse_path
 from gateway.decoders.mapping_quality import Quality
 from gateway.decoders.mapping_settings import CaseSettings, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
@@ -91,7 +91,8 @@ class Case:
             *map(Template, texts),
         ]
         paths = [path for template in templates for path in template.paths]
-        paths += [path for path, _how in self.time or ()]
+        for path, _how in self.time or ():
+            paths += path.template.paths if isinstance(path, JoinedPath) and path.template is not None else [path]
         paths += [] if self.time_offset is None else [self.time_offset]
         paths += [] if self.quality is None else [self.quality.path]
         whole = len(self.items) == 1 and not self.items[0].steps

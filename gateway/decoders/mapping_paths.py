@@ -13,11 +13,13 @@ from ingest.contract.dead_letter import Reject
 
 __all__ = [
     "BadPath",
+    "JoinedPath",
     "Path",
     "Scope",
     "Template",
     "first_of",
     "identity",
+    "joined_path",
     "parse_path",
 ]
 
@@ -284,6 +286,30 @@ def _join_members(value: object) -> str | None:
     if type(value) is not dict or not all(type(part) in (str, int) for part in value.values()):
         return None
     return ",".join(f"{key}={value[key]}" for key in sorted(value))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedPath(Path):
+    """Several places as one text, such as a date and a time that are apart."""
+
+    template: Template | None = None
+
+    def of(self, scope: Scope) -> Any:
+        """The text, None where all parts are absent; where some are, the template itself, which is no time."""
+        if self.template is None:
+            return None
+        found = self.template.fill(scope)
+        some = found is None and any(path.of(scope) is not None for path in self.template.paths)
+        return self.text if some else found
+
+
+def joined_path(text: str) -> JoinedPath:
+    """The path of a template.
+
+    Raises:
+        BadPath: a reference cannot be read.
+    """
+    return JoinedPath(text, absolute=True, steps=(), template=Template(text))
 
 
 def first_of(templates: Iterable[Template], scope: Scope) -> str | None:

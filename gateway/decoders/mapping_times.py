@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from gateway.decoders.mapping_paths import Path, parse_path
+from gateway.decoders.mapping_paths import Path, joined_path, parse_path
 from gateway.decoders.mapping_settings import TimeSource
 from gateway.show import show_value
 from gateway.time_formats import NamedTime, named_time, read_any_time
@@ -43,9 +43,9 @@ _UTC: Final = ZoneInfo("UTC")
 
 def time_source(source: str | TimeSource) -> tuple[Path, "How"]:
     """Where a time stands, and how it is written there."""
-    if isinstance(source, str):
-        return parse_path(source, around=True), AUTO
-    return parse_path(source.path, around=True), how_written(source.format, source.zone)
+    text = source if isinstance(source, str) else source.path
+    path = joined_path(text) if "{" in text else parse_path(text, around=True)
+    return path, AUTO if isinstance(source, str) else how_written(source.format, source.zone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,13 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
          ["from-topic t 21.5", "from-topic h 40.0", "from-topic t -3.25", "from-topic h 41.0"]),
         ('format = { kind = "rows", columns = ["t", "note"] }', '21.5,"a, ""b"""',
          ["from-topic t 21.5", 'from-topic note a, "b"']),
+        # Date and time in cells of their own.
+        ('format = { kind = "rows", header = true }\ntime = { path = "{.date}T{.time}Z", format = "rfc3339" }',
+         "date,time,t\n2026-11-28,21:06:40,21.5\n2026-11-28,,1\n2026-11-28,25:00:00,1",
+         ["from-topic t 21.5 @11-28T21:06:40", "!bad_timestamp {.date}T{.time}Z", "!bad_timestamp {.date}T{.time}Z"]),
+        ('format = { kind = "rows", columns = ["d", "h", "t"] }\n'
+         'time = { path = "{.d} {.h}", format = "%d.%m.%Y %H:%M:%S", zone = "UTC" }',
+         "28.11.2026,21:06:40,21.5", ["from-topic t 21.5 @11-28T21:06:40"]),
         ('format = { kind = "rows", separator = " ", columns = ["", "t"] }', "x   21.5", ["from-topic t 21.5"]),
         ('format = { kind = "rows", columns = ["t", "h"] }', "1,2\n3\n4,5,6\n7,8",
          ["from-topic t 1.0", "from-topic h 2.0", "from-topic t 7.0", "from-topic h 8.0", "!undecoded $[1]", "!undecoded $[2]"]),

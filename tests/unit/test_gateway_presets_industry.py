@@ -22,6 +22,9 @@ filter = "s/us"
 device = "pump-7"
 mapping = "cumulocity-smartrest"
 [[routes]]
+filter = "orion/notify"
+mapping = "ngsi-notification"
+[[routes]]
 filter = "ditto/events"
 mapping = "ditto"
 [[routes]]
@@ -114,6 +117,7 @@ def grid(body: object) -> dict[str, Any]:
     [
         # https://cumulocity.com/docs/smartrest/mqtt-static-templates/
         ("s/us", "200,c8y_Temperature,T,25", ["pump-7|c8y_Temperature.T 25.0"]),
+        ("t/us/child-1", "200,c8y_Temperature,T,25,C", ["child-1|c8y_Temperature.T 25.0 °C"]),
         ("s/us/child-1", "200,c8y_Temperature,T,25,C", ["child-1|c8y_Temperature.T 25.0 °C"]),
         ("c8y/s/us/child-1",
          "201,KamstrupA220Reading,2022-03-19T12:03:27.845Z,c8y_SinglePhaseEnergyMeasurement,A+:1,1234,kWh,"
@@ -146,6 +150,14 @@ def grid(body: object) -> dict[str, Any]:
         ("/1234/dev-1/attrs", "gps|1.2/3.4#t|10", ["dev-1|gps 1.2/3.4", "dev-1|t 10.0"]),
         ("/ul/1234/dev-1/attrs/t", "15", ["dev-1|t 15.0"]),
         ("/1234/MQTT_2/cmdexe", {"PING": "1234567890"}, ["-command"]),
+        # https://fiware-orion.readthedocs.io/, and ETSI GS CIM 009 (NGSI-LD)
+        ("orion/notify", {"subscriptionId": "51c0ac9ed714fb3b37d7d5a8", "data": [
+            {"id": "Room1", "type": "Room", "temperature": {"value": 23, "type": "Float", "metadata": {}}}]},
+         ["Room1|temperature 23.0"]),
+        ("orion/notify", {"metadata": {}, "body": {"type": "Notification", "notifiedAt": "2020-01-24T14:00:00Z", "data": [
+            {"id": "urn:ngsi-ld:Room:1", "type": "Room", "temperature": {
+                "type": "Property", "value": 23, "unitCode": "CEL", "observedAt": "2020-01-24T13:59:00Z"}}]}},
+         ["urn:ngsi-ld:Room:1|temperature 23.0 °C @2020-01-24T13:59:00"]),
         # https://eclipse.dev/ditto/protocol-examples.html
         ("ditto/events", {**THING, "path": "/features/accelerometer/properties",
                           "value": {"x": 3.141, "y": 2.718, "z": 1, "unit": "g"}},
