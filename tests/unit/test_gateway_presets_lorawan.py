@@ -275,6 +275,9 @@ def test_the_name_that_the_network_server_gives_the_vendor_counts(
     topic, body = things_v3({"temperature": 21.5, "battery": 90})
     body["uplink_message"]["version_ids"] = {"brand_id": "milesight-iot", "model_id": "em300-th"}
     assert rows(records(decide((topic, body)))[0]) == {("temperature", 0): (21.5, "°C"), ("battery", 0): (90, "%")}
+    topic, body = chirpstack_v4({"temperature": 21.5})
+    body["deviceInfo"]["deviceProfileName"] = "Milesight EM300-TH"
+    assert rows(records(decide((topic, body)))[0]) == {("temperature", 0): (21.5, "°C")}
     topic, body = thingpark({"Distance": "1200", "Bat": 3.4})
     body["DevEUI_uplink"]["DriverCfg"] = {"app": {"pId": "dragino", "mId": "ldds75"}}
     assert rows(records(decide((topic, body)))[0])[("Distance", 0)] == (1200, None)

@@ -35,6 +35,19 @@ BLU = {
     "encryption": False, "BTHome_version": 2, "pid": 118, "battery": 100, "temperature": 21.5, "rssi": -60,
     "address": "7c:c6:b6:00:00:01",
 }  # fmt: skip
+UPLINK = {
+    "deduplicationId": "u-1", "time": "2026-11-28T21:06:40.1Z", "deviceInfo": {"devEui": "a84041ff00000001"},
+    "devAddr": "00189440", "fCnt": 7, "data": "AQI=", "object": {"BatV": 3.0, "TempC_SHT": 21.5},
+    "rxInfo": [{"gatewayId": "1", "rssi": -36}],
+}  # fmt: skip
+THINGS: dict[str, Any] = {
+    "end_device_ids": {"device_id": "d", "application_ids": {"application_id": "a"}}, "received_at": "2026-11-28T21:06:40.4Z",
+    "uplink_message": {"session_key_id": "AXA5", "f_cnt": 7, "frm_payload": "AQI=", "received_at": "2026-11-28T21:06:40.1Z",
+                       "decoded_payload": {"t": 1}, "rx_metadata": [{"rssi": -35}]},
+}  # fmt: skip
+MESH = {
+    "from": 1, "id": 5, "type": "telemetry", "timestamp": 1_795_890_000, "sender": "!1", "payload": {"voltage": 4.1}, "rssi": -45,
+}  # fmt: skip
 PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
     ("wmbus", "wmbusmeters/MyTapWater", METER, "wmbusmeters/MyTapWater",
      {"rssi_dbm": -90, "device": "im871a[12345678]"}),
@@ -50,6 +63,16 @@ PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
      {"rssi": -80, "name": "x", "brand": "Xiaomi", "type": "THB"}),
     ("LoRa by OpenMQTTGateway", "home/OMG_1/LORAtoMQTT/n1", {"id": "n1", "rssi": -60, "snr": 9.5, "tempc": 21.5},
      "home/OMG_2/LORAtoMQTT/n1", {"rssi": -80, "snr": 1.5, "pferror": -22}),
+    ("ChirpStack past its deduplication", "application/a/device/a84041ff00000001/event/up", UPLINK,
+     "application/a/device/a84041ff00000001/event/up",
+     {"deduplicationId": "u-2", "time": "2026-11-28T21:06:40.9Z", "rxInfo": [{"gatewayId": "2", "rssi": -90}]}),
+    ("The Things Stack past its deduplication", "v3/a/devices/d/up", THINGS, "v3/a/devices/d/up",
+     {"received_at": "2026-11-28T21:06:41.2Z", "uplink_message": {**THINGS["uplink_message"],
+      "received_at": "2026-11-28T21:06:40.9Z", "rx_metadata": [{"rssi": -90}]}}),
+    ("Meshtastic", "msh/2/json/LongFast/!1", MESH, "msh/2/json/LongFast/!2",
+     {"sender": "!2", "rssi": -90, "timestamp": 1_795_890_002}),
+    ("EnOcean", "enocean/office", {"TMP": 21.6, "_RSSI_": -60, "_DATE_": "2026-11-28T12:00:00.2Z"}, "enocean/office",
+     {"_RSSI_": -80, "_DATE_": "2026-11-28T12:00:00.4Z"}),
     ("Shelly BLU", "shelly-blu/events/7c:c6:b6:00:00:01", BLU, "shelly-blu/events/7c:c6:b6:00:00:01", {"rssi": -85}),
     ("ruuvi", "ruuvi/AA:BB:CC:DD:EE:FF/CB:B8:33:4C:88:4F", {"rssi": -60, "ts": "1795899000", "data": RUUVI},
      "ruuvi/AA:BB:CC:DD:EE:00/CB:B8:33:4C:88:4F", {"rssi": -80, "ts": "1795899001", "gwts": "1795899001"}),
