@@ -5,6 +5,8 @@ import hashlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidegate_tests_fixtures_outcome import (
     NATIVE,
     NOW_US,
@@ -223,3 +225,11 @@ def test_the_largest_counter_that_has_a_next_one_is_kept() -> None:
 def test_the_same_time_with_another_number_is_another_reading() -> None:
     first, second = (record_of(decide(NATIVE, native(ts=NOW_US // 1000, boot=1, seq=n))) for n in (1, 2))
     assert first.message_id != second.message_id
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
+def test_the_hash_of_a_payload_is_blake2b(payloads: list[bytes]) -> None:
+    for payload in payloads:
+        assert hash_payload(payload) == int.from_bytes(
+            hashlib.blake2b(payload, digest_size=8).digest(), "big", signed=True
+        )
