@@ -47,6 +47,7 @@ class _Drafter:
         self._fields = collect_fields(self._items.found)
         self._outer = self._items.outer
         self._time: Field | None = None
+        self._is_local = False
         self._used: set[tuple[str, tuple[Step, ...]]] = set()
         self._left: list[LeftOut] = []
         self._base: tuple[Step, ...] = ()
@@ -136,10 +137,11 @@ class _Drafter:
             self._left.append(LeftOut(name, "a time whose zone nobody named"))
             self._mapping["skip"] = [] if chosen.field.root else [name]
             return inner
-        self._time = chosen.field
+        self._time, self._is_local = chosen.field, chosen.local
         self._mapping["time"] = [{"path": chosen.field.path, "format": chosen.format}]
         zone = f", in zone {self._zone}" if chosen.local else ""
-        self._notes.append(f"time: {name} ({_FORMAT_WORDS[chosen.format]}{zone})")
+        words = _FORMAT_WORDS.get(chosen.format, f"written {chosen.format}")
+        self._notes.append(f"time: {name} ({words}{zone})")
         if chosen.field.root:
             self._find_offset()
         return inner
@@ -279,8 +281,7 @@ class _Drafter:
                 self._notes.insert(0, f"device: {named.why}")
         if named.route_metric is not None:
             route["metric"] = named.route_metric
-        local = any(source["format"] == "local" for source in self._mapping["time"])
-        if local and self._zone is not None:
+        if self._is_local and self._zone is not None:
             route["zone"] = self._zone
         if route["filter"].startswith(("{", "+")) and self._items.path is None and not isinstance(self._first, list):
             # Such a filter meets topics of others too: what they send is left to the next route.

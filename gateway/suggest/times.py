@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from gateway.suggest.fields import Field
 from gateway.suggest.words import TIME
+from gateway.time_formats import named_time
 from gateway.times import Instant, read_time, read_time_as
 
 __all__ = ["FoundTime", "find_times", "looks_like_time", "time_format"]
@@ -18,6 +19,23 @@ _FROM_S, _UNTIL_S = 1_262_304_000, 4_102_444_800
 _DATE = re.compile(
     r"\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|\d{1,2} [A-Za-z]{3,9} \d{4}|[A-Za-z]{3} \d{1,2},? (?:\d{4}|\d\d:)"
 )
+_DATES = (
+    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%b-%d", "%d-%b-%Y", "%d %b %Y",
+    "%b %d %Y", "%b %d, %Y", "%a %b %d %Y",
+)  # fmt: skip
+_CLOCKS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
+_WRITTEN = (
+    "rfc1123",
+    "%a %b %d %H:%M:%S %Y",
+    *(
+        f"{date}{mark}{clock}{zone}"
+        for date in _DATES
+        for clock in _CLOCKS
+        for mark in (" ", ", ", "T")
+        for zone in ("", "%z", " %z")
+    ),
+)
+_MOST_TEXT = 60
 _UTC = ZoneInfo("UTC")
 
 
@@ -31,7 +49,7 @@ class FoundTime:
     @property
     def local(self) -> bool:
         """Whether a zone must be known to read it."""
-        return self.format == "local"
+        return self.format == "local" or ("%" in self.format and "%z" not in self.format)
 
 
 def looks_like_time(one: Field) -> bool:
@@ -52,12 +70,27 @@ def _rank(one: Field) -> int | None:
     if words:
         return min(words)
     # A date and time in full under any key is a time, if not the first to choose.
-    return len(TIME) if all(isinstance(value, str) and time_format(value) for value in one.values.values()) else None
+    return len(TIME) if all(isinstance(value, str) for value in one.values.values()) and _format_of(one) else None
 
 
 def _format_of(one: Field) -> str | None:
     formats = {time_format(value) for value in one.values.values()}
+    if formats == {None}:
+        return _written_format([value for value in one.values.values() if isinstance(value, str)])
     return formats.pop() if len(formats) == 1 else None
+
+
+def _written_format(texts: list[str]) -> str | None:
+    """The one written format that reads all texts; None where two of them read another time, as day and month may."""
+    if not texts or not all(len(text) <= _MOST_TEXT and _DATE.search(text) for text in texts):
+        return None
+    found: dict[tuple[int, ...], str] = {}
+    for form in _WRITTEN:
+        read = [named_time(form).read(text.strip(), "", _UTC) for text in texts]
+        instants = tuple(one.us for one in read if isinstance(one, Instant))
+        if len(instants) == len(texts):
+            found.setdefault(instants, form)
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def time_format(value: Any) -> str | None:

@@ -162,9 +162,32 @@ def test_a_wrapper_called_like_the_topic_and_units_that_several_values_share() -
     ]
 
 
-def test_a_time_in_a_spelling_that_is_not_read_is_said() -> None:
-    [one] = propose(("fleet/position", {"imei": 350544500812584, "speed": 16.5, "GPSDate": "24/01/2026 07:28:50"}))
-    assert any("GPSDate (24/01/2026 07:28:50) looks like a time" in note for note in one.draft.notes)
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("24/01/2026 07:28:50", "%d/%m/%Y %H:%M:%S"),
+        ("01/24/2026 07:28 AM", "%m/%d/%Y %I:%M %p"),
+        ("24.01.2026 07:28", "%d.%m.%Y %H:%M"),
+        ("2026-Jan-24 07:28:50.125", "%Y-%b-%d %H:%M:%S.%f"),
+        ("Sat, 24 Jan 2026 07:28:50 GMT", "rfc1123"),
+    ],
+)
+def test_a_time_that_is_written_out_gets_its_format(text: str, form: str) -> None:
+    [one] = propose(("fleet/position", {"imei": 350544500812584, "speed": 16.5, "GPSDate": text}), zone="UTC")
+    assert one.draft.mapping["time"] == [{"path": "GPSDate", "format": form}]
+    assert str(one.decoded[0]["readings"][0]["time"]).startswith("2026-01-24T07:28")
+
+
+def test_a_time_that_may_be_two_days_is_left_to_a_person() -> None:
+    message = ("fleet/position", {"imei": 350544500812584, "speed": 16.5, "GPSDate": "03/01/2026 07:28:50"})
+    [one] = propose(message, zone="UTC")
+    assert one.draft.mapping["time"] == []
+    assert any("GPSDate (03/01/2026 07:28:50) looks like a time" in note for note in one.draft.notes)
+    # A second message settles which of the two is the day.
+    [both] = propose(
+        message, ("fleet/position", {"imei": 350544500812584, "speed": 1, "GPSDate": "13/01/2026 07:28:50"}), zone="UTC"
+    )
+    assert both.draft.mapping["time"] == [{"path": "GPSDate", "format": "%d/%m/%Y %H:%M:%S"}]
 
 
 def test_a_quality_that_says_good_is_asked_of_each_value_from_then_on() -> None:
