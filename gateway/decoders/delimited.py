@@ -22,6 +22,7 @@ _BLANK: Final = " \t\r\n"
 _SHOWN: Final = 100
 """Rows whose fault is described; the description takes longer than reading, and nobody reads more."""
 _ONE_MORE: Final = Reject(Reason.UNDECODED, None, "one more row like those before", "rows as the mapping names them")
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _COMMA_NUMBER = re.compile(r"([+-]?\d+),(\d+)", re.ASCII)
 
 
@@ -114,14 +115,13 @@ class Rows:
 
     def _split(self, text: str, limit: int) -> list[list[str]] | None:
         """Cells of each row that is not empty, None where there are too many."""
-        lines = text.splitlines() if self._lines is None else text.split(self._lines)
+        lines = _LINE_END.split(text) if self._lines is None else text.split(self._lines)
         if len(lines) > 2 * limit + 2:
             return None
         quoted = '"' in text and len(self._separator) == 1 and self._separator != " "
         if quoted and self._lines is None:
-            found = csv.reader(
-                text.splitlines(keepends=True), delimiter=self._separator, strict=True, skipinitialspace=True
-            )
+            ended = [f"{line}\n" for line in lines]
+            found = csv.reader(ended, delimiter=self._separator, strict=True, skipinitialspace=True)
             rows = [list(map(self._cell, cells)) for cells in found]
         else:
             rows = [self._cells(line, quoted=quoted) for line in lines]
