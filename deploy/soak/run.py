@@ -12,7 +12,7 @@ from typing import Any, Final
 from deploy.audit import audit
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.target import own_run
-from deploy.local.budget import memory_budget_mb
+from deploy.local.budget import spark_jvm_mb
 from deploy.local.runfile import read_state, require_run
 from deploy.settings import Settings
 from deploy.soak.faults import SoakFault, broken, kills_of, plan_faults
@@ -84,7 +84,7 @@ def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any
         slopes,
         report,
         acknowledged=load.acknowledged,
-        ceilings={"memory_mb.stream/java": memory_budget_mb(settings)["stream"]},
+        ceilings={"memory_mb.stream/java": spark_jvm_mb(settings)},
         restarts=restarts,
         kills=kills_of(watched.injected),
         landing_failures=int(watched.landing.total),

@@ -91,7 +91,7 @@ def test_the_embedded_kafka_is_bounded_for_a_laptop(tmp_path: Path) -> None:
 
 
 def test_memory_stays_within_the_promise() -> None:
-    assert sum(memory_budget_mb(Settings()).values()) <= 3.5 * 1024
+    assert sum(memory_budget_mb(Settings()).values()) <= 4 * 1024
     assert "needs up to" in memory_line(Settings())[1]
 
 
