@@ -13,6 +13,7 @@ from ingest.clients import make_client
 from ingest.contract.errors import FatalError
 from ingest.flight import Flight
 from ingest.log import BatchDone, DeliveryError, Done, LogFull
+from ingest.log_filter import OnceAWhile
 from ingest.record_limits import Learned, RecordLimits
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
 from ingest.settings import KafkaSettings
@@ -22,6 +23,8 @@ __all__ = ["KafkaWriter", "classify", "open_writer"]
 
 logger = logging.getLogger("tidegate.ingest.producer")
 client_logger = logging.getLogger("tidegate.ingest.librdkafka")
+client_logger.addFilter(OnceAWhile())
+logger.addFilter(OnceAWhile())
 
 _RECORD_CODES: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG, KafkaError._BAD_MSG, KafkaError._KEY_SERIALIZATION}
