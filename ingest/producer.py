@@ -24,7 +24,6 @@ __all__ = ["KafkaWriter", "classify", "open_writer"]
 logger = logging.getLogger("tidegate.ingest.producer")
 client_logger = logging.getLogger("tidegate.ingest.librdkafka")
 client_logger.addFilter(OnceAWhile())
-logger.addFilter(OnceAWhile())
 
 _RECORD_CODES: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG, KafkaError._BAD_MSG, KafkaError._KEY_SERIALIZATION}
@@ -265,4 +264,4 @@ def _kafka_error(found: object) -> KafkaError:
 
 def _log_error(error: KafkaError) -> None:
     level = logging.ERROR if error.fatal() else logging.WARNING
-    logger.log(level, "Kafka: %s (%s)", error.str(), error.name())
+    client_logger.log(level, "Kafka: %s (%s)", error.str(), error.name())
