@@ -240,7 +240,7 @@ def grid(body: object) -> dict[str, Any]:
          ["-status"]),
         # https://io.adafruit.com/api/docs/mqtt.html
         ("mario/feeds/photocell", "22.587", ["mario|photocell 22.587"]),
-        ("mario/f/photocell", {"value": 22.587, "lat": 38.1123, "lon": -91.2325, "ele": 112},
+        ("mario/feeds/photocell", {"value": 22.587, "lat": 38.1123, "lon": -91.2325, "ele": 112},
          ["mario|photocell 22.587", "mario|photocell.lat 38.1123 °", "mario|photocell.lon -91.2325 °",
           "mario|photocell.ele 112.0 m"]),
         ("mario/feeds/photocell", "22.587,38.1123,-91.2325,112",
@@ -312,6 +312,8 @@ def test_a_real_meter_through_event_grid(gate: Gate) -> None:
         ("ditto/events", {**THING, "path": "/features/a/properties", "value": {"x": 1}}),
         ("some/s/us/pump", "200,c8y_Temperature,T,25"),
         ("iotgateway/line1", {"values": []}),
+        ("ie/m/dublin", {"t": 1}),
+        ("site/f/x", "21.5"),
     ],
 )
 def test_topics_of_others_are_left_alone(topic: str, payload: object) -> None:
