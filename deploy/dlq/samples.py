@@ -17,7 +17,7 @@ _WHOLE: Final = """
     QUALIFY row_number() OVER (PARTITION BY mqtt_topic ORDER BY received_at DESC, "offset" DESC) <= {each}
     ORDER BY received_at DESC, "offset" DESC LIMIT {most}"""
 _EACH_TOPIC: Final = 5
-_MOST: Final = 500
+_MOST: Final = 100
 
 
 def dead_samples(root: str, topic: str | None) -> list[Sample]:

@@ -171,6 +171,12 @@ class _Drafter:
         names: dict[tuple[Step, ...], str] = {}
         if quantities is not None:
             mapping["quantity"] = quantities.settings
+            base = self._base = _envelope(quantities.around)
+            if base:
+                mapping["values"] = path_text(base)
+            if self._time is not None and quantities.holds(self._time):
+                # Each value has its own.
+                mapping["time"] = []
         elif single is not None:
             target = f"{{{single.name.reference}}}" if single.name else "{metric}"
             mapping["rename"] = {single.value.name: target}

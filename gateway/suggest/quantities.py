@@ -20,6 +20,15 @@ class Quantities:
     settings: dict[str, Any]
     objects: frozenset[tuple[Step, ...]]
 
+    @property
+    def around(self) -> tuple[Step, ...]:
+        """The innermost object that holds all of them."""
+        parents = [steps[:-1] for steps in self.objects]
+        base = min(parents, key=len)
+        while not all(steps[: len(base)] == base for steps in parents):
+            base = base[:-1]
+        return base
+
     def holds(self, one: Field) -> bool:
         """Whether a field stands inside of one of the objects."""
         return any(one.under(steps) for steps in self.objects)

@@ -21,6 +21,7 @@ _NATIVE: Final = frozenset({"ts", "boot", "seq", "values"})
 _SENML: Final = frozenset({"bn", "bt", "bu", "bv", "bs", "bver", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut"})
 _SURE: Final = 3
 """Places that a mapping names and a message has, from which on this is no coincidence."""
+_OTHERS: Final = 2
 
 
 def shipped_drafts(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Iterator[Draft]:
@@ -81,25 +82,33 @@ def _is_influx(payload: bytes, limits: GatewaySettings) -> bool:
 
 
 def _likeness(mapping: MappingSettings, document: Any) -> int:
-    """How many of the places that a mapping names hold something; 0 where its `when` does not hold."""
+    """How many of the places that a mapping names hold something; 0 where its `when` does not hold or its time is missing."""
     try:
         if mapping.ignore is not None or mapping.refuse is not None or not Conditions(mapping.when).hold(document):
             return 0
-        return 2 * len(mapping.when) + sum(path.look(document, document) is not None for path in _paths(mapping))
+        times = [
+            parse_path(source.path if isinstance(source, TimeSource) else source, around=True)
+            for source in mapping.time or ()
+        ]
+        if times and not any(_holds(path, document) for path in times):
+            return 0
+        asked = {parse_path(path).steps for path in mapping.when}
+        named = {
+            path.steps for path in [*times, *_paths(mapping)] if path.steps not in asked and _holds(path, document)
+        }
+        # One condition, or none, may hold by chance: then other places must say it.
+        return len(mapping.when) + len(named) if len(named) >= _OTHERS else 0
     except BadPath:
         return 0
 
 
+def _holds(path: Path, document: Any) -> bool:
+    return bool(path.steps) and path.look(document, document) is not None
+
+
 def _paths(mapping: MappingSettings) -> Iterator[Path]:
-    """Paths by which a mapping finds device, time, identity, values and units."""
-    for source in mapping.time or ():
-        yield parse_path(source.path if isinstance(source, TimeSource) else source, around=True)
+    """Paths by which a mapping finds device, identity, values and units."""
     yield from (parse_path(text) for text in mapping.values if text)
-    texts = {
-        *mapping.device,
-        *mapping.same_device,
-        *mapping.message_id,
-        *(unit for unit in mapping.units.values() if "{" in unit),
-    }
-    for text in sorted(texts):
+    units = (unit for unit in mapping.units.values() if "{" in unit)
+    for text in sorted({*mapping.device, *mapping.same_device, *mapping.message_id, *units}):
         yield from Template(text).paths

@@ -112,7 +112,7 @@ CONSTANT: Final = _set(
 
 SIDE: Final = _set(
     "metadata meta headers header deviceinfo systemproperties context rxmetadata rxinfo txinfo gateways "
-    "gateway ccspecific"
+    "gateway ccspecific head"
 )
 """Objects that describe the message or its way, whatever they hold."""
 

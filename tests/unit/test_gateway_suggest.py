@@ -201,3 +201,25 @@ def test_a_quality_that_says_good_is_asked_of_each_value_from_then_on() -> None:
     [odd] = propose(("gw", {"values": [{"id": "press", "v": 1, "q": 3, "t": 1_795_890_000_000}]}))
     assert "quality" not in odd.draft.mapping
     assert any("q is not judged" in note for note in odd.draft.notes)
+
+
+def test_objects_that_are_one_reading_each_with_units_and_times_of_their_own() -> None:
+    body = {"PAC": {"Unit": "W", "Value": 1234}, "UAC": {"Unit": "V", "Value": 231.4}}
+    [one] = propose(("sun/inv-1", {"Body": {"Data": body}, "Head": {"Code": 0, "Timestamp": "2026-11-28T18:20:00Z"}}))
+    assert readings(one) == [("inv-1", "PAC", 1234.0, "W"), ("inv-1", "UAC", 231.4, "V")]
+    assert {reading["time"] for reading in one.decoded[0]["readings"]} == {"2026-11-28T18:20:00Z"}
+    values = {"t": {"value": 10.5, "timestamp": 1_795_890_000_000}, "p": {"value": 7, "timestamp": 1_795_890_001_000}}
+    [own] = propose(("/v1.6/devices/truck-7", values))
+    assert [reading["time"] for reading in own.decoded[0]["readings"]] == [
+        "2026-11-28T18:20:00Z",
+        "2026-11-28T18:20:01Z",
+    ]
+    assert own.draft.mapping["time"] == []
+
+
+def test_a_message_that_resembles_a_shipped_format_in_one_key_is_none_of_it() -> None:
+    payload = json.dumps(
+        {"serialno": "84fce612f5b8", "rco2": 447, "atmp": 25.87, "firmware": "3.1.3", "model": "I-9PSL"}
+    )
+    [one] = propose_routes([Sample("airgradient/readings/84fce612f5b8", payload.encode(), AT_US)], (), SHIPPED)
+    assert readings(one) == [("84fce612f5b8", "rco2", 447.0, None), ("84fce612f5b8", "atmp", 25.87, None)]
