@@ -52,7 +52,7 @@ _LIKE_A_NUMBER: Final = re.compile(
     r"|-?1\.#(?:QNAN|SNAN|IND|INF)\d*"
 )
 _LIKE_A_PLAIN_NUMBER: Final = re.compile(
-    rf"[+-]?0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[+-]?[1-9]\d{{0,2}}(?: \d{{3}})+{_TAIL}|[$€£¥]\s*{_PLAIN}"
+    rf"[+-]?0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[+-]?[1-9]\d{{0,2}}(?: \d{{3}})+{_TAIL}|[+-]?[$€£¥]\s*{_PLAIN}"
 )
 """Alone on a topic a number in a spelling of its own; inside JSON rather an address, a phone number or a price."""
 _IGNORED: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"))
@@ -82,7 +82,8 @@ _TEXT_WORDS: Final = frozenset(
 
 def is_blank(text: str) -> bool:
     """Whether a text only says that there is no value: `--`, `???`."""
-    return not text.strip(" \t\r\n?-\u2013\u2014\u2212")
+    signs = text.strip(" \t\r\n")
+    return bool(signs) and not signs.strip("?-\u2013\u2014\u2212")
 
 
 def read_number(text: str) -> Number | Reject | None:

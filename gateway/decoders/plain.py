@@ -28,8 +28,8 @@ def decode_plain(
     text = _decode_text(payload)
     if isinstance(text, Reject):
         return text
-    text = text.strip()
-    if text.lower() in NO_VALUE or is_blank(text):
+    text = text.strip(" \t\r\n")
+    if not text or text.lower() in NO_VALUE or is_blank(text):
         return Ignored(IgnoredReason.NO_VALUE)
     if not match.metric:
         return refuse_topic_name(match.topic)

@@ -236,7 +236,7 @@ def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> 
     lake.receive("site/attic/t", b"21.5")
     lake.receive("tidegate/v1/d1/readings", b'{"values": ')
     lake.receive("nowhere/x", b"1")
-    lake.receive("site/attic/state", b"")
+    lake.receive("site/attic/state", b"null")
     dry = lake.redrive("site/#", dry=True)
     assert (dry.dry_run, dry.accepted, dict(dry.refused)) == (True, 1, {"bad_json": 1, "no_route": 1})
     assert lake.log.records(READINGS) == []
@@ -244,7 +244,7 @@ def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> 
 
     report = lake.redrive("site/#", run=1)
     assert (report.letters, report.accepted, report.readings) == (4, 1, 1)
-    assert dict(report.ignored) == {"empty_payload": 1}
+    assert dict(report.ignored) == {"no_value": 1}
     assert dict(report.refused) == {"bad_json": 1, "no_route": 1}
     assert [example["id"] for example in report.examples] == ["0-1", "0-2"]
     (record,) = lake.records()
