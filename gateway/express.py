@@ -11,6 +11,7 @@ from sys import getsizeof
 from typing import Final
 
 from gateway.block import COUNT_BYTES, Block
+from gateway.clock_behind import earliest_usual_us
 from gateway.decoders.shape import RouteMatch
 from gateway.kept import Kept
 from gateway.native_text import MAX_DEPTH, NativeText, Readings
@@ -72,7 +73,8 @@ class Express:
         add_message, add_mid = block.messages.append, block.mids.append
         add_key, add_value = block.keys.append, block.values.append
         max_bytes = self._limits.max_payload_bytes
-        first_ms = YEAR_2000_S * 1000
+        usual_us = earliest_usual_us(block.received_us, self._limits.clock_behind_seconds)
+        first_ms = max(YEAR_2000_S * 1000, usual_us // 1000 + 1)
         last_ms = block.received_us // 1000 + self._limits.max_future_seconds * 1000
         head = f'{self._head}{block.epoch},"number":'
         middle = f',"received_us":{block.received_us},'

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from gateway.clock_behind import flag_clocks_behind
 from gateway.dead_letters import part_letters, told, whole_letter
 from gateway.decoders.candidates import choose
 from gateway.decoders.registry import make_decoders
@@ -220,6 +221,7 @@ class Gate:
             flags = [*(flags or ()), RETAINED]
         if message.waited_since_us is not None:
             _flag_waited(decoded)
+        flag_clocks_behind(decoded.readings, message.received_us, _sent_us(message), self._limits.clock_behind_seconds)
         record = ReadingRecord(
             RECORD_VERSION,
             self._limits.gateway_id,
@@ -264,6 +266,13 @@ class Gate:
             outcome.records = [whole_letter(message, refusals[0], self._limits, devices=len(refusals))]
             outcome.refusals = told(refusals)
         return outcome
+
+
+def _sent_us(message: Message) -> int | None:
+    """The earliest time at which a message may have been sent; None where nobody knows."""
+    if message.retain:
+        return None
+    return message.received_us if message.waited_since_us is None else message.waited_since_us or None
 
 
 def _flag_waited(decoded: Decoded) -> None:

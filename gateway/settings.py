@@ -57,6 +57,11 @@ class GatewaySettings(BaseModel):
     max_json_depth: int = Field(32, ge=1, le=200)
     max_readings_per_message: int = Field(10_000, ge=1)
     max_future_seconds: int = Field(600, ge=0, description="How far a device's clock may run ahead before quarantine.")
+    clock_behind_seconds: int = Field(
+        366 * 86_400,
+        ge=0,
+        description="A reading whose own time is further before its arrival is flagged clock_behind; 0: none is.",
+    )
     max_device_id_bytes: int = Field(256, ge=1, le=4096)
     profiles: str | None = Field(
         None, description="Folder of validation profiles (*.toml), read anew when it changes; default: none apply."

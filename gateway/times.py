@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from gateway.clock_behind import rolled_over_weeks
 from gateway.json_text import BadNumber
 from gateway.show import show, show_value
 from ingest.contract.dead_letter import Reject
@@ -74,7 +75,9 @@ def refuse_unset_clock(now: Callable[[], float] = time.time) -> None:
 def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:
     """Refuse times before 2000 and times further ahead than clocks may be."""
     if time_us < YEAR_2000_S * 1_000_000:
-        return Reject(Reason.TS_TOO_OLD, path, _show_us(time_us), "a time since 2000-01-01T00:00:00Z")
+        weeks = rolled_over_weeks(time_us, received_us)
+        hint = f"; it is {weeks} weeks behind, as a GPS receiver is whose week number rolled over" if weeks else ""
+        return Reject(Reason.TS_TOO_OLD, path, _show_us(time_us), f"a time since 2000-01-01T00:00:00Z{hint}")
     if time_us > received_us + max_future_seconds * 1_000_000:
         wanted = f"at most {max_future_seconds} s after {_show_us(received_us)}"
         return Reject(Reason.TS_TOO_FAR_FUTURE, path, _show_us(time_us), wanted)

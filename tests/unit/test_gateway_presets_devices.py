@@ -212,8 +212,8 @@ def test_an_uplink_without_a_codec_says_what_to_do() -> None:
 
 
 def test_a_test_uplink_from_the_console_is_flagged() -> None:
-    uplink = {"decoded_payload": {"t": 1}, "received_at": "2020-02-12T15:15:45.812Z"}
-    body = {"end_device_ids": {"device_id": "d"}, "uplink_message": uplink, "received_at": "2020-02-12T15:15:46Z"}
+    uplink = {"decoded_payload": {"t": 1}, "received_at": "2025-10-12T15:15:45.812Z"}
+    body = {"end_device_ids": {"device_id": "d"}, "uplink_message": uplink, "received_at": "2025-10-12T15:15:46Z"}
     [reading] = decode("v3/a/devices/d/up", {**body, "simulated": True})["readings"]
     assert reading["flags"] == ["simulated"]
     [reading] = decode("v3/a/devices/d/up", body)["readings"]

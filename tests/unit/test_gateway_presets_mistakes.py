@@ -171,6 +171,6 @@ def test_a_telegram_of_the_repeated_hour_has_no_identity(time: str, flags: list[
 
 @pytest.mark.parametrize(("number", "flags"), [(7, []), (None, ["no_identity"])])
 def test_a_second_of_a_ruuvi_tag_holds_several_measurements(number: int | None, flags: list[str]) -> None:
-    tag = {"timestamp": 1_700_000_000, "temperature": 20, "measurementSequenceNumber": number}
+    tag = {"timestamp": 1_760_000_000, "temperature": 20, "measurementSequenceNumber": number}
     found = decode("ruuvi/g/all", {"data": {"tags": {"C0:FF:EE:00:00:02": tag}}})
     assert [reading.get("flags", []) for reading in found["readings"]] == [flags]

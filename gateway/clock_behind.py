@@ -1,0 +1,51 @@
+"""Times far before their arrival: flagged, never corrected, never refused since 2000, for a logger may flush what it kept.
+
+A GPS receiver of an old firmware counts weeks in ten bits: after 1,024 of them, 19.6 years, it is that much behind.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ingest.contract.reading import Reading
+
+__all__ = ["CLOCK_BEHIND", "GPS_WEEK_ROLLOVER", "earliest_usual_us", "flag_clocks_behind", "rolled_over_weeks"]
+
+CLOCK_BEHIND: Final = "clock_behind"
+GPS_WEEK_ROLLOVER: Final = "gps_week_rollover"
+_DAY_US: Final = 86_400 * 1_000_000
+_WEEKS: Final = (1024, 2048)
+_ROLLED_US: Final = 1023 * 7 * _DAY_US
+"""Younger than this no time is behind by a rollover."""
+
+
+def rolled_over_weeks(time_us: int, received_us: int) -> int | None:
+    """1024 or 2048, where a time plus so many weeks is within a day of arrival; else None."""
+    return next((weeks for weeks in _WEEKS if abs(time_us + weeks * 7 * _DAY_US - received_us) <= _DAY_US), None)
+
+
+def earliest_usual_us(received_us: int, behind_seconds: int) -> int:
+    """No time from here on is flagged; `behind_seconds` is the bound, 0 for none."""
+    return received_us - (min(behind_seconds * 1_000_000, _ROLLED_US) if behind_seconds else _ROLLED_US)
+
+
+def flag_clocks_behind(readings: Iterable[Reading], received_us: int, sent_us: int | None, behind_seconds: int) -> None:
+    """Flag readings whose own time is far behind.
+
+    Args:
+        readings: of one message; those at the receive time are left alone.
+        received_us: when it arrived.
+        sent_us: the earliest time at which it may have been sent, None where nobody knows (the broker replayed it).
+        behind_seconds: the bound, 0 for none.
+    """
+    usual_us = earliest_usual_us(received_us, behind_seconds)
+    for reading in readings:
+        time_us = reading.time_us
+        if time_us is None or time_us >= usual_us:
+            continue
+        flags = []
+        if behind_seconds and sent_us is not None and time_us < sent_us - behind_seconds * 1_000_000:
+            flags.append(CLOCK_BEHIND)
+        if rolled_over_weeks(time_us, received_us) is not None:
+            flags.append(GPS_WEEK_ROLLOVER)
+        if flags:
+            reading.flags = [*(reading.flags or ()), *flags]
