@@ -71,7 +71,9 @@ def payload_of(row: dict[str, Any]) -> bytes:
 def test_a_row_is_taken_only_where_it_is_accepted_and_then_says_the_same(row: dict[str, Any]) -> None:
     device = row.get("device", "dev-1")
     taken = takes(f"tidegate/v1/{device}/readings".encode(), payload_of(row))
-    assert not taken or (row["is"] == "accepted" and not row.get("flags"))
+    # The flag of a row that is retained comes from its packet, and only plain packets go the short way.
+    flags = {*row.get("flags", ())} - {"retained"}
+    assert not taken or (row["is"] == "accepted" and not flags)
 
 
 @pytest.mark.parametrize(

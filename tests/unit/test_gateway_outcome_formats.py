@@ -126,7 +126,7 @@ def test_a_name_that_is_too_long_to_be_flattened_costs_itself() -> None:
 def test_generic_json_time_applies_to_the_object_and_is_no_metric() -> None:
     record = record_of(decide(b"site/m/state", b'{"time":"2023-10-29 02:30:00","total":1}'))
     [reading] = record.readings
-    assert (reading.metric, reading.flags) == ("total", ["ambiguous_local_time"])
+    assert (reading.metric, reading.flags) == ("total", ["ambiguous_local_time", "clock_behind"])
     batch = record_of(decide(b"j/m/state", b'[{"ts":1764331100,"a":1},{"ts":1764331101,"a":2}]'))
     assert [(r.time_us, r.index) for r in batch.readings] == [(1764331100_000_000, 0), (1764331101_000_000, 1)]
 
