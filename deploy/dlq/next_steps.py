@@ -11,7 +11,7 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.EMPTY_PAYLOAD: "Send at least one reading; zero bytes are how MQTT deletes a retained message.",
     Reason.TOO_LARGE: "Send fewer readings per message, or raise gateway.max_payload_bytes or "
     "gateway.max_readings_per_message.",
-    Reason.BAD_ENCODING: "Send UTF-8 without a byte order mark; a device that writes Latin-1 or UTF-16 must convert.",
+    Reason.BAD_ENCODING: "Send UTF-8; a device that writes Latin-1 or UTF-16 must convert.",
     Reason.BAD_JSON: "Mend the JSON at the place marked; a buffer cut short or printf without escaping is the usual cause.",
     Reason.TOO_DEEP: "Flatten the object, or raise gateway.max_json_depth.",
     Reason.DUPLICATE_KEY: "Send each key once per object.",
@@ -44,6 +44,8 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.UNKNOWN_METRIC: "Check the metric's name, or add it to the profile; then redrive.",
     Reason.STEP_EXCEEDED: "Check the sensor; where such a jump is real, raise the profile's maximum step, then redrive.",
     Reason.STUCK: "Check whether the sensor still measures; where it may stand still, raise the profile's stuck limit.",
+    Reason.NOTHING_KEPT: "Let the mapping keep one of the fields that the letter names (`keep`, `skip`, `text`), or ignore such "
+    "messages by a case with `ignore`; then redrive.",
     Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive; "
     "`tidegate route suggest --from-dlq TOPIC` drafts one from the dead letters.",
     Reason.ALIAS_UNKNOWN: "Have the edge node publish its birth again (a rebirth), so that the alias has a name; then "
