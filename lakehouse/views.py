@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lakehouse.counters import COUNTER_DELTAS_SQL
+from lakehouse.counters import COUNTER_DELTAS_SPARK, COUNTER_DELTAS_SQL
 
 __all__ = ["View", "named", "shipped_views", "views_in", "wide_view"]
 
@@ -80,8 +80,11 @@ def _columns(metric: str, kind: str, metrics: Mapping[str, str]) -> list[tuple[s
 
 def shipped_views() -> list[View]:
     """The views that need no setting."""
-    comment = "What each counter gained from one reading to the next; no dip, reset or wrap is a spike."
-    return [View("counter_deltas", comment, COUNTER_DELTAS_SQL)]
+    comment = (
+        "Gains of each counter from one reading to the next; no dip, reset or wrap is a spike. "
+        "`pending` is what a row may have gained besides: event `open`."
+    )
+    return [View("counter_deltas", comment, COUNTER_DELTAS_SQL, COUNTER_DELTAS_SPARK)]
 
 
 def views_in(sql: str, views: Iterable[View]) -> list[View]:
