@@ -147,7 +147,7 @@ def _identity(record: ReadingRecord, reading: Reading) -> Identity:
 
 def _hindrance(letter: Letter) -> str | None:
     if letter.reason == Reason.CONFLICTING_DUPLICATE:
-        return "its identity is stored with other content, and would be again: the first one stays"
+        return "its identity is stored already, and would be again: the first one stays"
     if letter.stage == Stage.STREAM and letter.reason != Reason.UNCHECKED_DUPLICATE:
         return "it never was an MQTT message: another program wrote it to Kafka"
     if letter.topic is None or letter.gateway is None:

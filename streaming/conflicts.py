@@ -2,9 +2,13 @@
 
 A copy is equal where its message has the payload that was stored (`payload_hash`), whatever profile, unit or zone decoded
 either of them; else where value, text, unit and the claimed time (`device_time`) are the same. The receive time of a copy
-is always another one and says nothing. What landed last is remembered as three hashes a row, so that the copies of a
-gateway's crash are compared without a look at the table. Older ones are looked up in the table, in one scan a batch: first
-in the files that admit the copies' devices and event times, then in all that admit the devices, the newest first.
+is always another one and says nothing, but for one case: a native message (`bs:`) without a time of its own that one gateway
+receives again, live, over `REDELIVERY` after the first one. A redelivery comes within minutes, so this is a device that uses
+a `boot` and `seq` again, and whether its reading is a new one nobody can know: it is a dead letter.
+
+What landed last is remembered as a few numbers a row, so that the copies of a gateway's crash are compared without a look at
+the table. Older ones are looked up in the table, in one scan a batch: first in the files that admit the copies' devices and
+event times, then in all that admit the devices, the newest first.
 
 A device that repeats a month must not slow the others, so look-ups have a bounded share of the time. A copy for which
 there was none left, or whose row retention deleted, is a dead letter: nothing is dropped without a comparison.
@@ -29,10 +33,12 @@ __all__ = ["COMPARED_COLUMNS", "Contents", "load_recent", "make_lookup"]
 CONTENT_COLUMNS: Final = ("value", "text", "unit", "device_time", "flags", "payload_hash")
 _IDENTITY: Final = ("device", "metric", "index", "message_id", "partition", "offset")
 _MESSAGE: Final = ("gateway", "gateway_epoch", "message_number")
-COMPARED_COLUMNS: Final = (*_IDENTITY, *CONTENT_COLUMNS, *_MESSAGE, "event_time")
+COMPARED_COLUMNS: Final = (*_IDENTITY, *CONTENT_COLUMNS, *_MESSAGE, "event_time", "received_at")
 
 REMEMBERED_ROWS: Final = 500_000
-"""Newest rows with an identity that are remembered, at 60 bytes each."""
+"""Newest rows with an identity that are remembered, at 76 bytes each."""
+REDELIVERY: Final = timedelta(minutes=10)
+"""Copies that arrive later than this are no redelivery, unless they waited somewhere."""
 FOLD_CHUNKS: Final = 64
 RECENT: Final = timedelta(minutes=2)
 SHOWN_READINGS: Final = 5
@@ -44,7 +50,9 @@ _HASHED: Final = """
         CASE WHEN list_contains(flags, 'corrected') THEN NULL WHEN starts_with(message_id, 'rx:') THEN 0::UBIGINT
             ELSE hash(value, text, unit, CASE WHEN list_contains(flags, 'relative_time') OR starts_with(message_id, 'tg:')
             THEN NULL ELSE epoch_us(device_time) END) END AS content,
-        payload_hash, hash(gateway, gateway_epoch, message_number) AS message, value, partition, "offset"
+        payload_hash, hash(gateway, gateway_epoch, message_number) AS message, value, partition, "offset",
+        CASE WHEN starts_with(message_id, 'bs:') AND device_time IS NULL AND NOT list_contains(flags, 'may_have_waited')
+            AND NOT list_contains(flags, 'retained') THEN epoch_us(received_at) END AS arrived, hash(gateway) AS heard_by
     FROM rows WHERE message_id IS NOT NULL"""
 
 _NUMBERED: Final = "SELECT *, row_number() OVER () AS row FROM rows"
@@ -64,11 +72,14 @@ _JUDGED: Final = f"""
             bool_or(k.payload_hash <> c.payload_hash) AS other_payload,
             bool_or(k.content = c.content) AS same_content, bool_or(k.content <> c.content) AS other_content,
             arg_min(k.value, k.content = c.content) AS stored_value, any_value(k.partition) AS stored_partition,
-            any_value(k."offset") AS stored_offset
+            any_value(k."offset") AS stored_offset,
+            min(CASE WHEN k.heard_by = c.heard_by THEN abs(c.arrived - k.arrived) ELSE 0 END) AS apart
         FROM copy c LEFT JOIN known k ON k.id = c.id GROUP BY place
     )
-    SELECT n.*, f.* EXCLUDE (place, same_payload, other_payload, same_content, other_content), CASE
+    SELECT n.*, f.* EXCLUDE (place, same_payload, other_payload, same_content, other_content),
+        coalesce((same_payload OR same_content) AND apart > {REDELIVERY // timedelta(microseconds=1)}, FALSE) AS reused, CASE
         WHEN NOT known THEN '{Reason.UNCHECKED_DUPLICATE}'
+        WHEN reused THEN '{Reason.CONFLICTING_DUPLICATE}'
         WHEN same_payload OR same_content THEN NULL
         WHEN other_content THEN '{Reason.CONFLICTING_DUPLICATE}'
         WHEN other_payload THEN '{Reason.UNCHECKED_DUPLICATE}' END AS reason
@@ -206,7 +217,12 @@ def _letter(partition: int, offset: int, rows: list[dict[str, Any]]) -> dict[str
     first, more = rows[0], len(rows) - SHOWN_READINGS
     tail = [f"{more} more"] if more > 0 else []
     got = [_shown(row["metric"], row["value"], row["text"], row["unit"]) for row in rows[:SHOWN_READINGS]]
-    if conflicts:
+    if conflicts and first["reused"]:
+        wanted = (
+            f"another `boot` at each start: {first['message_id']} without a time of its own was received "
+            f"{timedelta(seconds=first['apart'] // 1_000_000)} before, with the same content"
+        )
+    elif conflicts:
         stored = [_shown(row["metric"], row["stored_value"]) for row in rows[:SHOWN_READINGS]]
         origin = f"partition {first['stored_partition']} offset {first['stored_offset']}"
         wanted = f"what is stored under {first['message_id']} from {origin}: {'; '.join([*stored, *tail])}"

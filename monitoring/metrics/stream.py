@@ -83,7 +83,7 @@ class StreamMetrics:
         ).labels(query)
         self.conflicts = Counter(
             "tidegate_stream_conflicting_duplicates_total",
-            "Records refused: an identity of theirs is stored with other content.",
+            "Records refused: an identity of theirs is stored with other content, or long ago.",
             ["query"],
             registry=registry,
         ).labels(query)

@@ -95,6 +95,7 @@ def table(record: ReadingRecord, offset: int) -> list[dict[str, Any]]:
             "device_time": None if one.time_us is None else datetime.fromtimestamp(one.time_us / 1e6, UTC),
             "flags": [*(record.flags or ()), *(one.flags or ())], "payload_hash": record.payload_hash, "gateway": "gw-1",
             "gateway_epoch": 1, "message_number": record.number,
+            "received_at": datetime.fromtimestamp(record.received_us / 1e6, UTC),
         }
         for one in record.readings
     ]  # fmt: skip
@@ -117,6 +118,7 @@ def landed(first: ReadingRecord, second: ReadingRecord) -> tuple[list[dict[str, 
             ("unit", pa.string()), ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
             ("payload_hash", pa.int64()), ("event_time", pa.timestamp("us", "UTC")),
             ("gateway", pa.string()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
+            ("received_at", pa.timestamp("us", "UTC")),
         ]
     )  # fmt: skip
     places = [

@@ -23,6 +23,7 @@ SCHEMA = pa.schema(
         ("unit", pa.string()), ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
         ("payload_hash", pa.int64()), ("event_time", pa.timestamp("us", "UTC")),
         ("gateway", pa.string()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
+        ("received_at", pa.timestamp("us", "UTC")),
     ]
 )  # fmt: skip
 COPIES = pa.schema([("row", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()), ("position", pa.int64())])
@@ -38,6 +39,7 @@ def row(offset: int, message_id: str | None = "bs:1:1", metric: str = "t", **mor
         "unit": "C",
         "device_time": CLAIMED,
         "event_time": CLAIMED,
+        "received_at": CLAIMED,
     }
     known |= {"gateway": "g", "gateway_epoch": 1, "message_number": offset}
     return known | {"flags": [], "message_id": message_id, "metric": metric, "offset": offset} | more
@@ -81,6 +83,39 @@ def test_a_time_made_of_a_relative_one_is_no_content() -> None:
     contents = Contents()
     contents.remember(rows(row(1, flags=["relative_time"])))
     assert refused(contents, row(9, flags=["relative_time"], device_time=CLAIMED + timedelta(hours=1))) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "minutes", "is_refused"),
+    [
+        ({}, 9, False),
+        ({}, 11, True),
+        ({}, 3 * 24 * 60, True),
+        ({}, -60, True),
+        ({"device_time": CLAIMED}, 60, False),
+        ({"message_id": "a frame's key"}, 60, False),
+        ({"gateway": "another"}, 60, False),
+        ({"flags": ["may_have_waited"]}, 60, False),
+        ({"flags": ["retained"]}, 60, False),
+    ],
+)
+def test_a_reused_identity_with_the_same_content_is_refused(
+    change: dict[str, Any], minutes: int, is_refused: bool
+) -> None:
+    """F23: a redelivery comes within minutes. What waited, or has a time of its own, is the same reading at any time."""
+    contents = Contents()
+    first = row(1, device_time=None, payload_hash=7)
+    contents.remember(rows(first | {key: change[key] for key in change.keys() & {"message_id", "device_time"}}))
+    again = row(
+        9, **{"device_time": None, "payload_hash": 7, "received_at": CLAIMED + timedelta(minutes=minutes)} | change
+    )
+    found, unchecked = refused(contents, again)
+    assert unchecked == 0
+    assert [letter["reason"] for letter in found] == (["conflicting_duplicate"] if is_refused else [])
+    if minutes == 11:
+        assert found[0]["wanted"] == (
+            "another `boot` at each start: bs:1:1 without a time of its own was received 0:11:00 before, with the same content"
+        )
 
 
 def test_within_a_batch_the_first_is_what_counts() -> None:
