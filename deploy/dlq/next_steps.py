@@ -18,8 +18,10 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.NOT_OBJECT: 'Send an object such as {"values": {"temperature": 21.5}}, or an array of these.',
     Reason.MISSING_FIELD: "Add the field that the path names, or make it optional in the profile.",
     Reason.WRONG_TYPE: "Send the type that is wanted, or change the metric's type in the profile; then redrive.",
-    Reason.BAD_NUMBER: "Leave the metric out, or send null, where the sensor has no value; NaN and Infinity are no JSON.",
-    Reason.OUT_OF_RANGE: "Check the sensor; where the value is right, widen the range in the profile, then redrive.",
+    Reason.BAD_NUMBER: "Leave the metric out, or send null, where the sensor has no value; NaN and Infinity are no JSON. "
+    "A sensor's code that is a measurement here: name it under `accept` in a profile, then redrive.",
+    Reason.OUT_OF_RANGE: "Check the sensor; where the value is right, widen the range in the profile, or name the entry in "
+    "brackets under its `accept`, then redrive.",
     Reason.BAD_TIMESTAMP: "Send `ts` as epoch milliseconds or RFC 3339, or leave it out: the receive time then stands in.",
     Reason.TS_TOO_FAR_FUTURE: "Set the device's clock (NTP), or leave `ts` out until it is set; "
     "gateway.max_future_seconds is the tolerance.",
@@ -48,6 +50,8 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     "messages by a case with `ignore`; then redrive.",
     Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive; "
     "`tidegate route suggest --from-dlq TOPIC` drafts one from the dead letters.",
+    Reason.NOTHING_KEPT: "Let the mapping keep a field that the message has (`keep`, `skip`, `values`), or ignore such "
+    "messages by a route; then redrive.",
     Reason.ALIAS_UNKNOWN: "Have the edge node publish its birth again (a rebirth), so that the alias has a name; then "
     "redrive.",
     Reason.INTERNAL_ERROR: "This is a fault of the gateway: report it with this letter, and redrive after the update.",
