@@ -11,6 +11,8 @@ from gateway.suggest.payload import read_payload
 __all__ = ["Family", "Sample", "group_samples", "read_samples"]
 
 
+_MOST_BYTES = 1024 * 1024
+"""Of all payloads: more would tell nothing new, and a page waits for the draft."""
 _NO_TOPIC = re.compile(r"[+#\0]")
 
 
@@ -57,11 +59,15 @@ def _read(number: int, line: str) -> Sample:
 def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Family]:
     """Families in the order of their first messages.
 
-    Left out are empty payloads, which delete retained messages, and topics that nobody can publish to.
+    Left out are empty payloads, which delete retained messages, topics that nobody can publish to, and what comes behind
+    the first megabyte.
     """
     found: dict[tuple[Any, ...], list[Family]] = {}
+    held = 0
     for sample in samples:
-        if not sample.payload or not sample.topic or _NO_TOPIC.search(sample.topic):
+        held += len(sample.payload)
+        is_late = bool(found) and held > _MOST_BYTES
+        if not sample.payload or not sample.topic or _NO_TOPIC.search(sample.topic) or is_late:
             continue
         read = read_payload(sample.payload, limits)
         levels = sample.topic.split("/")
