@@ -56,6 +56,12 @@ LATEST: Final = Table(
         Column("received_at", "timestamp", "When the gateway received it (UTC).", nullable=False),
         Column("flags", "array<string>", "Flags of that reading."),
         Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
+        Column(
+            "stale_since",
+            "timestamp",
+            "From when on the value is out of date (UTC): five usual intervals of its device (an hour where none is known) "
+            "after its newest reading, a minute at least; null while it is not.",
+        ),
     ),
     statistics=("device", "metric", "event_time"),
     partitioned_by=(),

@@ -190,6 +190,8 @@ def _devices(devices: Mapping[str, Any]) -> list[str]:
     many = devices.get("silent_count") or len(silent)
     quiet = count(many) if many else "none"
     numbers = f"{count(devices['known'])} known, {count(devices['active'])} active, {quiet} silent"
+    if stale := devices.get("values_stale"):
+        numbers += f"; {count(stale)} of {count(devices['values_known'])} values out of date"
     names = [f"{_cut(clean(one['device']), 30)} for {span(one['silent_seconds'])}" for one in silent[:SHOWN_SILENT]]
     more = [f"{count(many - len(names))} more"] if names and many > len(names) else []
     return [numbers, *_wrapped([*names, *more], ", ")]

@@ -9,6 +9,7 @@ from deploy.monitor.device_readings import LastReadings, last_readings
 from deploy.monitor.flowing import FlowTime
 from deploy.monitor.silence import judged_devices
 from deploy.monitor.times import epoch, since
+from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
 from lakehouse.query import run_sql
 from lakehouse.sql_text import sql_text
@@ -27,6 +28,8 @@ SELECT device, first_seen, last_seen, interval_learned_s, clock_skew_ms, last_re
 FROM devices WHERE {where} ORDER BY last_seen DESC LIMIT {limit}"""
 
 _SILENT: Final = "{judged} SELECT is_silent FROM judged WHERE device = {device}"
+
+_STALE: Final = "SELECT min(stale_since) AS since FROM latest WHERE device = {device}"
 
 _LEDGER: Final = "SELECT {sums} FROM ledger WHERE device = {device} AND minute >= {since}"
 
@@ -61,6 +64,7 @@ def show_device(root: str, device: str, flow: FlowTime) -> dict[str, Any]:
         "dead_letters": letters,
         "silent_seconds": row["silent_seconds"] if row else None,
         "is_silent": silent,
+        "stale_since": _stale_since(root, quoted) if "latest" in names else None,
     }
 
 
@@ -75,6 +79,15 @@ def _is_silent(root: str, quoted: str, flow: FlowTime) -> bool | None:
     """Whether the fleet's figures count it as silent; None where it does not count at all."""
     rows = run_sql(root, _SILENT.format(judged=judged_devices(flow), device=quoted)).to_pylist()
     return rows[0]["is_silent"] if rows else None
+
+
+def _stale_since(root: str, quoted: str) -> float | None:
+    """From when on its values are out of date; None where they are not, or an older stream writes the table."""
+    try:
+        rows = run_sql(root, _STALE.format(device=quoted)).to_pylist()
+    except TidegateError:
+        return None
+    return epoch(rows[0]["since"])
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

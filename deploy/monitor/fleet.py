@@ -51,6 +51,9 @@ SELECT sum(stored)::BIGINT AS stored, sum(dead_lettered)::BIGINT AS dead_lettere
     arg_max({{'device': device, 'dead_lettered': refused}}, refused, {top}) FILTER (refused > 0 AND device <> '') AS offenders
 FROM per"""
 
+_LATEST: Final = """
+SELECT count(*) AS values_known, count(stale_since) AS values_stale FROM latest WHERE device <> {canary}"""
+
 _REASONS: Final = "SELECT device, last_rejected_because FROM devices WHERE device IN ({devices})"
 
 logger = logging.getLogger("tidegate.deploy.monitor")
@@ -80,13 +83,13 @@ class FleetProbe:
             return self._samples
         spent = time.process_time()
         try:
-            devices, hour = self._ask_devices(), self._ask_ledger()
+            devices, hour, values = self._ask_devices(), self._ask_ledger(), self._ask_latest()
         except UnavailableError:
             if _has_tables(self._root):
                 raise
-            devices, hour = None, None
+            devices, hour, values = None, None, None
         self._not_before = time.monotonic() + (time.process_time() - spent) / MOST_SHARE
-        self.devices = {**_shown(devices), **_shown_hour(hour)}
+        self.devices = {**_shown(devices), **_shown_hour(hour), **(values or {})}
         self._samples = {**_device_samples(devices), **_hour_samples(hour)}
         return self._samples
 
@@ -112,6 +115,16 @@ class FleetProbe:
         reasons = self._reasons([each["device"] for each in offenders])
         named = [{**each, "reason": reasons.get(each["device"])} for each in offenders]
         return {**found, "offenders": named}
+
+    def _ask_latest(self) -> Mapping[str, Any] | None:
+        """How many values there are, and how many of them are out of date; None where an older stream writes the table."""
+        from deploy.local.canary import DEVICE
+
+        try:
+            return self._row("latest", _LATEST.format(canary=sql_text(DEVICE)))
+        except TidegateError as error:
+            logger.debug("latest cannot be asked: %s", error)
+            return None
 
     def _reasons(self, devices: list[str]) -> dict[str, str]:
         from lakehouse.query import run_sql

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from deploy.monitor.flowing import FlowTime
-from monitoring.silence import LEAST_LIFE, LEAST_SILENCE, MOST_SILENCE
+from monitoring.silence import LEAST_LIFE, LEAST_SILENCE, MOST_SILENCE, SHORT_LIFE_SILENCE
 
 __all__ = ["judged_devices"]
 
@@ -16,16 +16,16 @@ WITH heard AS (
 ), timed AS (
     SELECT *, CASE WHEN {flowing} THEN greatest(newest, {now!r}) ELSE newest END - seen AS silent_seconds FROM heard
 ), judged AS (
-    SELECT *, CASE WHEN silent_seconds < {most} AND interval_s IS NOT NULL AND seen - first >= {life}
-        THEN {quiet} > {silence} END AS is_silent
-    FROM timed
+    SELECT *, CASE WHEN silent_seconds >= {most} THEN NULL WHEN has_habit THEN {quiet} > {silence}
+        WHEN silent_seconds > {short} THEN {quiet} > {short} END AS is_silent
+    FROM (SELECT *, coalesce(seen - first >= {life} AND interval_s > 0, false) AS has_habit FROM timed)
 )"""
 
 
 def judged_devices(flow: FlowTime) -> str:
     """The beginning of a query that may select from `judged`: device, seen, silent_seconds, interval_s, is_silent.
 
-    `is_silent` is NULL for those that do not count: heard too short or too long ago, or whose interval is not known.
+    `is_silent` is NULL for those that do not count: heard too long ago, or so far for a short time only.
     """
     return _JUDGED.format(
         flowing="true" if flow.flowing else "false",
@@ -34,4 +34,5 @@ def judged_devices(flow: FlowTime) -> str:
         quiet=flow.seconds_since("seen"),
         life=LEAST_LIFE.format(interval="interval_s"),
         silence=LEAST_SILENCE.format(interval="interval_s"),
+        short=SHORT_LIFE_SILENCE.format(interval="interval_s"),
     )

@@ -3,32 +3,51 @@
 An event_time far ahead of its receipt counts as `received_at + AHEAD` here: a clock that once ran ahead does not hold the
 row for years. The row itself keeps the event_time as it stands in `readings`. Retained messages, which the broker replays and
 which may be old, do not count unless a setting says so.
+
+`stale_since` is of a device: its newest reading of any metric is older than five of its usual intervals, as `devices` learned
+them (`monitoring/silence.py`). A metric that is sent on change only does not go stale while its device sends others. Time
+alone makes values stale, so a pass without news looks at the next moment in which one of them does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
-from lakehouse.derived import LATEST
+from lakehouse.changes import newest_version, table_files
+from lakehouse.create import table_uri
+from lakehouse.derived import DEVICES, LATEST
+from lakehouse.files import read_columns
+from monitoring.silence import silence_seconds
 from streaming.derive.arrivals import READING_COLUMNS, SMALL_ROWS, Arrivals, News, gathered, without
 from streaming.derive.own import OwnTable
 from streaming.derive.source import rows_of
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["AHEAD", "LatestDerivation", "latest_rows"]
 
 AHEAD: Final = timedelta(minutes=10)
 _VALUES: Final = ("value", "text", "unit", "event_time", "received_at", "flags")
 _NEVER: Final = "timestamp_seconds(0)"
+_FAR: Final = datetime.max.replace(tzinfo=UTC)
+LOOK_AGAIN: Final = timedelta(minutes=5)
+"""Intervals change meanwhile."""
+_NEXT_STALE: Final = f"""
+    WITH heard AS (
+        SELECT device, epoch(max(received_at)) AS at, bool_or(stale_since IS NULL) AS is_fresh FROM latest GROUP BY device
+    )
+    SELECT min(at + {silence_seconds("interval_learned_s")}) FROM heard LEFT JOIN devices USING (device) WHERE is_fresh"""  # noqa: S608
 
 
-def latest_rows(readings: "DataFrame | None", known: "DataFrame | None", now: datetime) -> "DataFrame":
+def latest_rows(
+    readings: "DataFrame | None", known: "DataFrame | None", now: datetime, devices: "DataFrame | None" = None
+) -> "DataFrame":
     """The newest of new readings and known rows; a known row stays as it is where no newer reading came.
 
-    At least one of the two is given.
+    At least one of the two is given. `devices` are rows of that table, for the intervals.
     """
     from pyspark.sql import functions as F
 
@@ -48,7 +67,32 @@ def latest_rows(readings: "DataFrame | None", known: "DataFrame | None", now: da
         F.expr(f"least(event_time, received_at + make_dt_interval(0, 0, 0, {seconds}))"), "landed_at", "offset", "index"
     )
     newest = rows.groupBy("device", "metric").agg(F.max_by(F.struct(*_VALUES, "updated_at"), order).alias("newest"))
-    return newest.select("device", "metric", "newest.*").select(*(F.col(c.name) for c in LATEST.columns))
+    rows = _with_stale(newest.select("device", "metric", "newest.*"), devices, moment)
+    return rows.select(*(F.col(c.name) for c in LATEST.columns))
+
+
+def _with_stale(rows: "DataFrame", devices: "DataFrame | None", now: "Column") -> "DataFrame":
+    """With `stale_since`. Intervals come in as rows of their own, so that nothing is exchanged for a join."""
+    from pyspark.sql import functions as F
+
+    rows = rows.withColumn("interval", F.lit(None).cast("double"))
+    if devices is not None:
+        nothing = [F.lit(None).cast(c.type).alias(c.name) for c in LATEST.columns if c.name in (*_VALUES, "updated_at")]
+        learned = devices.select(
+            "device",
+            F.lit(None).cast("string").alias("metric"),
+            *nothing,
+            F.col("interval_learned_s").alias("interval"),
+        )
+        rows = rows.unionByName(learned).coalesce(1)
+    of_device = "OVER (PARTITION BY device)"
+    silence = silence_seconds("interval_usual")
+    rows = rows.withColumns(
+        {"interval_usual": F.expr(f"max(interval) {of_device}"), "heard_at": F.expr(f"max(received_at) {of_device}")}
+    )
+    rows = rows.withColumn("due", F.expr(f"timestamp_micros(unix_micros(heard_at) + CAST({silence} * 1e6D AS BIGINT))"))
+    rows = rows.withColumn("stale_since", F.when(F.col("due") <= now, F.col("due")))
+    return rows.where("metric IS NOT NULL")
 
 
 class LatestDerivation:
@@ -56,21 +100,26 @@ class LatestDerivation:
 
     name = "latest"
 
-    def __init__(self, writer: Writer, arrivals: Arrivals) -> None:
-        self._writer, self._arrivals = writer, arrivals
+    def __init__(
+        self, writer: Writer, arrivals: Arrivals, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._writer, self._arrivals, self._now = writer, arrivals, now
         self._own = OwnTable(writer, LATEST)
+        self._stale_at: datetime | None = None
+        self._looked_at = datetime.min.replace(tzinfo=UTC)
 
     def run(self) -> bool:
-        """One pass; False where nothing landed and nothing was corrected."""
+        """One pass; False where nothing landed, nothing was corrected and nothing has gone stale."""
         if not self._arrivals.begin():
             return False
         self._own.refresh()
         self._arrivals.look()
         seen = self._own.cursor["readings"] if self._own.cursor else None
         news = self._arrivals.readings.news(seen)
-        if news.is_empty:
+        if news.is_empty and not self._goes_stale():
             return self._own.idle()
         rows = self._rows(news)
+        self._stale_at = None
         replaced = list(self._own.files.values())
         self._own.replace(rows, replaced if rows is not None else (), lambda _append: {"readings": news.upto})
         return True
@@ -90,7 +139,43 @@ class LatestDerivation:
             landed = anew if other is None else other if anew is None else other.unionByName(anew)
         if landed is None and known is None:
             return None
-        return latest_rows(landed, known, datetime.now(UTC)).coalesce(1)
+        return latest_rows(landed, known, self._now(), self._devices()).coalesce(1)
+
+    def _devices(self) -> "DataFrame | None":
+        version = newest_version(self._writer.root, DEVICES.name)
+        files = table_files(self._writer.root, DEVICES.name, version=version)
+        return rows_of(self._writer.spark, self._writer.root, DEVICES, files) if files else None
+
+    def _goes_stale(self) -> bool:
+        """Whether a value has gone stale since the last write; files are read once for each write, without Spark."""
+        now = self._now()
+        if self._stale_at is None or now - self._looked_at >= LOOK_AGAIN:
+            self._stale_at, self._looked_at = self._next_stale(), now
+        return now >= self._stale_at
+
+    def _next_stale(self) -> datetime:
+        import duckdb
+
+        if not self._own.files:
+            return _FAR
+        tables = {}
+        for table, columns in (
+            (LATEST, ("device", "received_at", "stale_since")),
+            (DEVICES, ("device", "interval_learned_s")),
+        ):
+            version = newest_version(self._writer.root, table.name)
+            paths = [unquote(file.path) for file in table_files(self._writer.root, table.name, version=version)]
+            tables[table.name] = (
+                read_columns(table_uri(self._writer.root, table.name), paths, columns) if paths else None
+            )
+        if tables[DEVICES.name] is None:
+            return _FAR
+        with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for name, rows in tables.items():
+                connection.register(name, rows)
+            found = connection.execute(_NEXT_STALE).fetchone()
+        return _FAR if found is None or found[0] is None else datetime.fromtimestamp(found[0], UTC)
 
     def _known(self) -> "DataFrame":
         files = list(self._own.files.values())

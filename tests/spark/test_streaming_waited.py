@@ -1,5 +1,6 @@
 """What waited is no news: retained replays in every table, and a queue that a device flushes, end to end."""
 
+from datetime import UTC, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from lakehouse.create import ensure_tables
 from lakehouse.derived import ROLLUPS
 from lakehouse.session import LakeSession
 from streaming.derive.devices import device_rows, heard_messages
+from streaming.derive.latest import latest_rows
 from streaming.derive.rollups import RollupDerivation
 
 
@@ -117,3 +119,70 @@ def test_a_flushed_queue_is_no_clock_skew(lake: LakeSession, now: int) -> None:
     found = {row.device: row for row in known.collect()}
     assert {name: row.clock_skew_ms for name, row in found.items()} == {name: skew for name, (_, skew) in CASES.items()}
     assert found["a message a pass"].interval_learned_s == pytest.approx(10.0), "the last claim is no message"
+
+
+_LATEST = (
+    "device string, metric string, value double, text string, unit string, event_time timestamp, received_at timestamp, "
+    "flags array<string>, updated_at timestamp"
+)
+
+
+def test_a_value_is_stale_after_five_usual_intervals_of_its_device(lake: LakeSession, now: int) -> None:
+    """Or after an hour where none is known; what its device sends of another metric keeps it."""
+    ages = {
+        "fresh": [59.0], "old": [61.0], "slow": [499.0], "slow and old": [501.0], "never learned": [3599.0],
+        "never learned, old": [3601.0], "one metric is fresh": [9000.0, 5.0],
+    }  # fmt: skip
+    intervals = {
+        "fresh": 1.0,
+        "old": 10.0,
+        "slow": 100.0,
+        "slow and old": 100.0,
+        "one metric is fresh": 10.0,
+        "unknown": 5.0,
+    }
+    at = {(d, f"m{i}"): utc(now - int(age * 1e6)) for d, each in ages.items() for i, age in enumerate(each)}
+    known = lake.spark.createDataFrame(
+        [(*key, 1.0, None, None, when, when, [], when) for key, when in at.items()], _LATEST
+    )
+    devices = lake.spark.createDataFrame(list(intervals.items()), "device string, interval_learned_s double")
+    found = {(row.device, row.metric): row for row in latest_rows(None, known, utc(now), devices).collect()}
+    assert set(found) == set(at)
+    waits = {"old": 60, "slow and old": 500, "never learned, old": 3600}
+    assert {key[0]: row.stale_since.replace(tzinfo=UTC) for key, row in found.items() if row.stale_since} == {
+        name: at[name, "m0"] + timedelta(seconds=seconds) for name, seconds in waits.items()
+    }
+
+
+def test_time_alone_makes_a_value_stale_and_a_reading_makes_it_fresh(lander: Any, gateway: Any, now: int) -> None:
+    one, clock = gateway(), [utc(now)]
+    derived = Derived(lander)
+
+    def stale() -> dict[str, Any]:
+        derived.settle()
+        return {row["device"]: row["stale_since"] for row in derived.rows("latest", "device", "metric").values()}
+
+    def restart() -> None:
+        derived.restart()
+        derived.derivations[1]._now = lambda: clock[0]
+
+    restart()
+    one.store("dead", now - MINUTE, Reading("t", value=1.0))
+    one.store("alive", now - MINUTE, Reading("t", value=2.0))
+    lander.land(*one.take())
+    assert stale() == {"dead": None, "alive": None}
+    for again in (False, True):
+        if again:
+            restart()
+        before = derived.versions()["latest"]
+        clock[0] = utc(now + 50 * MINUTE)
+        assert not derived.deriver.run_pass()
+        assert derived.versions()["latest"] == before, "nothing is written before a value goes stale"
+    one.store("alive", now + 55 * MINUTE, Reading("t", value=2.0))
+    lander.land(*one.take())
+    assert stale() == {"dead": None, "alive": None}
+    clock[0] = utc(now + 60 * MINUTE)
+    assert stale() == {"dead": utc(now + 59 * MINUTE), "alive": None}
+    one.store("dead", now + 60 * MINUTE, Reading("t", value=3.0))
+    lander.land(*one.take())
+    assert stale() == {"dead": None, "alive": None}

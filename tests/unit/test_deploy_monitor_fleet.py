@@ -32,7 +32,7 @@ def test_the_fleet_without_the_canary(small_lake: Any) -> None:
         device("well", seen=5),
         device("slow", seen=400, interval=100.0),
         device("silent", seen=400, interval=10.0),
-        device("never learned", seen=4000, interval=None),
+        device("never learned", seen=3000, interval=None),
         device("gone for days", seen=300_000, first_seen=ago(500_000)),
         device("skewed", seen=5, skew=-61_000),
     )
@@ -40,11 +40,45 @@ def test_the_fleet_without_the_canary(small_lake: Any) -> None:
     counts = {
         name: samples[f"tidegate_devices_{name}"][0][1] for name in ("known", "heard", "active", "silent", "skewed")
     }
-    assert counts == {"known": 6, "heard": 4, "active": 4, "silent": 1, "skewed": 1}
+    assert counts == {"known": 6, "heard": 4, "active": 5, "silent": 1, "skewed": 1}
     (silent,) = probe.devices["silent"]
     assert (silent["device"], silent["interval_s"]) == ("silent", 10.0)
     assert 400 <= silent["silent_seconds"] < 430
     assert probe.devices["skewed"] == [{"device": "skewed", "clock_skew_ms": -61_000}]
+
+
+@pytest.mark.parametrize(
+    ("lived", "interval", "seen", "told"),
+    [
+        (300, 10.0, 3000, None), (300, 10.0, 4000, True), (0, None, 4000, True), (300, 2000.0, 4000, None),
+        (300, 2000.0, 11_000, True), (300, 10.0, 260_000, None), (700, 10.0, 400, True),
+    ],
+)  # fmt: skip
+def test_a_device_that_lived_for_a_few_minutes_is_silent_after_an_hour(
+    small_lake: Any, lived: float, interval: float | None, seen: float, told: bool | None
+) -> None:
+    small_lake.put(
+        "devices",
+        device("one", seen=seen, interval=interval, first_seen=ago(seen + lived)),
+        device("talks", seen=1),
+    )
+    assert show_device(small_lake.root, "one", flowed((300_000, 0)))["is_silent"] is told
+    listed = [row["device"] for row in run_sql(small_lake.root, SILENT_DEVICES).to_pylist()]
+    assert listed == (["one"] if told else []), "what people query says the same"
+
+
+def test_values_that_are_out_of_date_are_counted_and_told_of_their_device(small_lake: Any) -> None:
+    values = [("one", "t", 500), ("one", "u", 500), ("well", "t", None), ("tidegate-canary", "sent", 9)]
+    small_lake.put(
+        "latest",
+        *({"device": d, "metric": m, "stale_since": None if since is None else ago(since)} for d, m, since in values),
+    )
+    small_lake.put("devices", device("one", seen=600), device("well", seen=1))
+    probe, _ = fleet_of(small_lake)
+    assert (probe.devices["values_known"], probe.devices["values_stale"]) == (3, 2)
+    stale = show_device(small_lake.root, "one", flowed((9000, 0)))["stale_since"]
+    assert stale == pytest.approx(time.time() - 500, abs=60)
+    assert show_device(small_lake.root, "well", flowed((9000, 0)))["stale_since"] is None
 
 
 def test_nobody_is_silent_while_the_way_to_the_tables_is_shut(small_lake: Any) -> None:
@@ -181,9 +215,9 @@ def test_an_expensive_look_is_followed_by_a_pause(small_lake: Any, monkeypatch: 
     assert probe._not_before - time.monotonic() == pytest.approx(40, abs=5)
 
 
-def test_what_sends_a_few_messages_and_leaves_is_no_silent_device(small_lake: Any) -> None:
+def test_what_sends_a_few_messages_and_leaves_is_not_silent_at_once(small_lake: Any) -> None:
     once = [device(f"once-{n}", seen=400, interval=1.0, first_seen=ago(402)) for n in range(17)]
-    short = device("nine intervals", seen=4000, interval=600.0, first_seen=ago(4000 + 5400))
+    short = device("nine intervals", seen=3500, interval=600.0, first_seen=ago(3500 + 5400))
     small_lake.put("devices", device("talks", seen=2), device("silent", seen=400), short, *once)
     probe, samples = fleet_of(small_lake)
     assert [each["device"] for each in probe.devices["silent"]] == ["silent"]
@@ -197,7 +231,7 @@ def test_the_query_for_people_finds_those_that_the_alert_counts(small_lake: Any)
         device("silent", seen=400),
         device("longer", seen=900),
         device("talks", seen=2),
-        device("never learned", seen=4000, interval=None),
+        device("never learned", seen=3000, interval=None),
         device("gone for days", seen=300_000, first_seen=ago(500_000)),
         device("sent daily", seen=6 * DAY, interval=DAY, first_seen=ago(30 * DAY)),
         device("sends daily", seen=1.25 * DAY, interval=DAY, first_seen=ago(30 * DAY)),

@@ -25,7 +25,7 @@ const LEDGER = {
 };
 
 /** Clock, silence and when it was heard. */
-function factNodes(row, silent, quiet) {
+function factNodes(row, silent, quiet, stale) {
   const badge = stateBadge();
   const usual = row.interval_learned_s ?? row.interval_s;
   const known = typeof quiet === "boolean";
@@ -43,6 +43,7 @@ function factNodes(row, silent, quiet) {
         `${clock(row.last_seen)}${typeof silent === "number" ? ` (${duration(silent)} ago)` : ""}`,
         utc(row.last_seen),
       ),
+      typeof stale === "number" ? fact("Values out of date since", clock(stale), utc(stale)) : null,
       fact("Usually every", duration(usual)),
       fact("First heard", clock(row.first_seen), utc(row.first_seen)),
       fact("Clock off by", millis(row.clock_skew_ms)),
@@ -156,7 +157,7 @@ export class DevicePage {
     fill(
       this.facts,
       found.device
-        ? factNodes(found.device, found.silent_seconds, found.is_silent)
+        ? factNodes(found.device, found.silent_seconds, found.is_silent, found.stale_since)
         : el("p", { class: "muted" }, "No message of this device has been counted yet."),
     );
     // Nothing was counted of a device that nobody knows: that is not 0.

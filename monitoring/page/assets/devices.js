@@ -36,6 +36,7 @@ export function mountDevices(root) {
   const known = el("dd");
   const active = el("dd");
   const silentCount = el("dd");
+  const stale = el("dd");
   const lists = {
     silent: list("Silent devices", "Every device is heard as often as usual.", [
       { head: "Silent for", figure: true, show: (cell, item) => showFigure(cell, item.silent_seconds, duration) },
@@ -67,6 +68,7 @@ export function mountDevices(root) {
       el("div", {}, el("dt", {}, "known"), known),
       el("div", {}, el("dt", {}, "heard within the hour"), active),
       el("div", {}, el("dt", {}, "silent"), silentCount),
+      el("div", {}, el("dt", {}, "values out of date"), stale),
     ),
     el(
       "div",
@@ -82,6 +84,7 @@ export function mountDevices(root) {
     showFigure(active, devices?.active);
     const asked = typeof devices?.known === "number";
     showFigure(silentCount, asked ? (devices.silent_count ?? devices.silent?.length) : null);
+    showFigure(stale, devices?.values_stale);
     for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? [], devices?.known > 0);
   };
 }
