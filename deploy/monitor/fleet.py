@@ -23,6 +23,8 @@ LEDGER_SECONDS: Final = 3600
 MOST_SHARE: Final = 0.05
 OUTCOMES: Final = ("stored", "dead_lettered", "ignored", "duplicate")
 SKEW_MS: Final = 60_000
+NEWS_SECONDS: Final = 3600
+CLEAN_SECONDS: Final = 25 * 3600
 
 _DEVICES: Final = """
 {judged}
@@ -50,6 +52,17 @@ SELECT sum(stored)::BIGINT AS stored, sum(dead_lettered)::BIGINT AS dead_lettere
     arg_max({{'device': device, 'received': received}}, received, {top}) FILTER (device <> '') AS talkers,
     arg_max({{'device': device, 'dead_lettered': refused}}, refused, {top}) FILTER (refused > 0 AND device <> '') AS offenders
 FROM per"""
+
+_REFUSED: Final = """
+WITH pairs AS (
+    SELECT device, reason, min(received_at) AS first, count(*) AS messages
+    FROM dead_letters WHERE date >= ({clean})::DATE AND received_at >= {clean} AND retain IS NOT TRUE
+        AND device IS DISTINCT FROM {canary}
+    GROUP BY device, reason
+)
+SELECT count(*) AS newly_refused_count,
+    arg_max({{'device': device, 'reason': reason, 'messages': messages, 'first_at': epoch(first)}}, first, {top}) AS newly_refused
+FROM pairs WHERE first >= {news}"""
 
 _LATEST: Final = """
 SELECT count(*) AS values_known, count(stale_since) AS values_stale FROM latest WHERE device <> {canary}"""
@@ -84,13 +97,14 @@ class FleetProbe:
         spent = time.process_time()
         try:
             devices, hour, values = self._ask_devices(), self._ask_ledger(), self._ask_latest()
+            refused = self._ask_refused()
         except UnavailableError:
             if _has_tables(self._root):
                 raise
-            devices, hour, values = None, None, None
+            devices, hour, values, refused = None, None, None, None
         self._not_before = time.monotonic() + (time.process_time() - spent) / MOST_SHARE
-        self.devices = {**_shown(devices), **_shown_hour(hour), **(values or {})}
-        self._samples = {**_device_samples(devices), **_hour_samples(hour)}
+        self.devices = {**_shown(devices), **_shown_hour(hour), **(values or {}), **_shown_refused(refused)}
+        self._samples = {**_device_samples(devices), **_hour_samples(hour), **_refused_samples(refused)}
         return self._samples
 
     def _ask_devices(self) -> Mapping[str, Any] | None:
@@ -115,6 +129,13 @@ class FleetProbe:
         reasons = self._reasons([each["device"] for each in offenders])
         named = [{**each, "reason": reasons.get(each["device"])} for each in offenders]
         return {**found, "offenders": named}
+
+    def _ask_refused(self) -> Mapping[str, Any] | None:
+        """Which devices are refused for a reason for which they were not in the day before."""
+        from deploy.local.canary import DEVICE
+
+        query = _REFUSED.format(canary=sql_text(DEVICE), clean=since(CLEAN_SECONDS), news=since(NEWS_SECONDS), top=TOP)
+        return self._row("dead_letters", query)
 
     def _ask_latest(self) -> Mapping[str, Any] | None:
         """How many values there are, and how many of them are out of date; None where an older stream writes the table."""
@@ -165,6 +186,14 @@ def _shown(found: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _shown_hour(found: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if found is None else {"talkers": found["talkers"] or [], "offenders": found["offenders"] or []}
+
+
+def _shown_refused(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if found is None else {"newly_refused": found["newly_refused"] or []}
+
+
+def _refused_samples(found: Mapping[str, Any] | None) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+    return {} if found is None else {"tidegate_devices_newly_refused": [((), float(found["newly_refused_count"]))]}
 
 
 def _device_samples(found: Mapping[str, Any] | None) -> dict[str, list[tuple[tuple[str, ...], float]]]:

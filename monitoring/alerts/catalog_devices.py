@@ -7,9 +7,15 @@ from monitoring.alerts.operands import Left, Less, Operand, Quotient, Sum, selec
 from monitoring.alerts.signals import Both, Compare, Happened
 from monitoring.silence import SILENT_DEVICES
 
-__all__ = ["DEVICES"]
+__all__ = ["DEVICES", "FIRST_REFUSALS"]
 
 DAY: Final = 86400
+FIRST_REFUSALS: Final = (
+    "SELECT device, reason, min(received_at) AS first, count(*) AS messages FROM dead_letters "
+    "WHERE received_at > now() - INTERVAL 25 HOUR AND retain IS NOT TRUE "
+    "GROUP BY device, reason HAVING min(received_at) > now() - INTERVAL 1 HOUR ORDER BY first DESC LIMIT 50"
+)
+"""For people: what the alert counts."""
 
 
 _SILENT: Final = Sum(select("tidegate_devices_silent"))
@@ -142,6 +148,26 @@ DEVICES: Final = (
             'now() - INTERVAL 1 HOUR"`: the devices.',
             "`tidegate device watch DEVICE`: its `boot` and `seq`, live.",
             "Let the device send another `boot` at each start, or keep its `seq` over a restart.",
+        ),
+    ),
+    Alert(
+        name="TidegateFirstRefusals",
+        part="devices",
+        severity="info",
+        signal=Compare(select("tidegate_devices_newly_refused"), ">", 0),
+        summary="Something is refused that was clean",
+        text="In the last hour messages of {value} pairs of device and reason were refused for the first time in a day.",
+        impact="These messages are dead letters. It may be the first sign of a new firmware or setting; no other alert sees "
+        "a single message.",
+        causes=(
+            "A new firmware, or a setting of the device, changed what it sends.",
+            "A profile or a route was changed here.",
+            "A sensor begins to fail.",
+        ),
+        actions=(
+            f'`tidegate sql "{FIRST_REFUSALS}"`: which devices, and why.',
+            "`tidegate dlq ls`, then `tidegate dlq show ID`: the message, what was wanted, and the next step.",
+            "`tidegate dlq redrive`: after the fix, store what was refused.",
         ),
     ),
     _certificate("critical", 2),

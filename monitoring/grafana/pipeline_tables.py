@@ -60,13 +60,15 @@ def device_panels() -> list[Panel]:
     return [
         timeseries(
             "Devices",
-            "Ever heard; those that may be silent; heard within the hour; silent by their learned interval; clock a minute off.",
+            "Ever heard; those that may be silent; heard within the hour; silent by their learned interval; clock a minute off; "
+            "refused within the hour for a reason that they were not refused for in the day before.",
             "short",
             Query(total("tidegate_devices_known", how="max"), "known"),
             Query(total("tidegate_devices_heard", how="max"), "may be silent"),
             Query(total("tidegate_devices_active", how="max"), "active"),
             Query(total("tidegate_devices_silent", how="max"), "silent"),
             Query(total("tidegate_devices_skewed", how="max"), "clock off"),
+            Query(total("tidegate_devices_newly_refused", how="max"), "newly refused"),
         ),
         timeseries(
             "Ledger of the last settled hour",

@@ -88,6 +88,10 @@ DEVICES: Final = (
         "tidegate_devices_silent", "Devices silent for much longer than their learned interval, of those that may be."
     ),
     Family("tidegate_devices_skewed", "Devices whose clock is more than a minute off, heard this day."),
+    Family(
+        "tidegate_devices_newly_refused",
+        "Pairs of device and reason that were refused within the last hour, and not in the day before.",
+    ),
     Family("tidegate_ledger_messages", "Messages of the last settled hour, by outcome.", ("outcome",)),
     Family("tidegate_ledger_gap_messages", "Messages missing between sequence numbers in the last hour."),
     Family("tidegate_ledger_late_messages", "Stored messages of the last hour that were late."),

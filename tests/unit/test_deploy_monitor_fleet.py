@@ -8,13 +8,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from tidegate_tests_fixtures_fleet import ago, device, flowed, minute
+from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 
 from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
 from deploy.monitor.flowing import FlowTime
 from ingest.contract.errors import UnavailableError
 from lakehouse.query import run_sql
+from monitoring.alerts.catalog_devices import FIRST_REFUSALS
 from monitoring.silence import SILENT_DEVICES
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -65,6 +66,31 @@ def test_a_device_that_lived_for_a_few_minutes_is_silent_after_an_hour(
     assert show_device(small_lake.root, "one", flowed((300_000, 0)))["is_silent"] is told
     listed = [row["device"] for row in run_sql(small_lake.root, SILENT_DEVICES).to_pylist()]
     assert listed == (["one"] if told else []), "what people query says the same"
+
+
+def test_the_first_refusal_of_a_device_or_for_a_reason_is_told(small_lake: Any) -> None:
+    def refused(device: str | None, reason: str, *ages: float, **more: Any) -> list[dict[str, Any]]:
+        return [
+            letter(n, device=device, **{"reason": reason, "received_at": ago(age), "date": ago(age).date(), **more})
+            for n, age in enumerate(ages)
+        ]
+
+    small_lake.put(
+        "dead_letters",
+        *refused("new", "bad_json", 60),
+        *refused("worse", "bad_type", 50, 40), *refused("worse", "bad_json", 50, 2 * HOUR),
+        *refused("always", "bad_json", 60, 2 * HOUR, 23 * HOUR),
+        *refused("again", "bad_json", 30, 30 * HOUR),
+        *refused("replayed", "bad_json", 60, retain=True),
+        *refused("tidegate-canary", "bad_json", 60),
+        *refused(None, "no_route", 10),
+    )  # fmt: skip
+    probe, samples = fleet_of(small_lake)
+    told = [(each["device"], each["reason"], each["messages"]) for each in probe.devices["newly_refused"]]
+    assert told == [(None, "no_route", 1), ("again", "bad_json", 1), ("worse", "bad_type", 2), ("new", "bad_json", 1)]
+    assert samples["tidegate_devices_newly_refused"] == [((), 4.0)]
+    rows = run_sql(small_lake.root, FIRST_REFUSALS).to_pylist()
+    assert {(row["device"], row["reason"]) for row in rows} >= {(name, reason) for name, reason, _ in told}
 
 
 def test_values_that_are_out_of_date_are_counted_and_told_of_their_device(small_lake: Any) -> None:
