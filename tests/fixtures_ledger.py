@@ -131,13 +131,15 @@ class Derived:
             lander.lake.spark, lander.kafka, StreamSettings(checkpoint=str(lander.checkpoint)),
             LakeSettings(root=self.root), lander.metrics, lander.topics,
         )  # fmt: skip
+        # Values go stale by the clock: a slow run must not see that.
+        self.now = datetime.now(UTC)
         self.restart()
 
     def restart(self) -> None:
         """As after a crash: all that was in memory is gone."""
         from streaming.derive.deriver import Deriver, arrival_derivations
 
-        self.derivations = arrival_derivations(self.writer)
+        self.derivations = arrival_derivations(self.writer, now=lambda: self.now)
         self.deriver = Deriver(self.derivations)
 
     def count(self, *values: bytes) -> None:
@@ -166,7 +168,10 @@ class Derived:
         keys = {"ledger": ("device", "minute"), "latest": ("device", "metric"), "devices": ("device",)}
         rows = {name: self.rows(name, *key) for name, key in keys.items()}
         return {
-            name: {key: {k: v for k, v in row.items() if k != "updated_at"} for key, row in table.items()}
+            name: {
+                key: {k: v for k, v in row.items() if k not in ("updated_at", "stale_since")}
+                for key, row in table.items()
+            }
             for name, table in rows.items()
         }
 

@@ -1,4 +1,7 @@
-"""The last readings of one device for its page: numbers to plot, and texts as the runs in which they stayed the same."""
+"""The last readings of one device for its page: numbers to plot, and texts as the runs in which they stayed the same.
+
+Retained messages, which a broker replays, are no word of the device: they are left out.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +25,7 @@ WITH these AS (
     SELECT metric, unit, value, left(text, {characters}) AS text, event_time, received_at, value IS NULL AS is_text,
         row_number() OVER (PARTITION BY metric, value IS NULL ORDER BY received_at DESC, "offset" DESC) AS back
     FROM readings WHERE device = {device} AND (value IS NOT NULL OR text IS NOT NULL)
-        AND received_at >= make_timestamptz({first})
+        AND received_at >= make_timestamptz({first}) AND NOT coalesce(list_contains(flags, 'retained'), false)
 )
 SELECT metric, is_text, arg_max(unit, received_at) AS unit, epoch(max(received_at)) AS received_at,
     list(epoch(event_time) ORDER BY event_time, back DESC) AS at, list(value ORDER BY event_time, back DESC) AS value,

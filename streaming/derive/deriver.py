@@ -1,7 +1,8 @@
 """The chore that keeps the derived tables up to date: asks each derivation in turn, and lets one fail without the others."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from ingest.contract.errors import RetryableError
@@ -59,7 +60,9 @@ def derivations(writer: Writer) -> list[Derivation]:
     return [RollupDerivation(writer), *arrival_derivations(writer, every_seconds=ARRIVAL_SECONDS)]
 
 
-def arrival_derivations(writer: Writer, *, every_seconds: float = 0.0) -> list[Derivation]:
+def arrival_derivations(
+    writer: Writer, *, every_seconds: float = 0.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> list[Derivation]:
     """Ledger, latest and devices: they share one look and one scan, and `devices`, the last, ends the pass."""
     from streaming.derive.arrivals import Arrivals
     from streaming.derive.devices import DevicesDerivation
@@ -67,4 +70,5 @@ def arrival_derivations(writer: Writer, *, every_seconds: float = 0.0) -> list[D
     from streaming.derive.ledger import LedgerDerivation
 
     arrivals = Arrivals(writer.spark, writer.root, every_seconds=every_seconds)
-    return [LedgerDerivation(writer, arrivals), LatestDerivation(writer, arrivals), DevicesDerivation(writer, arrivals)]
+    latest = LatestDerivation(writer, arrivals, now=now)
+    return [LedgerDerivation(writer, arrivals), latest, DevicesDerivation(writer, arrivals)]

@@ -25,9 +25,10 @@ from streaming.derive.source import rows_of
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["AHEAD", "LatestDerivation", "latest_rows"]
+__all__ = ["AHEAD", "LatestDerivation", "latest_rows", "next_stale"]
 
 AHEAD: Final = timedelta(minutes=10)
 _VALUES: Final = ("value", "text", "unit", "event_time", "received_at", "flags")
@@ -37,9 +38,9 @@ LOOK_AGAIN: Final = timedelta(minutes=5)
 """Intervals change meanwhile."""
 _NEXT_STALE: Final = f"""
     WITH heard AS (
-        SELECT device, epoch(max(received_at)) AS at, bool_or(stale_since IS NULL) AS is_fresh FROM latest GROUP BY device
+        SELECT device, epoch(max(received_at)) AS heard_at, bool_or(stale_since IS NULL) AS is_fresh FROM latest GROUP BY device
     )
-    SELECT min(at + {silence_seconds("interval_learned_s")}) FROM heard LEFT JOIN devices USING (device) WHERE is_fresh"""  # noqa: S608
+    SELECT min(heard_at + {silence_seconds("interval_learned_s")}) FROM heard LEFT JOIN devices USING (device) WHERE is_fresh"""  # noqa: S608
 
 
 def latest_rows(
@@ -93,6 +94,18 @@ def _with_stale(rows: "DataFrame", devices: "DataFrame | None", now: "Column") -
     rows = rows.withColumn("due", F.expr(f"timestamp_micros(unix_micros(heard_at) + CAST({silence} * 1e6D AS BIGINT))"))
     rows = rows.withColumn("stale_since", F.when(F.col("due") <= now, F.col("due")))
     return rows.where("metric IS NOT NULL")
+
+
+def next_stale(latest: "pa.Table", devices: "pa.Table") -> datetime | None:
+    """When the next value goes stale that is not stale yet; None where all are, or there is none."""
+    import duckdb
+
+    with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("latest", latest)
+        connection.register("devices", devices)
+        row = connection.execute(_NEXT_STALE).fetchone()
+    return None if row is None or row[0] is None else datetime.fromtimestamp(row[0], UTC)
 
 
 class LatestDerivation:
@@ -154,28 +167,17 @@ class LatestDerivation:
         return now >= self._stale_at
 
     def _next_stale(self) -> datetime:
-        import duckdb
-
-        if not self._own.files:
-            return _FAR
-        tables = {}
-        for table, columns in (
-            (LATEST, ("device", "received_at", "stale_since")),
-            (DEVICES, ("device", "interval_learned_s")),
-        ):
-            version = newest_version(self._writer.root, table.name)
-            paths = [unquote(file.path) for file in table_files(self._writer.root, table.name, version=version)]
-            tables[table.name] = (
-                read_columns(table_uri(self._writer.root, table.name), paths, columns) if paths else None
-            )
-        if tables[DEVICES.name] is None:
-            return _FAR
-        with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            for name, rows in tables.items():
-                connection.register(name, rows)
-            found = connection.execute(_NEXT_STALE).fetchone()
-        return _FAR if found is None or found[0] is None else datetime.fromtimestamp(found[0], UTC)
+        root, wanted = (
+            self._writer.root,
+            {LATEST: ("device", "received_at", "stale_since"), DEVICES: ("device", "interval_learned_s")},
+        )
+        found = []
+        for table, columns in wanted.items():
+            files = table_files(root, table.name, version=newest_version(root, table.name))
+            if not files:
+                return _FAR
+            found.append(read_columns(table_uri(root, table.name), [unquote(file.path) for file in files], columns))
+        return next_stale(*found) or _FAR
 
     def _known(self) -> "DataFrame":
         files = list(self._own.files.values())

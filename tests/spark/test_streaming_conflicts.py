@@ -107,7 +107,7 @@ def test_a_copy_that_cannot_be_compared_is_a_dead_letter_that_is_judged_again(
     converted = other(record, 6, 3, 70.0, payload_hash=-5)
     with monkeypatch.context() as patched:
         patched.setattr("streaming.land.load_recent", lambda root, contents: None)
-        patched.setattr("streaming.conflicts.LOOKUP_BURST_SECONDS", 0.0)
+        patched.setattr("streaming.lookups.LOOKUP_BURST_SECONDS", 0.0)
         patched.setattr(Landing, "_commit", crash)
         with pytest.raises(Exception, match="killed here"):
             lander.land(record(1, seq=1), other(record, 5, 2), converted, record(7, seq=7))

@@ -42,7 +42,7 @@ def test_runs_of_nothing_are_none() -> None:
 
 def test_a_device_was_heard_when_its_newest_reading_or_dead_letter_came(small_lake: Any) -> None:
     small_lake.put("devices", device("a", seen=400), device("b", seen=400), device("c", seen=400))
-    small_lake.put("readings", reading(20, value=1.0))
+    small_lake.put("readings", reading(20, value=1.0), reading(1, value=9.0, flags=["retained"], retained=True))
     small_lake.put("dead_letters", letter(1, device="b", received_at=ago(30)))
 
     def told(name: str) -> tuple[int, bool]:
