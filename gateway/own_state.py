@@ -11,11 +11,12 @@ import secrets
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from gateway.left_out import LEFT_OUT, encode_left_out
 from gateway.sequence import Numbers, SequenceTracker
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
@@ -75,14 +76,16 @@ class OwnState:
         session: str,
         tracker: SequenceTracker,
         *,
+        left_out: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`session` names client id and broker."""
+        """`session` names client id and broker; `left_out` says what mappings left out so far (see `RouteTable`)."""
         self._base, self._session, self._tracker = f"{PREFIX}{gateway_id}/", session, tracker
         self.key = f"{self._base}held"
         self.process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(3)}"
         self._wall_ms, self._clock = wall_ms, clock
+        self._left_out, self._since_ms, self._told = left_out, wall_ms(), b""
         self._dirty: set[int] = set()
         self._saving: tuple[set[int], Held] | None = None
         self._written: Held | None = None
@@ -101,7 +104,7 @@ class OwnState:
             try:
                 if key == self.key:
                     held = _decode_held(value)
-                else:
+                elif key != f"{self._base}{LEFT_OUT}":
                     self._tracker.load(_decode_numbers(value))
             except msgspec.MsgspecError as error:
                 logger.warning("what this gateway wrote of itself under %s cannot be read: %s", key, error)
@@ -139,6 +142,7 @@ class OwnState:
         if self._saving is not None:
             self._dirty |= self._saving[0]
             self._saving = None
+            self._told = b""
         self._save_at = 0.0
 
     def save(self, log: LogWriter, *, stopped: bool = False) -> None:
@@ -158,6 +162,12 @@ class OwnState:
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
         keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
         values = [_encode(numbers.get(bucket, {})) for bucket in sorted(buckets)]
+        fields = self._left_out()
+        left_out = encode_left_out(fields, self._since_ms) if fields else self._told
+        if left_out != self._told:
+            keys.append(f"{self._base}{LEFT_OUT}".encode())
+            values.append(left_out)
+            self._told = left_out
         try:
             # One record after the other in one partition: who finds the last finds all.
             taken = log.produce_batch(GATEWAY_STATE, [*keys, self.key.encode()], [*values, _encode(held)], self._saved)
@@ -176,6 +186,7 @@ class OwnState:
             self._written = saving[1]
             return
         self._dirty |= saving[0]
+        self._told = b""
         logger.warning(
             "topic %s does not take what this gateway must know after a restart (%s)",
             GATEWAY_STATE,

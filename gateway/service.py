@@ -97,7 +97,7 @@ class GatewayService(SessionEvents):
         self._broker, self._backlog = BrokerWindow(gateway.window_messages), Backlog()
         self._policy, self._tracker = policy, SequenceTracker()
         self._chain = AckChain(gateway.gateway_id, self._tracker)
-        self._own = OwnState(gateway.gateway_id, self._session.name, self._tracker)
+        self._own = OwnState(gateway.gateway_id, self._session.name, self._tracker, left_out=table.left_out)
         self._sharing = (
             SharedId(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
         )

@@ -57,11 +57,21 @@ def test(
 
 
 @app.command()
-def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
+def ls(
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="Fields that mappings leave out, with counts; asks Kafka.")
+    ] = False,
+) -> None:
     """List the routes in the order in which they are tried: the settings' own, then the shipped presets'."""
     from gateway.explain_route import list_routes
 
     settings = settings_of(config, data)
+    if dropped:
+        _list_dropped(settings, as_json=as_json)
+        return
     rows = list_routes(settings.routes, settings.gateway)
     if as_json:
         show_json(rows)
@@ -70,6 +80,21 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
     for row in rows:
         conditions = f"  where {' and '.join(row['conditions'])}" if row["conditions"] else ""
         typer.echo(f"{row['filter']:<{width}}  {row['decoder']:<26}  {row['name']}{conditions}")
+
+
+def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
+    """What gateways told about the fields that their mappings left out, about a minute old at most."""
+    from gateway.left_out import read_left_out
+    from ingest.state import read_state
+
+    rows = read_left_out(read_state(settings.kafka))
+    if as_json:
+        show_json(rows)
+        return
+    if not rows:
+        typer.echo("No gateway told of a field that a mapping left out (each tells about once a minute).")
+    for row in rows:
+        typer.echo(f"{row['count']:>10}  {row['field']}  {row['route']}  {row['gateway']}")
 
 
 def settings_of(config: Path | None, data: Path | None) -> "Settings":

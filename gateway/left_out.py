@@ -1,0 +1,64 @@
+"""What mappings leave out, told in `telemetry.gateway-state`: field names and counts by route, since the gateway's start.
+
+`tidegate route ls --dropped` reads it back. Bounded: the most frequent names of a route, and the bytes of all together.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["LEFT_OUT", "encode_left_out", "read_left_out"]
+
+LEFT_OUT: Final = "left_out"
+"""Last part of the record's key."""
+_MAX_NAMES: Final = 100
+_MAX_BYTES: Final = 200_000
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """The record of one gateway. `more` says that names or routes did not fit."""
+
+    since_ms: int
+    routes: dict[str, dict[str, int]]
+    more: bool = False
+
+
+def encode_left_out(routes: Mapping[str, Mapping[str, int]], since_ms: int) -> bytes:
+    """The record: of each route the names that were left out most often."""
+    kept: dict[str, dict[str, int]] = {}
+    room, more = _MAX_BYTES, False
+    for label, fields in routes.items():
+        names = sorted(fields, key=lambda name: (-fields[name], name))
+        more |= len(names) > _MAX_NAMES
+        for name in names[:_MAX_NAMES]:
+            room -= len(name.encode("utf-8", "backslashreplace")) + 20 + (0 if label in kept else len(label) + 20)
+            if room < 0:
+                return msgspec.json.encode(LeftOut(since_ms, kept, True))
+            kept.setdefault(label, {})[name] = fields[name]
+    return msgspec.json.encode(LeftOut(since_ms, kept, more))
+
+
+def read_left_out(state: Iterable[tuple[str, bytes]]) -> list[dict[str, Any]]:
+    """Rows `{gateway, route, field, count, since_ms}` of all gateways, from the newest value of each key of the topic."""
+    rows: list[dict[str, Any]] = []
+    for key, value in state:
+        beginning, _, last = key.rpartition("/")
+        if last != LEFT_OUT or not beginning.startswith("tidegate/"):
+            continue
+        try:
+            found = msgspec.json.decode(value, type=LeftOut)
+        except msgspec.MsgspecError:
+            continue
+        rows += [
+            {
+                "gateway": beginning.removeprefix("tidegate/"),
+                "route": route,
+                "field": field,
+                "count": count,
+                "since_ms": found.since_ms,
+            }
+            for route, fields in found.routes.items()
+            for field, count in fields.items()
+        ]
+    return rows

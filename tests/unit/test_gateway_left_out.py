@@ -1,0 +1,61 @@
+"""What mappings leave out is told beside a gateway's own state, and listed from there."""
+
+import json
+from typing import Any
+
+import pytest
+
+from deploy.cli import run
+from gateway.left_out import encode_left_out, read_left_out
+from gateway.own_state import OwnState
+from gateway.sequence import SequenceTracker
+from ingest.contract.topics import GATEWAY_STATE
+from ingest.memory import MemoryLog
+
+
+def test_a_gateway_tells_what_its_mappings_left_out_and_does_not_take_it_for_numbers() -> None:
+    log, fields, seconds = MemoryLog(), {"preset owntracks number 2 (owntracks/#)": {"conn": 3, "bs": 1}}, [0.0]
+
+    def gateway() -> OwnState:
+        return OwnState(
+            "gw-1",
+            "a@b:1",
+            SequenceTracker(),
+            left_out=lambda: fields,
+            wall_ms=lambda: 5_000_000,
+            clock=lambda: seconds[0],
+        )
+
+    first, writer = gateway(), log.writer()
+    for _ in range(2):
+        first.save(writer)
+        writer.flush(1)
+        seconds[0] += 100
+    told = [record for record in log.records(GATEWAY_STATE) if (record.key or b"").endswith(b"/left_out")]
+    assert len(told) == 1, "what is the same is told once"
+    state = [((record.key or b"").decode(), record.value or b"") for record in log.records(GATEWAY_STATE)]
+    rows = [(row["gateway"], row["field"], row["count"], row["since_ms"]) for row in read_left_out(state)]
+    assert rows == [("gw-1", "conn", 3, 5_000_000), ("gw-1", "bs", 1, 5_000_000)]
+    assert gateway().load(state) is not None
+
+
+def test_the_record_is_bounded_and_keeps_the_most_frequent_names() -> None:
+    routes = {f"route {number}": {f"{'x' * 400}{n}": n + 1 for n in range(500)} for number in range(50)}
+    value = encode_left_out(routes, 0)
+    assert len(value) < 300_000
+    assert json.loads(value)["more"] is True
+    assert next(iter(json.loads(value)["routes"]["route 0"].values())) == 500
+    assert (
+        read_left_out([("tidegate/gw/left_out", b"{"), ("homie/x/left_out", value), ("tidegate/gw/held", value)]) == []
+    )
+
+
+def test_route_ls_lists_what_was_dropped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    value = encode_left_out({"[[routes]] number 1 (site/#)": {"temp": 7}}, 0)
+
+    def read_state(*_args: Any, **_more: Any) -> list[tuple[str, bytes]]:
+        return [("tidegate/gw-1/left_out", value)]
+
+    monkeypatch.setattr("ingest.state.read_state", read_state)
+    assert run(["route", "ls", "--dropped"]) == 0
+    assert "7  temp  [[routes]] number 1 (site/#)  gw-1" in capsys.readouterr().out
