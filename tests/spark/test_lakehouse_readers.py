@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from tidegate_tests_fixtures_counters import gains_of, odd_counters, reading_rows
 
 from deploy.cli import run
 from ingest.contract.errors import TidegateError, UnavailableError
@@ -183,6 +184,26 @@ def test_a_view_is_the_same_in_every_program(programs: Any, root: str) -> None:
     found = programs(sql, views=(WIDE,))
     assert found.pop("pandas")  # NaN and null are one in pandas
     assert found == dict.fromkeys(("duckdb", "polars", "spark"), ours)
+
+
+def test_spark_counts_gains_by_the_rule(lake: LakeSession, tmp_path: Path) -> None:
+    counters = odd_counters(60)
+    pq.write_table(reading_rows(counters), tmp_path / "readings.parquet")
+    lake.spark.read.parquet(f"file://{tmp_path}/readings.parquet").createOrReplaceTempView("readings")
+    sql = shipped_views()[0].spark
+    rows = (
+        lake.spark.sql(f"SELECT metric, delta, event, pending FROM ({sql}) ORDER BY metric, event_time")
+        .toArrow()
+        .to_pylist()
+    )
+    lake.spark.catalog.dropTempView("readings")
+    for metric, readings in counters.items():
+        found = [(row["delta"], row["event"], row["pending"]) for row in rows if row["metric"] == metric]
+        wanted = gains_of(readings)
+        assert [event for _, event, _ in found] == [gain.event for gain in wanted]
+        assert found[0][0] is None
+        assert [delta for delta, _, _ in found[1:]] == pytest.approx([gain.delta for gain in wanted[1:]])
+        assert [pending for _, _, pending in found] == pytest.approx([gain.pending for gain in wanted])
 
 
 def test_spark_answers_as_duckdb_does_and_changes_nothing(lake: LakeSession, root: str) -> None:
