@@ -50,8 +50,6 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     "messages by a case with `ignore`; then redrive.",
     Reason.UNDECODED: "Give the topic a route with the decoder that reads this format, then redrive; "
     "`tidegate route suggest --from-dlq TOPIC` drafts one from the dead letters.",
-    Reason.NOTHING_KEPT: "Let the mapping keep a field that the message has (`keep`, `skip`, `values`), or ignore such "
-    "messages by a route; then redrive.",
     Reason.ALIAS_UNKNOWN: "Have the edge node publish its birth again (a rebirth), so that the alias has a name; then "
     "redrive.",
     Reason.INTERNAL_ERROR: "This is a fault of the gateway: report it with this letter, and redrive after the update.",
