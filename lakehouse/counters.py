@@ -50,7 +50,7 @@ ordered AS (
       PARTITION BY r.device, r.metric ORDER BY r.event_time, r.landed_at, r.partition, r.offset, r.index
     ) AS nth
   FROM readings AS r
-  WHERE abs(r.value) < 1e300
+  WHERE abs(r.value) < 1e300 AND NOT coalesce(array_contains(r.flags, 'retained'), false)
 ), stepped AS (
   SELECT *, lag(value) OVER ({_ROWS}) AS previous, micros - lag(micros) OVER ({_ROWS}) AS gap FROM ordered
 ), turning AS (

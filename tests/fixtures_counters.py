@@ -119,7 +119,7 @@ def _odd_counter(random: Random) -> list[Reading]:
 def reading_rows(counters: Mapping[str, Sequence[Reading]]) -> pa.Table:
     """Rows of `readings`, each counter a metric of one device, in the order of arrival."""
     rows = [
-        ("meter", metric, value, ZERO + timedelta(microseconds=micros), ZERO, 0, number, 0)
+        ("meter", metric, value, ZERO + timedelta(microseconds=micros), ZERO, 0, number, 0, None)
         for metric, readings in counters.items()
         for number, (micros, value) in enumerate(readings)
     ]
@@ -127,7 +127,7 @@ def reading_rows(counters: Mapping[str, Sequence[Reading]]) -> pa.Table:
         [
             ("device", pa.string()), ("metric", pa.string()), ("value", pa.float64()),
             ("event_time", pa.timestamp("us", "UTC")), ("landed_at", pa.timestamp("us", "UTC")), ("partition", pa.int32()),
-            ("offset", pa.int64()), ("index", pa.int32()),
+            ("offset", pa.int64()), ("index", pa.int32()), ("flags", pa.list_(pa.string())),
         ]
     )  # fmt: skip
     return pa.Table.from_arrays(

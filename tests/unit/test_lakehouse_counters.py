@@ -299,3 +299,11 @@ def test_sql_says_what_the_rule_says_in_any_order_of_arrival(counters: list[list
     answered = asked(reading_rows(arrived))
     for name, readings in arrived.items():
         assert rounded(answered[name]) == rounded(gains_of(sorted(readings)))
+
+
+def test_a_retained_message_is_no_level_of_now() -> None:
+    """The broker replays it at any time: an old total would be a dip, and its return a gain."""
+    rows = reading_rows({"total": [Reading(n * SECONDS_10, float(level)) for n, level in enumerate((10, 11, 3, 12))]})
+    flags = pa.array([None, ["no_identity"], ["retained"], []], pa.list_(pa.string()))
+    found = asked(rows.set_column(rows.column_names.index("flags"), "flags", flags))["total"]
+    assert [gain.delta for gain in found] == [None, 1.0, 1.0]
