@@ -45,6 +45,7 @@ CASES: list[Case] = [
     Case("TidegateAllDevicesSilent", "the only one", silent(1, 1), {900: 0}),
     Case("TidegateAllDevicesSilent", "all but one", silent(0.99), {900: 0}),
     Case("TidegateAllDevicesSilent", "none was heard this day", silent(0, 0), {900: 0}),
+    *gauge("TidegateFirstRefusals", "tidegate_devices_newly_refused", "monitor", good=0, bad=1, seconds=0),
     *gauge("TidegateUnaccounted", "tidegate_audit_unaccounted_messages", "monitor", good=0, bad=1, seconds=0),
     Case(
         "TidegateUnaccounted",
