@@ -20,7 +20,11 @@ _ROLLED_US: Final = 1023 * 7 * _DAY_US
 
 def rolled_over_weeks(time_us: int, received_us: int) -> int | None:
     """1024 or 2048, where a time plus so many weeks is within a day of arrival; else None."""
-    return next((weeks for weeks in _WEEKS if abs(time_us + weeks * 7 * _DAY_US - received_us) <= _DAY_US), None)
+    behind_us = received_us - time_us
+    for weeks in _WEEKS:
+        if abs(behind_us - weeks * 7 * _DAY_US) <= _DAY_US:
+            return weeks
+    return None
 
 
 def earliest_usual_us(received_us: int, behind_seconds: int) -> int:
@@ -38,14 +42,17 @@ def flag_clocks_behind(readings: Iterable[Reading], received_us: int, sent_us: i
         behind_seconds: the bound, 0 for none.
     """
     usual_us = earliest_usual_us(received_us, behind_seconds)
+    # Readings of one message mostly share their time.
+    judged_us, flags = usual_us, list[str]()
     for reading in readings:
         time_us = reading.time_us
         if time_us is None or time_us >= usual_us:
             continue
-        flags = []
-        if behind_seconds and sent_us is not None and time_us < sent_us - behind_seconds * 1_000_000:
-            flags.append(CLOCK_BEHIND)
-        if rolled_over_weeks(time_us, received_us) is not None:
-            flags.append(GPS_WEEK_ROLLOVER)
+        if time_us != judged_us:
+            judged_us, flags = time_us, []
+            if behind_seconds and sent_us is not None and time_us < sent_us - behind_seconds * 1_000_000:
+                flags.append(CLOCK_BEHIND)
+            if rolled_over_weeks(time_us, received_us) is not None:
+                flags.append(GPS_WEEK_ROLLOVER)
         if flags:
             reading.flags = [*(reading.flags or ()), *flags]

@@ -91,7 +91,11 @@ def _parse(payload: bytes, max_depth: int) -> Document | Reject:
         return _too_deep(max_depth)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _parse_exactly(strip_mark(payload), max_depth)
-    keys, depth = _count_keys(value)
+    if max_depth and type(value) is dict and payload.count(b"{") == 1 and b"[" not in payload:
+        # The usual object holds no other.
+        keys, depth = len(value), 1
+    else:
+        keys, depth = _count_keys(value)
     if depth > max_depth:
         return _too_deep(max_depth)
     if (payload.count(b":") != keys and _key_may_stand_twice(payload, keys)) or _may_underflow(payload):

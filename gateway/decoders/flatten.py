@@ -195,8 +195,19 @@ class Flattener:
         """
         if len(body) > self._limit:
             raise TooManyReadings(self._limit)
+        known, readings, index = self._rules.known, self.readings, self._index
+        time_us, claimed_us, flag = self._at
+        usual = flag is None and self._times is None and self._units is None
         for place, value in enumerate(body):
-            self.walk(value, f"{flat}[{place}]", last, (trail, place))
+            name, kind = f"{flat}[{place}]", type(value)
+            # As in `members`; what comes for the first time takes the long way.
+            if usual and (kind is float or (kind is int and -EXACT <= value <= EXACT)):
+                rule = known.get(name)
+                if rule is not None and rule.plain and not rule.skip:
+                    unit = None if rule.unit is None and rule.unit_template is None else self._unit(rule, None)
+                    readings.append(Reading(rule.name, float(value), None, unit, time_us, claimed_us, index))
+                    continue
+            self.walk(value, name, last, (trail, place))
         if len(self.readings) + len(self.rejects) > self._limit:
             raise TooManyReadings(self._limit)
 
@@ -352,6 +363,8 @@ def add_flag(readings: list[Reading], flag: str) -> None:
 
 def number_twins(readings: list[Reading]) -> None:
     """Give readings of one name different indexes, so that both are kept; the later ones are flagged."""
+    if len(readings) == len({reading.metric for reading in readings}):
+        return
     if len(readings) == len({(reading.metric, reading.index, reading.message_id) for reading in readings}):
         return
     seen: dict[tuple[str, int, str | None], int] = {}

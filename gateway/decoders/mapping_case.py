@@ -13,7 +13,7 @@ from gateway.decoders.mapping_settings import CaseSettings, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
 from gateway.decoders.mapping_times import AUTO, how_written, time_source
 from gateway.decoders.values import NO_VALUE
-from gateway.decoders.vendors import Vendor, VendorSettings, joined, named_vendors
+from gateway.decoders.vendors import Vendor, Vendors, VendorSettings, joined, named_vendors
 from gateway.glob import glob
 
 __all__ = ["Case"]
@@ -74,7 +74,7 @@ class Case:
         hidden = self._hidden(settings)
         self.names = Names(settings, units, hidden)
         found = named_vendors(settings.vendors, vendors or {})
-        self.vendors = [_vendor(vendor, settings, units, hidden) for vendor in found]
+        self.vendors = Vendors([_vendor(vendor, settings, units, hidden) for vendor in found])
         for names in (self.names, *(vendor.names for vendor in self.vendors)):
             for template in names.templates:
                 _check(template, segments, "prefix or rename")

@@ -257,7 +257,7 @@ class Template:
             return lambda scope: _join_members(path.of(scope))
         if path.around:
             return path.of
-        return lambda scope: path.look(scope.item, scope.root)
+        return _below_root(path) if path.absolute else lambda scope: path.look(scope.item, scope.root)
 
     def fill_always(self) -> str | None:
         """The text, where it holds no reference."""
@@ -276,6 +276,21 @@ class Template:
                 return None
             filled += value[:_MAX_FILLED]
         return filled
+
+
+def _below_root(path: Path) -> _Part:
+    steps = path.steps
+
+    def look(scope: Scope) -> Any:
+        # The usual path, of names, costs no other call.
+        value: Any = scope.root
+        for step in steps:
+            if type(value) is not dict:
+                return path.look(scope.item, scope.root)
+            value = value.get(step)
+        return value
+
+    return look
 
 
 def _first(value: object, most: int) -> str | None:

@@ -105,7 +105,7 @@ class _Reader:
             refused = self._lost[0] if self._lost else self._nothing_kept()
             return refused or Decoded(self._match.device, [], [])
         found[0].rejects += self._lost
-        if not any(decoded.readings or decoded.rejects for decoded in found):
+        if not (found[0].readings or any(decoded.readings or decoded.rejects for decoded in found)):
             refused = self._nothing_kept()
             found[0].rejects = [refused] if refused is not None else []
         for decoded in found:
@@ -184,8 +184,7 @@ class _Reader:
 
     def _vendor(self, body: object, scope: Scope) -> Vendor | None:
         """The vendor whose decoder gave this object."""
-        brand = first_of(self._case.brand, scope)
-        return next((vendor for vendor in self._case.vendors if vendor.takes(body, brand)), None)
+        return self._case.vendors.choose(body, first_of(self._case.brand, scope))
 
     def _vendor_items(self, vendor: Vendor, scope: Scope, body: Any, trail: Trail, at: At, decoded: Decoded) -> None:
         """The items inside a vendor's object, each at its own time where it has one."""
@@ -232,8 +231,13 @@ class _Reader:
         """What holds the item's readings, and where it is."""
         if not self._case.values:
             return scope.item, trail
-        found = ((path, path.look(scope.item, scope.root)) for path in self._case.values)
-        path, body = next((pair for pair in found if pair[1] is not None), (self._case.values[0], None))
+        path, body = self._case.values[0], None
+        for path in self._case.values:
+            body = path.look(scope.item, scope.root)
+            if body is not None:
+                break
+        else:
+            path = self._case.values[0]
         if body is None and not any(
             is_there(path, scope.root if path.absolute else scope.item) for path in self._case.values
         ):
@@ -281,7 +285,9 @@ class _Reader:
 
     def _begin(self, device: str, scope: Scope) -> Decoded:
         case, root = self._case, self._document.value
-        flags = [*self._document.flags, *(flag for flag, wanted in case.flags.items() if wanted.hold(root))]
+        flags = list(self._document.flags)
+        if case.flags:
+            flags += [flag for flag, wanted in case.flags.items() if wanted.hold(root)]
         tags = self._match.tags
         if case.tags:
             filled = {tag: text for tag, template in case.tags.items() if (text := template.fill(scope)) is not None}

@@ -58,17 +58,20 @@ class SampledFlattener(ColumnFlattener):
             return
         if time_key is not None:
             body = {key: value for key, value in body.items() if key != time_key}
-        if inner and self._object(body, "", last, trail):
-            return
-        if self._names.untimed(body) or not self._series(body, "", last, trail):
-            self.members(body, "", trail)
+        if not self._names.untimed(body):
+            if inner and self._object(body, "", last, trail):
+                return
+            if self._series(body, "", last, trail):
+                return
+        self.members(body, "", trail)
 
     def walk(self, value: Any, flat: str, last: str, trail: Trail) -> None:
         """Any value, as in `Flattener`; objects and arrays with times below them at those times."""
         kind = type(value)
         if (kind is dict or kind is list) and value and len(flat) <= MAX_METRIC_BYTES:
             if kind is dict and self._names.untimed(value):
-                super().walk(value, flat, last, trail)
+                if not (self._rules.skips(flat, last) or self._quantity(value, flat, last, trail)):
+                    self.members(value, flat, trail)
                 return
             if len(value) > self._limit:
                 raise TooManyReadings(self._limit)

@@ -118,9 +118,11 @@ class TimeNames(dict[str, tuple[int, bool]]):
             if len(self.plain) >= _MAX_PLAIN:
                 self.plain.clear()
             self.plain.add(names)
-        if list not in map(type, body.values()):
-            return True
-        return not any(type(value) is list and value and is_time(value[0]) for value in body.values())
+        if list in map(type, body.values()):
+            for value in body.values():
+                if type(value) is list and value and is_time(value[0]):
+                    return False
+        return True
 
     def _may_say(self, name: str) -> bool:
         return (
@@ -140,11 +142,13 @@ def time_names(own: tuple[str, ...]) -> TimeNames:
 
 def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
     """The member that holds the time of an object, among the route's `own` keys, else by its name and value."""
+    names = time_names(own)
+    if tuple(body) in names.plain:
+        return None
     for key in own:
         found = body.get(key)
         if found is not None and type(found) is not list and not (type(found) is str and not found.strip()):
             return key
-    names = time_names(own)
     if names.keys().isdisjoint(body):
         return None
     return min((key for key in body if key in names and is_time(body[key])), key=lambda key: names[key], default=None)

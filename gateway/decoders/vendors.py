@@ -7,7 +7,7 @@ is followed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,7 +20,12 @@ from gateway.decoders.mapping_times import time_source
 from gateway.decoders.value_settings import NumberSettings
 from gateway.glob import glob
 
-__all__ = ["Vendor", "VendorSettings", "joined", "named_vendors"]
+__all__ = ["Vendor", "VendorSettings", "Vendors", "joined", "named_vendors"]
+
+_MAX_STRANGERS: Final = 1000
+_MAX_NAMES: Final = 100
+_MAX_CHARACTERS: Final = 2000
+"""Of the names and the brand of an object that is remembered."""
 
 
 class VendorSettings(BaseModel):
@@ -73,6 +78,12 @@ class Vendor:
         self._items = [parse_path(text, wild=True) for text in settings.items]
         self.times = [time_source(source) for source in settings.time]
 
+    def may_take(self, names: Iterable[str], brand: str | None) -> bool:
+        """Whether an object of these members may be this vendor's, whatever their values."""
+        if brand is not None and self._brands is not None and self._brands(brand.lower()):
+            return True
+        return self._members is None or not self._members.isdisjoint(names)
+
     def takes(self, body: object, brand: str | None) -> bool:
         """Whether a decoded object is this vendor's, by the name that the network server gives it or by its members."""
         if brand is not None and self._brands is not None and self._brands(brand.lower()):
@@ -93,6 +104,31 @@ class Vendor:
                 yield from ((value, place) for value, place, _keys in path.spread(body, trail))
             else:
                 yield body, trail
+
+
+class Vendors(list[Vendor]):
+    """The vendors of a case, in the order in which they are tried.
+
+    Remembers objects that are nobody's by their names and brand alone: most come again with every message.
+    """
+
+    def __init__(self, vendors: Iterable[Vendor]) -> None:
+        super().__init__(vendors)
+        self._strangers: set[tuple[str | None, tuple[str, ...]]] = set()
+
+    def choose(self, body: object, brand: str | None) -> Vendor | None:
+        """The first that takes a decoded object."""
+        if type(body) is dict and len(body) <= _MAX_NAMES:
+            key = brand, tuple(body)
+            if key in self._strangers:
+                return None
+            if not any(vendor.may_take(body, brand) for vendor in self):
+                if len(self._strangers) >= _MAX_STRANGERS:
+                    self._strangers.clear()
+                if len(brand or "") + sum(map(len, body)) <= _MAX_CHARACTERS:
+                    self._strangers.add(key)
+                return None
+        return next((vendor for vendor in self if vendor.takes(body, brand)), None)
 
 
 def joined(settings: VendorSettings, case: CaseSettings) -> CaseSettings:

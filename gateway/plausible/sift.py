@@ -22,12 +22,17 @@ IMPLAUSIBLE: Final = "implausible"
 def sift(decoded: Decoded, match: RouteMatch, table: Watches) -> None:
     """Move readings that are no measurement to `rejects`, one by one, and flag those that may be none."""
     refused: dict[int, Entry] = {}
+    known = table.known
     for reading in decoded.readings:
         value = reading.value
         if value is None:
             continue
-        watch = table.watch(reading.metric, reading.unit)
-        if watch.passes(value) or _is_boolean(reading):
+        try:
+            watch = known[reading.unit][reading.metric]
+        except KeyError:
+            watch = table.watch(reading.metric, reading.unit)
+        # As `Watch.passes`: the usual reading costs no call.
+        if (watch.low <= value <= watch.high and value not in watch.codes) or _is_boolean(reading):
             continue
         found = watch.judge(value)
         if found is None:

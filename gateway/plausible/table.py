@@ -125,7 +125,13 @@ class Watch:
 
 
 class Watches(Protocol):
-    """What is asked of each number, as a device's profile changes it or not."""
+    """What is asked of each number, as a device's profile changes it or not.
+
+    Attributes:
+        known: answers of `watch` that are remembered, by unit and metric; bounded.
+    """
+
+    known: dict[str | None, dict[str, Watch]]
 
     def watch(self, metric: str, unit: str | None) -> Watch:
         """What is asked of the numbers of this metric and unit."""
@@ -136,6 +142,7 @@ class Table:
 
     Attributes:
         usual: what is asked of numbers whose quantity is not known; `watch` gives the same object for all of them.
+        known: see `Watches`.
     """
 
     def __init__(self, content: _File, accepted: frozenset[str] = frozenset(), *, ranges: bool = True) -> None:
@@ -145,7 +152,7 @@ class Table:
             entry for entry in content.entries if not accepted & {"*", entry.name} and (ranges or not entry.is_range)
         ]
         self.usual = Watch(_rules(self._entries, None))
-        self._known: dict[str | None, dict[str, Watch]] = {}
+        self.known: dict[str | None, dict[str, Watch]] = {}
         self._kept = 0
 
     @property
@@ -170,7 +177,7 @@ class Table:
     def watch(self, metric: str, unit: str | None) -> Watch:
         """What is asked of the numbers of this metric and unit."""
         try:
-            return self._known[unit][metric]
+            return self.known[unit][metric]
         except KeyError:
             return self._find(metric, unit)
 
@@ -179,9 +186,9 @@ class Table:
         found = self.usual if quantity is None else Watch(_rules(self._entries, quantity))
         if len(metric) <= _MOST_CHARACTERS and len(unit or "") <= _MOST_CHARACTERS:
             if self._kept >= _MOST_METRICS:
-                self._known.clear()
+                self.known.clear()
                 self._kept = 0
-            self._known.setdefault(unit, {})[metric] = found
+            self.known.setdefault(unit, {})[metric] = found
             self._kept += 1
         return found
 

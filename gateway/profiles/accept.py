@@ -21,12 +21,13 @@ class AcceptedNumbers:
         """`rule_of` finds the rules of a metric."""
         self._accept, self._rule_of = profile.accept, rule_of
         self._tables: dict[tuple[frozenset[str], bool], Table] = {}
-        self._known: dict[tuple[str, str | None], Watch] = {}
+        self.known: dict[str | None, dict[str, Watch]] = {}
+        self._kept = 0
 
     def watch(self, metric: str, unit: str | None) -> Watch:
         """What is asked of the numbers of this metric and unit."""
         try:
-            return self._known[metric, unit]
+            return self.known[unit][metric]
         except KeyError:
             pass
         rule = self._rule_of(metric)
@@ -35,9 +36,11 @@ class AcceptedNumbers:
         if rule is not None and rule.has_range and rule.rules.convert_to in (None, spelled):
             found = found.within(rule.low, rule.high)
         if len(metric) <= _MOST_CHARACTERS and len(unit or "") <= _MOST_CHARACTERS:
-            if len(self._known) >= _MOST_METRICS:
-                self._known.clear()
-            self._known[metric, unit] = found
+            if self._kept >= _MOST_METRICS:
+                self.known.clear()
+                self._kept = 0
+            self.known.setdefault(unit, {})[metric] = found
+            self._kept += 1
         return found
 
     def _table(self, rule: MetricRule | None) -> Table:
