@@ -11,7 +11,7 @@ __all__ = ["available_mb", "memory_budget_mb", "memory_line", "spark_jvm_mb"]
 # Resident memory beyond the heap (metaspace, code, threads, direct buffers) and of the Python processes, as a soak of two hours
 # at 200 messages/s measured it.
 KAFKA_BEYOND_HEAP_MB: Final = 250
-SPARK_BEYOND_HEAP_MB: Final = 700
+SPARK_BEYOND_HEAP_MB: Final = 800
 SMALL_MB: Final = {"broker": 50, "gateway": 120, "stream": 420, "fleet": 60, "canary": 180, "supervisor": 90}
 WATCHERS_MB: Final = {"monitor": 280, "prometheus": 100, "alertmanager": 50}
 

@@ -100,7 +100,7 @@ class ColumnFlattener(Flattener):
         values = body[key]
         if not all(map(is_time, values)) or all(len(near) != len(values) for near in _near(body, key)):
             return False
-        if all(type(one) is str and not whole(one) for one in values) or named_like_time(key):
+        if any(type(one) is str and not whole(one) for one in values) or named_like_time(key):
             return True
         return len(values) > 1 and _rising(values) and recent(values[0], self._clock.received_us)
 

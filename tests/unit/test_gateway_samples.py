@@ -58,6 +58,7 @@ def second(reading: dict[str, Any]) -> float | None:
         ({"log": [["time", "t", "h"], [T, 1.5, 3]]}, [("log.t", 1.5, T), ("log.h", 3, T)]),
         ([[T, 1.5], [T + 60, 2.5]], [("data", 1.5, T), ("data", 2.5, T + 60)]),
         ({"value": [T + 0.5, 21.5]}, [("value", 21.5, T + 0.5)]),
+        ({"x": [T, ISO.format(1)], "v": [1, 2]}, [("v", 1, T), ("v", 2, 1_795_860_001)]),
         ({"log": {str(T): 1.5, str(T + 1): 2.5}, "x": 3}, [("log", 1.5, T), ("log", 2.5, T + 1), ("x", 3, None)]),
         ({str(T): {"t": 1}, str(T + 1): {"t": 2}}, [("t", 1, T), ("t", 2, T + 1)]),
         ({"ts": [T, T + 1], "t": [1, 2], "h": [3, None]}, [("t", 1, T), ("t", 2, T + 1), ("h", 3, T)]),
@@ -214,8 +215,16 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=4)
 
 
-@given(st.recursive(_LEAVES, _nested, max_leaves=20))
-@settings(max_examples=300)
+_CELLS = st.sampled_from(
+    [T, T + 60, T * 1000, str(T), f" {T}", ISO.format(1), "28.11.2026 10:00", 1, -1.5, 10**400, True, None]
+)
+_COLUMNS = st.integers(1, 3).flatmap(
+    lambda size: st.dictionaries(_KEYS, st.lists(_CELLS, min_size=size, max_size=size))
+)
+
+
+@given(st.recursive(_LEAVES, _nested, max_leaves=20) | _COLUMNS | st.lists(_COLUMNS, max_size=3))
+@settings(max_examples=500)
 def test_no_document_breaks_the_search_for_times(document: object) -> None:
     found = decode(document)
     assert found["reason"] != "internal_error"
