@@ -23,7 +23,7 @@ def write(lake: Any, tmp_path: Path) -> Any:
 
     def write(values: dict[str, float], *, replace: bool = False, data_change: bool = True) -> str:
         now = datetime(2026, 5, 1, tzinfo=UTC)
-        rows = [(device, "m", value, None, None, now, now, [], now) for device, value in values.items()]
+        rows = [(device, "m", value, None, None, now, now, [], now, None) for device, value in values.items()]
         schema = ", ".join(f"`{column.name}` {column.type}" for column in LATEST.columns)
         with appender.begin() as append:
             append.write(lake.spark.createDataFrame(rows, schema).coalesce(1))

@@ -278,7 +278,7 @@ def test_what_went_the_short_way_passes_the_long_one_untouched(values: dict[str,
     payload = native(sent, **FULL)
     outcome = decide(b"tidegate/v1/dev/readings", payload)
     untouched = not letters_of(outcome) and not any(r.flags for r in record_of(outcome).readings)
-    assert short(payload) is untouched or (untouched and b"e-" in payload)
+    assert untouched or not short(payload)
 
 
 # Profiles.

@@ -127,15 +127,24 @@ def test_a_pass_is_due_once_in_a_while_and_then_for_all(log: Log) -> None:
         assert arrivals.begin() is again
 
 
+class Without(tuple[Any, frozenset[str]]):
+    """Rows, and the devices that were taken out of them."""
+
+    def where(self, condition: str) -> "Without":
+        """All of them."""
+        assert condition in {"retained IS NOT TRUE", "retain IS NOT TRUE"}
+        return self
+
+
 def test_no_source_brings_an_erased_device_back_to_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """An erasure that is killed between two tables leaves the device in some of them."""
-    monkeypatch.setattr(devices, "without", lambda rows, hashes: (rows, frozenset(hashes)))
+    monkeypatch.setattr(devices, "without", lambda rows, hashes: Without((rows, frozenset(hashes))))
     monkeypatch.setattr(devices, "heard_messages", lambda *parts, count: parts)
     monkeypatch.setattr(devices, "device_rows", lambda *parts: parts)
     arrivals: Any = SimpleNamespace(
         dead_letters=None, ledger=None, rows=lambda *_arguments: "rows", readings_rows=lambda *_arguments: "rows"
     )
-    writer: Any = SimpleNamespace(root="")
+    writer: Any = SimpleNamespace(root="", settings=SimpleNamespace(count_retained=False))
     derivation = DevicesDerivation(writer, arrivals)
     derivation._own.erased = {"own"}
     rows: Any = derivation._rows(News(1, erased={"reading"}), News(1, erased={"letter"}), [DataFile("counts")])
