@@ -43,7 +43,7 @@ def make_writer(lander: Any, seen: Seen | None = None) -> Writer:
 
 
 def add_latest(lander: Any, *devices: str) -> None:
-    rows = [(device, "temperature", 1.0, None, None, NOW, NOW, [], NOW) for device in devices]
+    rows = [(device, "temperature", 1.0, None, None, NOW, NOW, [], NOW, None) for device in devices]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in LATEST.columns)
     with Appender(lander.lake.spark, lander.root, LATEST).begin() as append:
         append.write(lander.lake.spark.createDataFrame(rows, schema).coalesce(1))
