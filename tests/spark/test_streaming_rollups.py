@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
@@ -17,7 +16,6 @@ from prometheus_client import CollectorRegistry
 from ingest.settings import KafkaSettings
 from lakehouse.append import Append, Appender
 from lakehouse.changes import table_files
-from lakehouse.counters import COUNTER_DELTAS_SQL
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.settings import LakeSettings
@@ -309,28 +307,3 @@ def test_an_expired_log_or_a_lost_table_is_made_anew_and_keeps_what_is_equal(fle
     DeltaTable(f"{fleet.root}/readings").delete(f"event_time < '{at(NOON):%Y-%m-%dT%H:%M:%SZ}'", commit_properties=told)
     fleet.rollups.run()
     assert fleet.rows("rollups_1m") == rows
-
-
-def test_spark_reads_counters_as_duckdb_does(lake: Any) -> None:
-    chance, zero, levels, rows = random.Random(3), at(NOON), {"t": 0.0, "u": 0.0}, []
-    for n in range(400):
-        metric = chance.choice(["t", "u"])
-        level = levels[metric]
-        steps = {"t": [level + 20, level - 1, level % 65536 + 3, 65530.0], "u": [*[level + 1] * 30, level - 1, 0.0]}
-        levels[metric] = chance.choice(steps[metric])
-        rows.append(("a", metric, levels[metric], zero + timedelta(minutes=n // 2), zero, n % 2, n, 0))
-    names = ["device", "metric", "value", "event_time", "landed_at", "partition", "offset", "index"]
-    readings = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
-    order = "ORDER BY device, metric, event_time, value, delta"
-    with duckdb.connect() as connection:
-        connection.register("readings", readings)
-        wanted = connection.sql(f"SELECT * FROM ({COUNTER_DELTAS_SQL}) {order}").to_arrow_table().to_pylist()
-    lake.spark.createDataFrame(readings).createOrReplaceTempView("readings")
-    try:
-        found = lake.spark.sql(f"SELECT * FROM ({COUNTER_DELTAS_SQL}) {order}").toArrow().to_pylist()
-    finally:
-        lake.spark.catalog.dropTempView("readings")
-    assert {row["event"] for row in wanted} == {None, "dip", "reset", "wrap"}
-    assert [{**row, "event_time": us(row["event_time"])} for row in found] == [
-        {**row, "event_time": us(row["event_time"])} for row in wanted
-    ]
