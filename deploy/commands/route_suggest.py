@@ -1,5 +1,6 @@
 """`tidegate route suggest`: the draft of a route from real messages."""
 
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.suggest.propose import Proposal
     from gateway.suggest.sample import Sample
 
-__all__ = ["register"]
+__all__ = ["register", "start_again"]
 
 _SHOWN = 3
 """Messages whose readings are shown for each draft; all of them are in --json."""
@@ -89,10 +90,22 @@ def suggest(
     if not yes and not _agreed(target, len(good)):
         raise typer.Exit(1)
     add_routes(target, [(one.toml, one.route, one.samples[0].topic) for one in good])
-    typer.echo(
-        f"{len(good)} route{'s' if len(good) != 1 else ''} written to {target}. Start the gateway again with it.",
-        err=True,
-    )
+    written = f"{len(good)} route{'s' if len(good) != 1 else ''} written to {target}."
+    typer.echo(f"{written} {start_again(target, config, data, from_dlq=from_dlq)}", err=True)
+
+
+def start_again(target: Path, config: Path | None, data: Path | None, *, from_dlq: bool) -> str:
+    """What makes the gateway read the file, and takes in what was refused before."""
+    from deploy.command_line import of_options
+
+    command = of_options(config, data)
+    start = "Start the gateway again with it."
+    if config is None and (from_dlq or data is not None):
+        run = f" --data {shlex.quote(str(data))}" if data is not None else ""
+        start = (
+            f"Start again with it: `tidegate down{run}`, then `tidegate up{run} --config {shlex.quote(str(target))}`."
+        )
+    return command.fill(f"{start} Then `tidegate dlq redrive` takes the dead letters in." if from_dlq else start)
 
 
 def _agreed(target: Path, count: int) -> bool:

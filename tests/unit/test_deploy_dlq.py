@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
+from deploy.command_line import command_name
 from deploy.dlq import journal as journal_module
 from deploy.dlq.explain import find_place, mark_payload
 from deploy.dlq.journal import Journal, read_journal
@@ -172,9 +173,11 @@ def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path) ->
         return done.output
 
     assert f"route suggest --from-dlq plant/kiln-4/state --config {config}`" in run("dlq", "show", "0-0")
-    [found] = json.loads(
-        run("route", "suggest", "plant/kiln-4/state", "--from-dlq", "--yes", "--json").partition("\n1 route")[0]
+    shown, _, said = run("route", "suggest", "plant/kiln-4/state", "--from-dlq", "--yes", "--json").partition(
+        "\n1 route"
     )
+    [found] = json.loads(shown)
+    assert f"Start the gateway again with it. Then `{command_name()} dlq redrive --config {config}` takes" in said
     assert (found["route"]["filter"], found["route"]["device"]) == ("plant/{device}/state", "{device}")
     assert len(found["messages"]) == 3
     settings = load_settings(config)
