@@ -5,6 +5,7 @@
 """
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from streaming.offsets import newest_mark
 from streaming.source import LandedTopics
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+SOON = round(datetime(2026, 11, 28, 9, 35, tzinfo=UTC).timestamp()) * 1_000_000
+"""Half a minute after the older version received message 1: when a broker may deliver it again."""
 OLD = Path(__file__).parent / "upgrade" / "before-repair"
 
 
@@ -39,7 +42,8 @@ def test_a_checkpoint_and_tables_of_the_version_before_go_on(
     lander.send(record(1, seq=1), record(2), record(3, seq=3), dead_letter(4))
     lander.forget_commit() if lost == "commit" else lander.forget_checkpoint()
     # A copy of what the older version stored, one with other content, and a new message.
-    lander.land(record(1, seq=1), record(9, seq=3), record(5, seq=5, trace=TRACE, payload_hash=-7), dead_letter(6))
+    copy = record(1, seq=1, received_us=SOON)
+    lander.land(copy, record(9, seq=3), record(5, seq=5, trace=TRACE, payload_hash=-7), dead_letter(6))
     assert [row["trace"] for row in lander.rows()] == [None] * 6 + [TRACE] * 2, (
         "a column that the older one did not write"
     )
