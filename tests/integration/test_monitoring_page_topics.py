@@ -94,7 +94,7 @@ def test_records_are_shown_newest_first_and_pages_go_older_and_newer(open_topic:
     tab.assert_clean()
 
 
-def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any) -> None:
+def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any, wait_until: Any) -> None:
     tab = open_topic(timezone_id="Asia/Kolkata")
     tab.page.wait_for_selector("#topic select[name=partition] option:nth-child(4)", state="attached")
     tab.page.select_option("[name=partition]", "2")
@@ -108,6 +108,7 @@ def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any) ->
     tab.page.fill("[name=offset]", "117")
     tab.page.click("#topic form button")
     wanted = ("offset", 117, 2, "pump-5")
+    wait_until(lambda: asked(scripted_page).begin == "offset", what="the page's request")
     tab.wait("document.querySelector('#topic .records').getAttribute('aria-busy') === null")
     found = asked(scripted_page)
     assert (found.begin, found.at, found.partition, found.key) == wanted
@@ -117,6 +118,7 @@ def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any) ->
     tab.page.fill("[name=time]", "2026-01-31T17:30:00")
     tab.page.click("#topic form button")
     tab.page.wait_for_selector("text=choose the partition", state="detached")
+    wait_until(lambda: asked(scripted_page).begin == "time", what="the page's request")
     assert (asked(scripted_page).begin, asked(scripted_page).at) == ("time", 1769860800000)
     tab.assert_clean()
 
