@@ -2,11 +2,12 @@
 
 import struct
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -124,36 +125,52 @@ class Watch:
         return next(((rule.entry, rule.action) for rule in self._rules if rule.meets(value)), None)
 
 
-class Watches(Protocol):
-    """What is asked of each number, as a device's profile changes it or not.
+class Watches(ABC):
+    """What is asked of each number, as a device's profile changes it or not. Remembers metrics, bounded.
 
     Attributes:
-        known: answers of `watch` that are remembered, by unit and metric; bounded.
+        known: answers of `watch` that are remembered, by unit and metric.
     """
 
-    known: dict[str | None, dict[str, Watch]]
+    def __init__(self) -> None:
+        self.known: dict[str | None, dict[str, Watch]] = {}
+        self._kept = 0
 
     def watch(self, metric: str, unit: str | None) -> Watch:
         """What is asked of the numbers of this metric and unit."""
+        try:
+            return self.known[unit][metric]
+        except KeyError:
+            pass
+        found = self._find(metric, unit)
+        if len(metric) <= _MOST_CHARACTERS and len(unit or "") <= _MOST_CHARACTERS:
+            if self._kept >= _MOST_METRICS:
+                self.known.clear()
+                self._kept = 0
+            self.known.setdefault(unit, {})[metric] = found
+            self._kept += 1
+        return found
+
+    @abstractmethod
+    def _find(self, metric: str, unit: str | None) -> Watch:
+        """The same, worked out."""
 
 
-class Table:
+class Table(Watches):
     """The entries without those that are switched off. Remembers metrics, bounded.
 
     Attributes:
         usual: what is asked of numbers whose quantity is not known; `watch` gives the same object for all of them.
-        known: see `Watches`.
     """
 
     def __init__(self, content: _File, accepted: frozenset[str] = frozenset(), *, ranges: bool = True) -> None:
         """`accepted` are names of entries that do not count; without `ranges` only codes do."""
+        super().__init__()
         self._content = content
         self._entries = [
             entry for entry in content.entries if not accepted & {"*", entry.name} and (ranges or not entry.is_range)
         ]
         self.usual = Watch(_rules(self._entries, None))
-        self.known: dict[str | None, dict[str, Watch]] = {}
-        self._kept = 0
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -174,23 +191,9 @@ class Table:
         """The same table with more entries switched off."""
         return Table(self._content, frozenset(accepted), ranges=ranges)
 
-    def watch(self, metric: str, unit: str | None) -> Watch:
-        """What is asked of the numbers of this metric and unit."""
-        try:
-            return self.known[unit][metric]
-        except KeyError:
-            return self._find(metric, unit)
-
     def _find(self, metric: str, unit: str | None) -> Watch:
         quantity = find_quantity(metric, unit, self._content.quantities)
-        found = self.usual if quantity is None else Watch(_rules(self._entries, quantity))
-        if len(metric) <= _MOST_CHARACTERS and len(unit or "") <= _MOST_CHARACTERS:
-            if self._kept >= _MOST_METRICS:
-                self.known.clear()
-                self._kept = 0
-            self.known.setdefault(unit, {})[metric] = found
-            self._kept += 1
-        return found
+        return self.usual if quantity is None else Watch(_rules(self._entries, quantity))
 
 
 _MOST_METRICS: Final = 10_000
