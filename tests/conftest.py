@@ -51,6 +51,7 @@ SHARED_FIXTURES = (
     "fixtures_mutants_table.py",
     "fixtures_outcome.py",
     "fixtures_counters.py",
+    "fixtures_dead_letters.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
 
