@@ -127,6 +127,7 @@ def _letter(
         payload_sha256=cut[1],
         trace=traceparent(message.trace),
         message_id=short_id(message.message_id) if message.message_id else None,
+        waited_since_us=message.waited_since_us,
     )
     key = message.topic if device is None else device.encode()
     return Record(DEAD_LETTERS, key[:_MAX_KEY_BYTES], encode_dead_letter(letter))

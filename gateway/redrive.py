@@ -2,8 +2,8 @@
 
 Pure: reading the letters and producing the records is deploy/dlq/redrive.py. What a redriven reading keeps and gets:
 
-- receive time, topic, trace: those of the original message, so its rows stand in the day they belong to, and a reading
-  without a time of its own is not dated to the redrive;
+- receive time, topic, trace, `retained` and since when it may have waited in the broker: those of the original message, so its
+  rows stand in the day they belong to, and a reading without a time of its own is not dated to the redrive;
 - identity: the message's own, where it has one. Else `dl:<gateway>:<epoch>:<number>`, the name of the message: two
   redrives of it are one, and also after the dead letters' topic was made anew, which uses its offsets again;
 - payload: that of the message, so its hash is the same; of a copy that the landing could not compare with what is stored
@@ -58,6 +58,7 @@ class Letter(NamedTuple):
     message_id: str | None
     retain: bool
     trace: str | None
+    waited_since_us: int | None = None
 
     @property
     def message(self) -> str:
@@ -171,6 +172,7 @@ def _as_message(letter: Letter) -> Message:
         retain=letter.retain,
         message_id=letter.message_id,
         trace=letter.trace,
+        waited_since_us=letter.waited_since_us,
     )
 
 

@@ -156,6 +156,12 @@ DEAD_LETTERS: Final = Table(
         Column("trace", "string", "W3C traceparent of the message."),
         Column("message_id", "string", "MQTT user property `message-id` of the message, where it had one."),
         Column("retain", "boolean", "True where the broker sent it as a retained message."),
+        Column(
+            "may_have_waited",
+            "boolean",
+            "True where the broker may have kept the message: the gateway was away, or could take no more.",
+        ),
+        Column("waited_since", "timestamp", "Since when at the earliest (UTC); null where nobody knows."),
         _ORIGIN[2],
     ),
     statistics=("reason", "device", "received_at"),

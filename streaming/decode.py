@@ -45,7 +45,7 @@ DEAD_LETTER_SCHEMA: Final = (
     "v INT, gateway STRING, epoch BIGINT, number BIGINT, received_us BIGINT, topic STRING, reason STRING, "
     "payload_base64 STRING, payload_bytes BIGINT, stage STRING, partial BOOLEAN, path STRING, got STRING, wanted STRING, "
     "device STRING, profile STRING, attempt INT, qos INT, dup BOOLEAN, retain BOOLEAN, payload_sha256 STRING, trace STRING, "
-    "message_id STRING"
+    "message_id STRING, waited_since_us BIGINT"
 )
 """ingest.contract.dead_letter.DeadLetterRecord in Spark's words."""
 
@@ -186,6 +186,8 @@ def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column,
         "trace",
         "message_id",
         F.lit(None).cast("boolean").alias("retain"),
+        F.lit(None).cast("boolean").alias("may_have_waited"),
+        F.lit(None).cast("timestamp").alias("waited_since"),
         "date",
     )  # fmt: skip
 
@@ -256,6 +258,8 @@ def _refused_rows(refused: DataFrame, landed: Column) -> DataFrame:
         F.col("d.trace").alias("trace"),
         F.col("d.message_id").alias("message_id"),
         F.coalesce("d.retain", F.lit(False)).alias("retain"),
+        F.col("d.waited_since_us").isNotNull().alias("may_have_waited"),
+        F.timestamp_micros(F.nullif("d.waited_since_us", F.lit(0))).alias("waited_since"),
         received.cast("date").alias("date"),
     )
 
@@ -289,5 +293,7 @@ def _poison_rows(poison: DataFrame, landed: Column, topic: str) -> DataFrame:
         nothing.alias("trace"),
         nothing.alias("message_id"),
         F.lit(None).cast("boolean").alias("retain"),
+        F.lit(None).cast("boolean").alias("may_have_waited"),
+        F.lit(None).cast("timestamp").alias("waited_since"),
         F.col("timestamp").cast("date").alias("date"),
     )

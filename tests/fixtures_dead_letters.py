@@ -59,6 +59,8 @@ class Lake:
             "gateway_epoch": letter.epoch, "message_number": letter.number, "partial": letter.partial,
             "payload_bytes": letter.payload_bytes, "landed_at": LANDED, "date": moment(letter.received_us).date(),
             "message_id": letter.message_id, "retain": letter.retain,
+            "may_have_waited": letter.waited_since_us is not None,
+            "waited_since": moment(letter.waited_since_us) if letter.waited_since_us else None,
         }  # fmt: skip
         self._append("dead_letters", [row])
 

@@ -54,7 +54,8 @@ _ROWS: Final = """
 
 _FOUND: Final = """
     SELECT id, source_topic, partition, "offset", stage, reason, path, partial, gateway, gateway_epoch, message_number,
-        epoch_us(received_at), mqtt_topic, payload, payload_bytes, device, message_id, coalesce(retain, false), trace
+        epoch_us(received_at), mqtt_topic, payload, payload_bytes, device, message_id, coalesce(retain, false), trace,
+        CASE WHEN may_have_waited THEN coalesce(epoch_us(waited_since), 0) END
     FROM letters WHERE ({where}) AND {open} AND {after} AND landed_at <= to_timestamp({asked_at})
     ORDER BY {order} LIMIT {limit}"""
 

@@ -35,7 +35,8 @@ class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """One refused message, or (`partial`) one refused part of a message whose other parts were stored.
 
     `message_id` is what the device gave as MQTT user property `message-id`: with topic, payload and `retain` it is all
-    that a message's identity is made of, so that redriving finds the same one.
+    that a message's identity is made of, so that redriving finds the same one. `waited_since_us`: since when the broker may have
+    kept the message; 0: nobody knows; None: it did not wait.
     """
 
     v: int
@@ -61,6 +62,7 @@ class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):
     payload_sha256: str | None = None
     trace: str | None = None
     message_id: str | None = None
+    waited_since_us: int | None = None
 
 
 _encoder = msgspec.json.Encoder()

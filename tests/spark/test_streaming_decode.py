@@ -158,3 +158,14 @@ def test_a_dead_letter_keeps_its_bytes_and_poison_in_its_topic_is_one_too(decode
     assert (kept.reason, kept.stage, bytes(kept.payload), kept.payload_bytes) == ("bad_json", "gateway", b"\xff\x00", 2)
     assert (kept.message_number, kept.partial, kept.attempt) == (3, False, 0)
     assert (poison.reason, bytes(poison.payload)) == ("spark_corrupt_record", broken)
+
+
+def test_a_dead_letter_says_since_when_its_message_may_have_waited(decode_values: Any, dead_letter: Any) -> None:
+    from ingest.contract.dead_letter import encode_dead_letter
+
+    waits = (None, 0, 1_777_000_000_123_456)
+    letters = [msgspec.structs.replace(dead_letter(number), waited_since_us=us) for number, us in enumerate(waits)]
+    rows = dead(decode_values(*map(encode_dead_letter, letters), topic="telemetry.dead-letters"))
+    found = [(row.may_have_waited, row.waited_since) for row in sorted(rows, key=lambda row: row.offset)]
+    assert [waited for waited, _ in found] == [False, True, True]
+    assert [None if since is None else since.microsecond for _, since in found] == [None, None, 123456]

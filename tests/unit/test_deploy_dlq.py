@@ -183,6 +183,19 @@ def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> 
     assert {record.message_id for record in lake.records()} == {f"dl:gw-1:{EPOCH}:1"}
 
 
+@pytest.mark.parametrize("since_us", [None, 0, AT_US - 3_600_000_000])
+def test_a_redrive_keeps_what_the_letter_says_of_the_wait(lake: Lake, since_us: int | None) -> None:
+    lake.receive("site/attic/t", b"1.5", waited_since_us=since_us)
+    lake.receive("site/attic/u", b"1.5", retain=True)
+    lake.redrive("site/#")
+    waited, replayed = lake.records()
+    assert (waited.waited_since_us, waited.readings[0].flags) == (
+        since_us or None,
+        None if since_us is None else ["may_have_waited"],
+    )
+    assert (replayed.retain, "retained" in replayed.flags, waited.retain) == (True, True, False)
+
+
 def test_letters_come_in_pages_in_order_and_each_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.dlq.letters.PAGE_LETTERS", 3)
     for number in range(7):

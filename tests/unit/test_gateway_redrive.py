@@ -34,6 +34,7 @@ def letter_of(record: DeadLetterRecord, payload: bytes, offset: int = 17, **more
         "epoch": record.epoch, "number": record.number, "received_us": record.received_us, "topic": record.topic,
         "payload": payload, "payload_bytes": record.payload_bytes, "device": record.device,
         "message_id": record.message_id, "retain": record.retain, "trace": record.trace,
+        "waited_since_us": record.waited_since_us,
     }  # fmt: skip
     return Letter(**values | more)
 
@@ -77,6 +78,21 @@ def test_a_message_keeps_the_identity_that_it_would_have_had(
     assert record.message_id == direct.message_id
     assert record.payload_hash == direct.payload_hash == hash_payload(payload), "both say the same of their payload"
     assert str(record.message_id).startswith(identity)
+
+
+@pytest.mark.parametrize("since_us", [AT_US - 3_600_000_000, 0, None])
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_redriven_message_says_how_long_it_waited_as_the_first_delivery_would(
+    since_us: int | None, *, retain: bool
+) -> None:
+    given = message(b"site/attic/temperature", b"1.5", retain=retain, waited_since_us=since_us)
+    (direct,) = [decode_record(r.value) for r in gate("site/#").decide(given).records]
+    (record,) = judge(refuse(given)[0], gate("site/#")).records
+    assert (
+        (record.waited_since_us, record.retain) == (direct.waited_since_us, direct.retain) == (since_us or None, retain)
+    )
+    assert record.readings[0].flags == direct.readings[0].flags == (None if since_us is None else ["may_have_waited"])
+    assert set(record.flags or ()) - {"redriven"} == set(direct.flags or ())
 
 
 def test_of_a_partial_letter_only_what_is_not_stored_is_stored() -> None:

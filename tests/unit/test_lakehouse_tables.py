@@ -190,7 +190,7 @@ def test_files_are_skipped_by_their_times_and_no_row_is_lost_for_it(root: str) -
 
 
 def test_a_table_of_an_older_version_gets_the_new_columns_and_keeps_its_rows(tmp_path: Path) -> None:
-    new = ("message_id", "retain")
+    new = ("message_id", "retain", "may_have_waited", "waited_since")
     table = TABLES["dead_letters"]
     older = replace(table, columns=tuple(column for column in table.columns if column.name not in new))
     ensure_tables(str(tmp_path), [older], log_retention_hours=24)
