@@ -85,6 +85,10 @@ class Route:
             given.device is not None,
         )
 
+    def fresh(self) -> "Route":
+        """The same route for another table: mappings count what they leave out."""
+        return self if self.mapping is None else replace(self, mapping=self.mapping.fresh())
+
     @property
     def label(self) -> str:
         """Name and filter: no two routes share them, unless they are alike."""
@@ -171,7 +175,8 @@ def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings 
         _compile(f"[[routes]] number {number}", route, zone, limits, own=True)
         for number, route in enumerate(settings, start=1)
     )
-    return RouteTable(own + _preset_routes(() if limits is None else limits.presets, zone))
+    shipped = _preset_routes(() if limits is None else limits.presets, zone)
+    return RouteTable((*own, *(route.fresh() for route in shipped)))
 
 
 @cache

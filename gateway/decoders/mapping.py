@@ -4,6 +4,7 @@ A mapping is compiled once per route and only followed afterwards: what to do wi
 name comes for the first time. Generic JSON is the mapping that says nothing.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -57,6 +58,12 @@ class CompiledMapping:
         self.when = Conditions(settings.when)
         self._own = Case(own, named, units or {}, vendors)
         self._cases = [Case(_inherit(settings, case), named, units or {}, vendors) for case in settings.cases]
+
+    def fresh(self) -> "CompiledMapping":
+        """The same mapping for another gateway, which counts from zero; compiling takes twenty times as long."""
+        other = copy.copy(self)
+        other._own, other._cases = self._own.fresh(), [case.fresh() for case in self._cases]
+        return other
 
     def left_out(self) -> dict[str, int]:
         """How often each field was left out, of all cases together."""

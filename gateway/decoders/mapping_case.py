@@ -1,5 +1,6 @@
 """One case of a mapping, compiled: messages of one shape."""
 
+import copy
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any
@@ -78,6 +79,13 @@ class Case:
         for names in (self.names, *(vendor.names for vendor in self.vendors)):
             for template in names.templates:
                 _check(template, segments, "prefix or rename")
+
+    def fresh(self) -> "Case":
+        """The same case for another gateway: see `Names.fresh`."""
+        other = copy.copy(self)
+        other.names = self.names.fresh()
+        other.vendors = Vendors([vendor.fresh() for vendor in self.vendors])
+        return other
 
     def _hidden(self, settings: CaseSettings) -> list[str]:
         """Flat names of the fields that say who, when and which: no readings."""

@@ -1,5 +1,6 @@
 """What a mapping makes of each metric name: skipped, renamed, its unit, its error codes. Decided once per name."""
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -143,6 +144,13 @@ class Names:
         self._dropped: dict[str, int] = {}
         _holders.add(self)
 
+    def fresh(self) -> "Names":
+        """The same rules for another gateway, with verdicts and counts of its own."""
+        other = copy.copy(self)
+        other._contexts, other._dropped = {}, {}
+        _holders.add(other)
+        return other
+
     def dropped(self) -> dict[str, int]:
         """How often each field was left out, by its name in the payload; of at most so many names."""
         found = dict(self._dropped)
@@ -163,6 +171,7 @@ class Names:
         if _held.names >= _MAX_HELD:
             for holder in list(_holders):
                 holder.forget()
+            _held.names = 0  # also what mappings held that are no longer there
         key = tuple([template.fill(scope) for template in self._changing]) if self._changing else ()
         rules = self._contexts.get(key)
         if rules is None:

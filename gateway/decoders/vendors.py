@@ -6,6 +6,7 @@ fields that are no readings, histories. A mapping names the vendors it lets in (
 is followed.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -77,6 +78,12 @@ class Vendor:
         self._members = frozenset(name for name in needed if name is not None) if plain else None
         self._items = [parse_path(text, wild=True) for text in settings.items]
         self.times = [time_source(source) for source in settings.time]
+
+    def fresh(self) -> "Vendor":
+        """The same rules for another gateway: see `Names.fresh`."""
+        other = copy.copy(self)
+        other.names = self.names.fresh()
+        return other
 
     def may_take(self, names: Iterable[str], brand: str | None) -> bool:
         """Whether an object of these members may be this vendor's, whatever their values."""

@@ -330,6 +330,18 @@ def test_all_mappings_together_keep_a_bounded_number_of_names(monkeypatch: pytes
     assert 0 < held <= 120
 
 
+def test_mappings_that_are_gone_take_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.decoders.mapping_names._MAX_HELD", 100)
+    body = json.dumps({f"m{n}": n for n in range(20)}).encode()
+    for _ in range(10):
+        assert isinstance(CompiledMapping(MappingSettings(), ())(body, MATCH, LIMITS, NOW_US), Decoded)
+    mapping = CompiledMapping(MappingSettings(), ())
+    mapping(body, MATCH, LIMITS, NOW_US)
+    verdicts = dict(mapping._own.names._contexts)
+    mapping(body, MATCH, LIMITS, NOW_US)
+    assert mapping._own.names._contexts == verdicts
+
+
 def test_a_long_text_of_the_message_is_not_repeated_in_each_reading() -> None:
     long, many = "x" * 100_000, {f"m{n}": n for n in range(3000)}
     tracemalloc.start()

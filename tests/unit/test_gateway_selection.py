@@ -2,17 +2,22 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.chaos.fuzz_seeds import read_seeds
 from gateway.decode_file import decode_lines
 from gateway.explain_route import explain_message
-from gateway.routes import compile_routes
+from gateway.outcome import Gate, Message
+from gateway.routes import RouteTable, compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
 NOW_US = round(datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()) * 1_000_000
 LIMITS = GatewaySettings()
+CHIRPSTACK = "preset chirpstack number 1 (application/{application}/device/{device}/event/{event})"
+SEEDS = read_seeds(Path(__file__).parents[1] / "data" / "payloads.jsonl")
 
 
 def route(mapping: dict[str, Any]) -> tuple[RouteSettings, ...]:
@@ -132,3 +137,20 @@ def test_the_names_that_are_counted_are_bounded() -> None:
         match.mapping(json.dumps(document).encode(), match, LIMITS, NOW_US)
     fields = table.left_out()["[[routes]] number 1 (keep/#)"]
     assert len(fields) == 1000
+
+
+def test_each_gateway_of_a_process_counts_from_zero_and_alone() -> None:
+    messages = [Message(n, 0, NOW_US, topic.encode(), payload) for n, (topic, payload) in enumerate(SEEDS)]
+
+    def count(table: RouteTable) -> dict[str, dict[str, int]]:
+        gate = Gate(table, LIMITS)
+        for message in messages:
+            gate.decide(message)
+        return table.left_out()
+
+    first, second = compile_routes((), LIMITS), compile_routes((), LIMITS)
+    found = count(first)
+    assert "Node_type" in found[CHIRPSTACK], "a vendor's rules leave out too"
+    assert second.left_out() == compile_routes((), LIMITS).left_out() == {}
+    assert count(second) == found
+    assert first.left_out() == found
