@@ -15,15 +15,16 @@ there was none left, or whose row retention deleted, is a dead letter: nothing i
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reasons import Reason
 from lakehouse.create import table_uri
-from lakehouse.dataset import dataset_of, file_dataset
-from streaming.lookups import LookupTime, admitted_files
+from lakehouse.dataset import dataset_of
+from streaming.arrow_sql import ArrowSql
+from streaming.lookups import Lookup, Search, admitted_files, matching_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,20 +86,14 @@ _JUDGED: Final = f"""
         WHEN other_payload THEN '{Reason.UNCHECKED_DUPLICATE}' END AS reason
     FROM (SELECT *, row_number() OVER () AS place FROM rows) n JOIN found f USING (place) ORDER BY place"""  # noqa: S608
 
-Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
-"""Copies -> rows of the table, COMPARED_COLUMNS, piece by piece, some of which may have their identities."""
-
 
 class Contents:
     """What was stored last under which identity. Not thread-safe: the landing's batch calls it, or its one worker."""
 
     def __init__(self, lookup: Lookup | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`lookup` asks the table for copies that are not remembered; None leaves those unchecked."""
-        import duckdb
-
-        self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "256MB"})
-        self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
-        self._lookup, self._time = lookup, LookupTime(clock)
+        self._sql = ArrowSql()
+        self._search = Search(lookup, self._sql, clock) if lookup is not None else None
         self._chunks: list[pa.Table] = []
 
     @property
@@ -108,7 +103,7 @@ class Contents:
 
     def remember(self, rows: "pa.Table") -> None:
         """Keep the content of committed rows (COMPARED_COLUMNS)."""
-        self._keep(self._query(_HASHED, rows=rows))
+        self._keep(self._sql.query(_HASHED, rows=rows))
 
     def conflicts(self, rows: "pa.Table", copies: "pa.Table") -> tuple[list[dict[str, Any]], int]:
         """The records of a batch that become dead letters, one entry each, and how many copies could not be compared.
@@ -123,13 +118,13 @@ class Contents:
         """
         import pyarrow as pa
 
-        kept = self._query(_KEPT, rows=rows, copies=copies)
-        found = self._query(_COPIES, rows=rows, copies=copies, kept=kept)
-        known = [self._query(_HASHED, rows=kept), *self._chunks]
-        judged = self._query(_JUDGED, rows=found, known=pa.concat_tables(known))
+        kept = self._sql.query(_KEPT, rows=rows, copies=copies)
+        found = self._sql.query(_COPIES, rows=rows, copies=copies, kept=kept)
+        known = [self._sql.query(_HASHED, rows=kept), *self._chunks]
+        judged = self._sql.query(_JUDGED, rows=found, known=pa.concat_tables(known))
         missing = found.filter(_not(judged["known"]))
         if missing.num_rows:
-            late = self._query(_JUDGED, rows=missing, known=self._stored(missing))
+            late = self._sql.query(_JUDGED, rows=missing, known=self._stored(missing))
             judged = pa.concat_tables([judged.filter(judged["known"]), late])
         refused = [row for row in judged.to_pylist() if row["reason"] is not None]
         unchecked = sum(row["reason"] == Reason.UNCHECKED_DUPLICATE for row in refused)
@@ -139,15 +134,9 @@ class Contents:
         """What the table has under the identities of these copies, as far as the time for look-ups goes."""
         import pyarrow as pa
 
-        wanted = self._query(_HASHED, rows=missing)
-        left, pieces = set(wanted["id"].to_pylist()), [wanted.slice(0, 0)]
-        lookup = self._lookup
-        for piece in self._time.bounded(lambda: lookup(missing)) if lookup is not None else ():
-            pieces.append(self._query(_HASHED, rows=piece))
-            left.difference_update(pieces[-1]["id"].to_pylist())
-            if not left:
-                break
-        stored = pa.concat_tables(pieces)
+        wanted = self._sql.query(_HASHED, rows=missing)
+        found = self._search.find(missing, set(wanted["id"].to_pylist()), "id", _HASHED) if self._search else []
+        stored = pa.concat_tables([wanted.slice(0, 0), *found])
         self._keep(stored)
         return stored
 
@@ -160,11 +149,6 @@ class Contents:
             whole = pa.concat_tables(self._chunks)
             kept = whole.slice(max(0, whole.num_rows - REMEMBERED_ROWS))
             self._chunks = [pa.table(kept.combine_chunks())]
-
-    def _query(self, sql: str, **tables: "pa.Table") -> "pa.Table":
-        for name, table in tables.items():
-            self._duckdb.register(name, table)
-        return self._duckdb.sql(sql).to_arrow_table()
 
 
 def make_lookup(root: str) -> Lookup:
@@ -179,12 +163,8 @@ def make_lookup(root: str) -> Lookup:
         same = ds.field("message_id").isin(copies["message_id"].combine_chunks()) & ds.field("device").isin(devices)
         files = admitted_files(table, devices)
         # A device that sends a message again says the same time, and files hold seconds of live readings.
-        likely = [(each.path, same & within) for each in files if (within := each.between(times, kind)) is not None]
-        for path, condition in [*likely, *((each.path, same) for each in files)]:
-            # One that maintenance has just taken away is in the table under another name.
-            with suppress(FileNotFoundError):
-                rows = file_dataset(table, path)
-                yield rows.to_table(list(COMPARED_COLUMNS), condition, batch_readahead=2, use_threads=False)
+        likely = [(each, same & within) for each in files if (within := each.between(times, kind)) is not None]
+        yield from matching_rows(table, [*likely, *((each, same) for each in files)], COMPARED_COLUMNS)
 
     return lookup
 

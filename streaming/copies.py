@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from streaming.arrow_sql import ArrowSql
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -37,14 +39,7 @@ def duplicate_rows(rows: "pa.Table", copies: "pa.Table", landed_at: datetime) ->
         copies: those that are left out, as `Seen.duplicates` gives them.
         landed_at: when the batch began.
     """
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")  # a log is no terminal
-        connection.register("rows", rows)
-        connection.register("copies", copies)
-        return connection.sql(_ROWS, params={"landed_at": landed_at}).to_arrow_table()
+    return ArrowSql().query(_ROWS, {"landed_at": landed_at}, rows=rows, copies=copies)
 
 
 def without_landed(rows: "pa.Table", topic: str, landed: Iterable[tuple[str, int, int]]) -> "pa.Table":

@@ -11,25 +11,22 @@ that landed since. Without a snapshot it reads the horizon, and for the ranges t
 
 import logging
 import math
-import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ingest.contract.errors import FatalError
 from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
+from streaming.arrow_sql import ArrowSql
 from streaming.offsets import newest_mark
 from streaming.points import POINTS_LIMIT, Points
 from streaming.snapshot import read_snapshot, write_snapshot
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -97,7 +94,7 @@ _NEW_POINTS: Final = f"""
 _OLD_POINTS: Final = """
     SELECT last // 86400 AS day, a, (d & 4294967295)::BIGINT AS tag FROM ranges WHERE low = 0 AND high = 0"""
 
-_TAG: Final = f"SELECT (md5_number($device) & {_LOW_HALF} & 4294967295)::BIGINT"
+_TAG: Final = f"SELECT (md5_number($device) & {_LOW_HALF} & 4294967295)::BIGINT AS tag"
 
 # Islands before hashes: of a table's history there are few lines and many rows.
 _LINES: Final = f"""
@@ -132,10 +129,10 @@ class Seen:
 
     def __init__(self, snapshot: Path | None = None) -> None:
         """`snapshot` is where the ranges are kept between runs, the points next to it; None keeps neither."""
-        self._duckdb, self._snapshot = _connect(self), snapshot
+        self._sql, self._snapshot = _spilling_sql(), snapshot
         self._points = Points(points_folder(snapshot) if snapshot else None)
         self._table_id = ""
-        self._base: pa.Table = self._query(_FOLD, ranges=_empty_ranges())
+        self._base: pa.Table = self._sql.query(_FOLD, ranges=_empty_ranges())
         self._recent: list[pa.Table] = []
         self._saved = time.monotonic()
         self._lock = threading.RLock()
@@ -212,19 +209,18 @@ class Seen:
             end = None if day >= _day(now) else _begin(day + 1)
             for chunk in _stored(rows, max(since, _begin(day)), end):
                 self._add_points(chunk, day)
-                self._recent.append(self._fold([self._query(_RANGES, {"last": int(now.timestamp())}, rows=chunk)]))
+                self._recent.append(self._fold([self._sql.query(_RANGES, {"last": int(now.timestamp())}, rows=chunk)]))
                 if sum(each.num_rows for each in self._recent) >= FOLD_ROWS:
                     self._base, self._recent = self._fold([self._base, *self._recent]), []
 
     def _learn_history(self, rows: "ds.FileSystemDataset", before: datetime) -> None:
         """Ranges of all that landed before: few, however long the table is. Ends early where a file is gone or it is late."""
-        connection = _connect(self)
+        sql = _spilling_sql()
         try:
             for chunk in _stored(rows, None, before, counted=True):
                 if self._stopped.is_set():
                     return
-                connection.register("rows", chunk)
-                ranges = connection.sql(_LINES).to_arrow_table()
+                ranges = sql.query(_LINES, rows=chunk)
                 with self._lock:
                     for device in self._forgotten:
                         ranges = self._without(ranges, device)
@@ -244,11 +240,11 @@ class Seen:
         import pyarrow as pa
 
         with self._lock:
-            placed = self._query(_PLACED, rows=rows)
-            found = self._points.find(self._query(_POINTS, placed=placed)["a"].to_pylist())
+            placed = self._sql.query(_PLACED, rows=rows)
+            found = self._points.find(self._sql.query(_POINTS, placed=placed)["a"].to_pylist())
             points = pa.table({"a": pa.array(found, pa.uint64())})
             seen = pa.concat_tables([self._base, *self._recent])
-            return self._query(_DUPLICATES, placed=placed, seen=seen, points=points)
+            return self._sql.query(_DUPLICATES, placed=placed, seen=seen, points=points)
 
     def add(self, rows: "pa.Table", landed_at: datetime, *, at: datetime | None = None) -> None:
         """Remember the rows that were committed.
@@ -260,7 +256,7 @@ class Seen:
         """
         with self._lock:
             self._add_points(rows, _day(landed_at))
-            self._recent.append(self._query(_RANGES, {"last": int(landed_at.timestamp())}, rows=rows))
+            self._recent.append(self._sql.query(_RANGES, {"last": int(landed_at.timestamp())}, rows=rows))
             due = self._points.fresh_count >= SAVE_POINTS
             if len(self._recent) >= FOLD_BATCHES or sum(chunk.num_rows for chunk in self._recent[1:]) >= FOLD_ROWS:
                 due, self._recent = True, [self._fold(self._recent)]
@@ -313,7 +309,7 @@ class Seen:
             self._points.sweep()
 
     def _add_points(self, rows: "pa.Table", day: int) -> None:
-        points = self._query(_NEW_POINTS, rows=rows)
+        points = self._sql.query(_NEW_POINTS, rows=rows)
         if points.num_rows:
             self._points.add(day, points["a"].to_pylist(), points["tag"].to_pylist())
 
@@ -325,34 +321,28 @@ class Seen:
             self._joining.start()
 
     def _tag(self, device: str) -> int:
-        (row,) = self._duckdb.execute(_TAG, {"device": device}).fetchall()
-        return int(row[0])
+        return int(self._sql.query(_TAG, {"device": device})["tag"][0].as_py())
 
     def _without(self, ranges: "pa.Table", device: str) -> "pa.Table":
-        return self._query(_WITHOUT, {"device": device}, ranges=ranges)
+        return self._sql.query(_WITHOUT, {"device": device}, ranges=ranges)
 
     def _plain(self, held: "pa.Table") -> "pa.Table":
         """What a snapshot holds, as this version holds it in memory."""
-        held = self._query(_CONVERTED, ranges=held) if "stem" in held.column_names else held
+        held = self._sql.query(_CONVERTED, ranges=held) if "stem" in held.column_names else held
         return held.select(self._base.column_names)
 
     def _take_old_points(self) -> None:
-        for day, a, tag in zip(*self._query(_OLD_POINTS, ranges=self._base).to_pydict().values(), strict=True):
+        for day, a, tag in zip(*self._sql.query(_OLD_POINTS, ranges=self._base).to_pydict().values(), strict=True):
             self._points.add(day, [a], [tag])
 
     def _fold(self, chunks: "Sequence[pa.Table]") -> "pa.Table":
         import pyarrow as pa
 
-        folded = self._query(_FOLD, ranges=pa.concat_tables(chunks))
+        folded = self._sql.query(_FOLD, ranges=pa.concat_tables(chunks))
         if folded.num_rows > RANGES_LIMIT:
             self._evicted += folded.num_rows - RANGES_LIMIT
             folded = folded.sort_by([("last", "descending")]).slice(0, RANGES_LIMIT)
         return folded
-
-    def _query(self, sql: str, given: dict[str, Any] | None = None, **tables: "pa.Table") -> "pa.Table":
-        for name, table in tables.items():
-            self._duckdb.register(name, table)
-        return self._duckdb.sql(sql, params=given).to_arrow_table()
 
 
 def points_folder(snapshot: Path) -> Path:
@@ -360,15 +350,8 @@ def points_folder(snapshot: Path) -> Path:
     return snapshot.with_name(f"{snapshot.stem}_points")
 
 
-def _connect(owner: Seen) -> "duckdb.DuckDBPyConnection":
-    import duckdb
-
-    # One thread: the work is small and Spark has the cores. What does not fit is spilled to a folder of our own.
-    spill = tempfile.mkdtemp(prefix="tidegate-identities-")
-    weakref.finalize(owner, shutil.rmtree, spill, ignore_errors=True)
-    connection = duckdb.connect(config={"threads": 1, "memory_limit": "512MB", "temp_directory": spill})
-    connection.execute("SET enable_progress_bar = false")  # a log is no terminal
-    return connection
+def _spilling_sql() -> ArrowSql:
+    return ArrowSql("512MB", spills=True)
 
 
 def _day(at: datetime) -> int:

@@ -1,23 +1,30 @@
-"""Look-ups in `readings` by device: the files that may hold rows of it, the newest first, and the time that they may take.
+"""Look-ups in `readings` by device: file by file of those that may hold rows of it, for as long as the time for it lasts.
 
 A device that repeats a month must not slow the others, so look-ups have a bounded share of the time.
 """
 
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from lakehouse.dataset import file_dataset
+from streaming.arrow_sql import ArrowSql
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-__all__ = ["AdmittedFile", "LookupTime", "admitted_files"]
+__all__ = ["AdmittedFile", "Lookup", "Search", "admitted_files", "matching_rows"]
+
+Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
+"""Rows of a batch -> rows of the table, piece by piece, some of which equal them."""
 
 LOOKUP_SHARE: Final = 0.2
 """Of the time at most, over look-ups in the table."""
@@ -29,20 +36,36 @@ _STATISTICS_STEP: Final = timedelta(milliseconds=1)
 """Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
 
-class LookupTime:
-    """The time that is left for look-ups of one kind. Not thread-safe."""
+class Search:
+    """A look-up with its own share of the time. Not thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, lookup: Lookup, sql: ArrowSql, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lookup, self._sql, self._clock = lookup, sql, clock
         self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
 
-    def bounded(self, look_up: "Callable[[], Iterable[pa.Table]]") -> "Iterator[pa.Table]":
-        """What a look-up finds, piece by piece, for as long as the time goes; nothing where none is left."""
+    def find(self, wanted: "pa.Table", keys: set[int], key: str, keyed: str) -> "list[pa.Table]":
+        """What the table holds of these rows, piece by piece, until all keys are found or the time is over.
+
+        Args:
+            wanted: the rows to look for.
+            keys: theirs.
+            key: the column of the keys.
+            keyed: SQL that makes them of `rows`.
+        """
+        found, left = [], set(keys)
+        for piece in self._bounded(wanted) if left else ():
+            found.append(self._sql.query(keyed, rows=piece))
+            left.difference_update(found[-1][key].to_pylist())
+            if not left:
+                break
+        return found
+
+    def _bounded(self, wanted: "pa.Table") -> "Iterator[pa.Table]":
         began = self._clock()
         allowed = min(LOOKUP_BURST_SECONDS, self._left_seconds + LOOKUP_SHARE * (began - self._left_at))
         try:
             if allowed > 0:
-                for piece in look_up():
+                for piece in self._lookup(wanted):
                     yield piece
                     if self._clock() - began > allowed:
                         break
@@ -85,6 +108,17 @@ def admitted_files(table: "DeltaTable", devices: list[str]) -> list[AdmittedFile
         if _admits(low, high, devices)
     ]
     return sorted(admitted, key=attrgetter("landed_at"), reverse=True)
+
+
+def matching_rows(
+    table: "DeltaTable", wanted: "Iterable[tuple[AdmittedFile, ds.Expression]]", columns: Sequence[str]
+) -> "Iterator[pa.Table]":
+    """The rows of each file that fulfil its condition."""
+    for file, condition in wanted:
+        # One that maintenance has just taken away is in the table under another name.
+        with suppress(FileNotFoundError):
+            rows = file_dataset(table, file.path)
+            yield rows.to_table(list(columns), condition, batch_readahead=2, use_threads=False)
 
 
 def _admits(low: str | None, high: str | None, devices: list[str]) -> bool:

@@ -7,13 +7,12 @@ what was not found in it is stored, and marked `retained` like any other replay.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from lakehouse.create import table_uri
-from lakehouse.dataset import file_dataset
-from streaming.lookups import LookupTime, admitted_files
+from streaming.arrow_sql import ArrowSql
+from streaming.lookups import Lookup, Search, admitted_files, matching_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,19 +35,13 @@ _FOUND: Final = """
     SELECT row, partition, "offset", position FROM wanted WHERE key IN (SELECT key FROM known)
     UNION ALL SELECT row, partition, "offset", position FROM copies ORDER BY row"""
 
-Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
-"""Rows of retained messages -> rows of the table (device, metric, index, mqtt_topic, payload_hash), some of which equal them."""
-
 
 class Replays:
     """Not thread-safe: the landing's batch calls it."""
 
     def __init__(self, lookup: Lookup, *, clock: Callable[[], float] = time.monotonic) -> None:
-        import duckdb
-
-        self._duckdb = duckdb.connect(config={"threads": 1, "memory_limit": "256MB"})
-        self._duckdb.execute("SET enable_progress_bar = false")  # a log is no terminal
-        self._lookup, self._time = lookup, LookupTime(clock)
+        self._sql = ArrowSql()
+        self._search = Search(lookup, self._sql, clock)
 
     def add_stored(self, rows: "pa.Table", copies: "pa.Table") -> "pa.Table":
         """The copies of a batch, and the readings of its retained messages that are stored already, by row.
@@ -59,22 +52,13 @@ class Replays:
         """
         import pyarrow as pa
 
-        wanted = self._query(_WANTED, rows=rows, copies=copies)
+        wanted = self._sql.query(_WANTED, rows=rows, copies=copies)
         if not wanted.num_rows:
             return copies
-        known = [self._query(_LIVE, rows=rows)]
+        known = [self._sql.query(_LIVE, rows=rows)]
         left = set(wanted["key"].to_pylist()) - set(known[0]["key"].to_pylist())
-        for piece in self._time.bounded(lambda: self._lookup(wanted)) if left else ():
-            known.append(self._query(_KEYS, rows=piece))
-            left.difference_update(known[-1]["key"].to_pylist())
-            if not left:
-                break
-        return self._query(_FOUND, wanted=wanted, copies=copies, known=pa.concat_tables(known))
-
-    def _query(self, sql: str, **tables: "pa.Table") -> "pa.Table":
-        for name, table in tables.items():
-            self._duckdb.register(name, table)
-        return self._duckdb.sql(sql).to_arrow_table()
+        known += self._search.find(wanted, left, "key", _KEYS)
+        return self._sql.query(_FOUND, wanted=wanted, copies=copies, known=pa.concat_tables(known))
 
 
 def make_replay_lookup(root: str) -> Lookup:
@@ -86,10 +70,6 @@ def make_replay_lookup(root: str) -> Lookup:
 
         table, devices = DeltaTable(table_uri(root, "readings")), sorted(set(wanted["device"].to_pylist()))
         same = ds.field("device").isin(devices) & ds.field("payload_hash").isin(wanted["payload_hash"].combine_chunks())
-        for file in admitted_files(table, devices):
-            # One that maintenance has just taken away is in the table under another name.
-            with suppress(FileNotFoundError):
-                rows = file_dataset(table, file.path)
-                yield rows.to_table(list(_KEY), same, batch_readahead=2, use_threads=False)
+        yield from matching_rows(table, ((file, same) for file in admitted_files(table, devices)), _KEY)
 
     return lookup

@@ -19,6 +19,7 @@ from lakehouse.create import table_uri
 from lakehouse.derived import DEVICES, LATEST
 from lakehouse.files import read_columns
 from monitoring.silence import silence_seconds
+from streaming.arrow_sql import ArrowSql
 from streaming.derive.arrivals import READING_COLUMNS, SMALL_ROWS, Arrivals, News, gathered, without
 from streaming.derive.own import OwnTable
 from streaming.derive.source import rows_of
@@ -40,7 +41,8 @@ _NEXT_STALE: Final = f"""
     WITH heard AS (
         SELECT device, epoch(max(received_at)) AS heard_at, bool_or(stale_since IS NULL) AS is_fresh FROM latest GROUP BY device
     )
-    SELECT min(heard_at + {silence_seconds("interval_learned_s")}) FROM heard LEFT JOIN devices USING (device) WHERE is_fresh"""  # noqa: S608
+    SELECT min(heard_at + {silence_seconds("interval_learned_s")}) AS at
+    FROM heard LEFT JOIN devices USING (device) WHERE is_fresh"""  # noqa: S608
 
 
 def latest_rows(
@@ -98,14 +100,8 @@ def _with_stale(rows: "DataFrame", devices: "DataFrame | None", now: "Column") -
 
 def next_stale(latest: "pa.Table", devices: "pa.Table") -> datetime | None:
     """When the next value goes stale that is not stale yet; None where all are, or there is none."""
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("latest", latest)
-        connection.register("devices", devices)
-        row = connection.execute(_NEXT_STALE).fetchone()
-    return None if row is None or row[0] is None else datetime.fromtimestamp(row[0], UTC)
+    at = ArrowSql().query(_NEXT_STALE, latest=latest, devices=devices)["at"][0].as_py()
+    return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
 class LatestDerivation:
