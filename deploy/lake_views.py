@@ -22,5 +22,5 @@ def views_of(settings: "Settings") -> list[View]:
     for profile in ProfileFolder(Path(settings.gateway.profiles), strict=False).current.active():
         metrics = {name: rules.kind for name, rules in profile.metrics.items() if not is_glob(name)}
         if metrics:
-            views.append(wide_view(profile.name, metrics))
+            views.append(wide_view(profile.name, metrics, count_retained=settings.stream.count_retained))
     return list({view.name: view for view in reversed(views)}.values())[::-1]

@@ -13,6 +13,8 @@ from lakehouse.counters import COUNTER_DELTAS_SPARK, COUNTER_DELTAS_SQL
 __all__ = ["View", "named", "shipped_views", "views_in", "wide_view"]
 
 WIDE: Final = "readings_wide_"
+_NO_REPLAY: Final = "NOT coalesce(retained OR array_contains(flags, 'retained'), false)"
+"""Rows of older versions have the flag alone."""
 _MESSAGE: Final = ("device", "event_time", "received_at", "message_id", "partition", "offset", "date")
 
 
@@ -26,7 +28,7 @@ class View:
     spark: str | None = None
 
 
-def wide_view(profile: str, metrics: Mapping[str, str]) -> View:
+def wide_view(profile: str, metrics: Mapping[str, str], *, count_retained: bool = False) -> View:
     """One row per device and message (and per moment, where one message holds several), one column per metric.
 
     Of several values of one metric in one message the first counts. Only messages with one of the metrics are there.
@@ -35,17 +37,18 @@ def wide_view(profile: str, metrics: Mapping[str, str]) -> View:
         profile: its name; what is no letter, digit or underscore becomes an underscore in the view's name.
         metrics: names and kinds as profiles have them: number, integer, boolean, text, enum or any. A metric of any kind
             gets two columns: its number, and `<metric>_text`.
+        count_retained: list retained messages too, which a broker replays.
     """
     name = WIDE + re.sub(r"\W", "_", profile, flags=re.ASCII)
     return View(
         name,
         f"The metrics of profile {profile} as columns, one row per device, message and moment.",
-        _wide(metrics, '"'),
-        _wide(metrics, "`"),
+        _wide(metrics, '"', count_retained=count_retained),
+        _wide(metrics, "`", count_retained=count_retained),
     )
 
 
-def _wide(metrics: Mapping[str, str], quote: str) -> str:
+def _wide(metrics: Mapping[str, str], quote: str, *, count_retained: bool) -> str:
     def quoted(text: str) -> str:
         return quote + text.replace(quote, quote * 2) + quote
 
@@ -66,7 +69,8 @@ def _wide(metrics: Mapping[str, str], quote: str) -> str:
     message = ", ".join(quoted(name) for name in _MESSAGE)
     wanted = ", ".join(map(literal, metrics))
     listed = ",\n".join([f"  {message}", *columns])
-    return f"SELECT\n{listed}\nFROM readings\nWHERE metric IN ({wanted})\nGROUP BY {message}"
+    condition = f"metric IN ({wanted})" + ("" if count_retained else f" AND {_NO_REPLAY}")
+    return f"SELECT\n{listed}\nFROM readings\nWHERE {condition}\nGROUP BY {message}"
 
 
 def _columns(metric: str, kind: str, metrics: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -40,7 +40,7 @@ class StreamSettings(BaseModel):
     count_retained: bool = Field(
         False,
         description="Count retained messages, which the broker replays to a new subscription and which may be old, as news: in "
-        "latest, rollups and devices.",
+        "latest, rollups, devices and the views of profiles.",
     )
     streams_dir: str | None = Field(
         None, description="Folder of SQL files, each a stream; default ./streams, or DATA/streams of an embedded run."

@@ -71,6 +71,7 @@ def root(lake: LakeSession, tmp_path_factory: pytest.TempPathFactory) -> str:
         reading(6, "o'clock \"\\", value=12.0),
         reading(6, "door", value=1.0, text="true"),
         reading(7, "state", text="on"),
+        reading(9, "state", text="on", retained=True, flags=["retained"]),
         reading(8, "big", value=9007199254740993.0, text="9007199254740993", unit="°C"),
     )
     return root
@@ -101,7 +102,7 @@ def _plain(value: Any) -> Any:
 def test_every_reader_sees_the_same_rows(lake: LakeSession, root: str) -> None:
     uri = f"{root}/readings"
     ours = plain_rows(run_sql(root, "FROM readings"))
-    assert len(ours) == 16
+    assert len(ours) == 17
     assert {row["date"] for row in ours} == {date(2026, 5, 1), date(2026, 5, 2)}
     table = DeltaTable(uri)
     assert plain_rows(pa.table(table.to_pyarrow_table())) == ours
@@ -256,7 +257,7 @@ def test_the_command_asks_spark(
     with suppress(SystemExit):
         assert run(["sql", "SELECT count(*) AS n FROM readings", "--engine", "spark", "-c", str(config), "--json"]) == 0
     told = capfd.readouterr()
-    assert json.loads(told.out) == [{"n": 16}]
+    assert json.loads(told.out) == [{"n": 17}]
     assert "Starting Spark" in told.err
     assert given["extra"]["spark.sql.adaptive.enabled"] == "true"
     assert given["master"] == "local[*]"

@@ -84,6 +84,24 @@ def test_a_profile_is_a_view_with_a_column_per_metric(config: str, capsys: pytes
     ]
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_view_of_a_profile_leaves_replays_out_unless_the_setting_counts_them(
+    root: str, config: str, capsys: pytest.CaptureFixture[str], *, counted: bool
+) -> None:
+    schema = pa.schema(DeltaTable(f"{root}/readings").schema().to_arrow())
+    replays = [
+        message(5, metric="temperature", value=-1.0, retained=True, flags=["no_identity", "retained"]),
+        message(6, metric="temperature", value=-2.0, retained=None, flags=["retained"]),  # of an older version
+        message(7, metric="temperature", value=7.0, retained=False, flags=["no_identity"]),
+    ]
+    full = [{name: row.get(name) for name in schema.names} for row in replays]
+    write_deltalake(f"{root}/readings", pa.Table.from_pylist(full, schema=schema), mode="append")
+    with Path(config).open("a", encoding="utf-8") as file:
+        file.write(f"[stream]\ncount_retained = {str(counted).lower()}\n")
+    sql = 'SELECT "offset" AS o FROM readings_wide_boiler_2 WHERE "offset" > 2 ORDER BY o'
+    assert [row["o"] for row in asked(capsys, "sql", sql, "-c", config)] == ([5, 6, 7] if counted else [7])
+
+
 def test_the_commands_name_the_views_and_their_columns(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     listed = asked(capsys, "tables", "ls", "-c", config)
     assert {"readings_wide_boiler_2"} <= {each["name"] for each in listed if each["kind"] == "view"}
