@@ -19,6 +19,7 @@ from deploy.settings_faults import Origins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
 from gateway.decoders.mapping_extends import follow
 from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
@@ -47,7 +48,11 @@ class Settings(BaseModel):
 
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
-    gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    vendors: dict[str, VendorSettings] = Field(
+        default_factory=dict,
+        description="Rules for what the decoders of a maker of devices give, for mappings whose `vendors` let them in.",
+    )
+    gateway: GatewaySettings = Field(default_factory=GatewaySettings, validate_default=True)
     mappings: dict[str, MappingSettings] = Field(
         default_factory=dict, description="JSON formats written as data, for the routes that name them."
     )
@@ -57,6 +62,11 @@ class Settings(BaseModel):
     lake: LakeSettings = Field(default_factory=LakeSettings)
     monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)
     embedded: EmbeddedSettings = Field(default_factory=EmbeddedSettings)
+
+    @field_validator("gateway")
+    @classmethod
+    def _put_vendors_in(cls, gateway: GatewaySettings, info: ValidationInfo) -> GatewaySettings:
+        return gateway.with_vendors(info.data.get("vendors") or {})
 
     @field_validator("routes")
     @classmethod

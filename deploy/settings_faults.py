@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -43,22 +43,29 @@ class Origins:
 
 
 def _line_of(file: Path, loc: Sequence[int | str]) -> int | None:
-    """Line of `[section]` and `key` in plainly written TOML; None where the file is written otherwise."""
-    section, key = str(loc[0]), next((str(part) for part in loc[1:] if isinstance(part, str)), None)
-    table, wanted_table = -1, next((part for part in loc[1:2] if isinstance(part, int)), 0)
-    inside = False
+    """Line of the table or key in plainly written TOML; None where the file is written otherwise."""
+    names = [part for part in loc if isinstance(part, str)]
+    wanted_table = next((part for part in loc[1:2] if isinstance(part, int)), None)
+    table, rest = -1, names
     for number, line in enumerate(file.read_text("utf-8-sig").splitlines(), start=1):
-        header = re.match(r"\s*\[{1,2}\s*([A-Za-z0-9_\-\"]+)", line)
+        header = re.match(r"\s*(\[{1,2})([^\[\]]+)\]", line)
         if header:
-            table += header[1].strip('"') == section
-            inside = header[1].strip('"') == section and table == wanted_table
-            if inside and key is None:
+            parts = _key_parts(header[2])
+            table += header[1] == "[[" and parts == names[:1]
+            inside = parts == names[: len(parts)] and wanted_table in (None, table)
+            rest = names[len(parts) :] if inside else []
+            if inside and not rest:
                 return number
-        elif (re.match(rf"\s*\"?{re.escape(key or section)}\"?\s*[.=]", line) and (inside or key is None)) or re.match(
-            rf"\s*{re.escape(section)}\s*\.\s*{re.escape(key or '')}\s*=", line
-        ):
-            return number
+        elif rest and "=" in line:
+            parts = _key_parts(line.partition("=")[0])
+            if parts and parts == rest[: len(parts)]:
+                return number
     return None
+
+
+def _key_parts(text: str) -> list[str]:
+    """The names of a dotted key."""
+    return [part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+", text)]
 
 
 def describe_faults(error: ValidationError, model: type[BaseModel], origins: Origins) -> list[str]:
@@ -117,11 +124,17 @@ def _suggestion(loc: Sequence[int | str], model: type[BaseModel]) -> str:
 
 def _model_at(loc: Sequence[int | str], model: type[BaseModel]) -> type[BaseModel] | None:
     current: type[BaseModel] | None = model
+    named = False
     for part in loc:
         if isinstance(part, int):
             continue
+        if named:
+            # Tables by name, such as [mappings.NAME].
+            named = False
+            continue
         field = current.model_fields.get(part) if current else None
         current = _model_of(field.annotation) if field else None
+        named = field is not None and get_origin(field.annotation) is dict
     return current
 
 

@@ -7,26 +7,28 @@ the next one that matches the topic is tried.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from gateway.decoders.json_object import generic_mapping
 from gateway.decoders.mapping import BadPath, CompiledMapping
+from gateway.decoders.mapping_case import Case
 from gateway.decoders.mapping_extends import follow
 from gateway.decoders.mapping_names import Patterns
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
+from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
 from gateway.glob import glob, glob_pattern
-from gateway.presets.load import load_presets, load_vendors
+from gateway.presets.load import known_vendors, load_presets
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
 from ingest.contract.errors import ConfigError
 
-__all__ = ["OWN", "Route", "RouteTable", "compile_routes", "shipped_base", "shipped_mappings"]
+__all__ = ["OWN", "Route", "RouteTable", "compile_routes", "compile_vendors", "shipped_base", "shipped_mappings"]
 
 OWN: Final = "own"
 _OWN_PREFIXES: Final = ("tidegate/receipts/", "$SYS/")
@@ -171,16 +173,36 @@ def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings 
     zone = None if limits is None else limits.zone
     if zone is not None:
         _zone("[gateway]", zone)
+    own_vendors = OwnVendors() if limits is None else limits.vendors
+    vendors = compile_vendors(own_vendors)
     own = tuple(
-        _compile(f"[[routes]] number {number}", route, zone, limits, own=True)
+        _compile(f"[[routes]] number {number}", route, zone, vendors, limits, own=True)
         for number, route in enumerate(settings, start=1)
     )
-    shipped = _preset_routes(() if limits is None else limits.presets, zone)
+    shipped = _preset_routes(() if limits is None else limits.presets, zone, own_vendors)
     return RouteTable((*own, *(route.fresh() for route in shipped)))
 
 
-@cache
-def _preset_routes(wanted: tuple[str, ...], zone: str | None) -> tuple[Route, ...]:
+@lru_cache(maxsize=16)
+def compile_vendors(own: OwnVendors) -> dict[str, VendorSettings]:
+    """All vendors that mappings may name, in the order in which they are tried: those of the settings come first.
+
+    Raises:
+        ConfigError: names the vendor of the settings that cannot be followed.
+    """
+    vendors = known_vendors(own.settings)
+    for name in own.settings:
+        try:
+            Case(CaseSettings(vendors=(name,)), frozenset(), {}, {name: vendors[name]})
+        except BadPath as error:
+            message = f"[vendors.{name}]: {error}"
+            raise ConfigError(message) from error
+    return vendors
+
+
+@lru_cache(maxsize=16)
+def _preset_routes(wanted: tuple[str, ...], zone: str | None, own: OwnVendors) -> tuple[Route, ...]:
+    vendors = compile_vendors(own)
     presets = load_presets()
     for pattern in wanted:
         test = glob((pattern,))
@@ -192,14 +214,22 @@ def _preset_routes(wanted: tuple[str, ...], zone: str | None) -> tuple[Route, ..
             raise ConfigError(message)
     test = glob(wanted)
     return tuple(
-        _compile(f"preset {name} number {number}", route, zone, None, own=False)
+        _compile(f"preset {name} number {number}", route, zone, vendors, None, own=False)
         for name, preset in presets.items()
         if test is not None and test(name)
         for number, route in enumerate(preset.routes, start=1)
     )
 
 
-def _compile(name: str, route: RouteSettings, zone: str | None, limits: GatewaySettings | None, *, own: bool) -> Route:
+def _compile(
+    name: str,
+    route: RouteSettings,
+    zone: str | None,
+    vendors: Mapping[str, VendorSettings],
+    limits: GatewaySettings | None,
+    *,
+    own: bool,
+) -> Route:
     where = f"{name} ({route.filter})"
     known = decoder_names(limits)
     if route.decoder not in known:
@@ -228,7 +258,7 @@ def _compile(name: str, route: RouteSettings, zone: str | None, limits: GatewayS
         compiled,
         None if zone is None else _zone(where, zone),
         Patterns(route.units.items()),
-        _mapping(where, route, compiled),
+        _mapping(where, route, compiled, vendors),
         re.compile(patterns.encode(), re.DOTALL) if patterns else None,
     )
 
@@ -241,7 +271,9 @@ def _check_segment(where: str, what: str, name: str, compiled: TopicFilter) -> N
         raise ConfigError(message)
 
 
-def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> CompiledMapping | None:
+def _mapping(
+    where: str, route: RouteSettings, compiled: TopicFilter, vendors: Mapping[str, VendorSettings]
+) -> CompiledMapping | None:
     """The route's mapping; of generic JSON the one that only knows the route's units."""
     if route.mapping is None:
         if route.decoder not in ("json", "auto") or route.ignore is not None:
@@ -259,7 +291,7 @@ def _mapping(where: str, route: RouteSettings, compiled: TopicFilter) -> Compile
             raise ConfigError(message)
         settings = known[settings]
     try:
-        return CompiledMapping(shipped_base(settings), compiled.names, route.units, load_vendors())
+        return CompiledMapping(shipped_base(settings), compiled.names, route.units, vendors)
     except BadPath as error:
         message = f"{where}: mapping: {error}"
         raise ConfigError(message) from error

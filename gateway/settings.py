@@ -1,10 +1,12 @@
 """Settings of hop 1: the MQTT session, the limits of a message, the routes."""
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from gateway.decoders.mapping_settings import MappingSettings, Texts
+from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
 from gateway.topics import compile_filter
 from ingest.contract.reasons import IgnoredReason
 
@@ -95,6 +97,18 @@ class GatewaySettings(BaseModel):
     presets: tuple[str, ...] = Field(
         ("*",), description="Shipped formats whose topics are routed by themselves, as globs; [] for none."
     )
+    _vendors: OwnVendors = PrivateAttr(default_factory=OwnVendors)
+
+    @property
+    def vendors(self) -> OwnVendors:
+        """The tables `[vendors.NAME]` of the settings, which stand outside of `[gateway]`."""
+        return self._vendors
+
+    def with_vendors(self, vendors: Mapping[str, VendorSettings]) -> Self:
+        """The same settings with these vendors."""
+        changed = self.model_copy()
+        changed._vendors = OwnVendors(vendors)
+        return changed
 
 
 class ReceiptSettings(BaseModel):

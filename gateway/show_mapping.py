@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.decoders.vendors import VendorSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.suggest.toml_text import toml_key, toml_lines
 
 __all__ = ["show_mapping", "show_vendor"]

@@ -28,12 +28,11 @@ def show(
     """Show a mapping as TOML, with all that it extends, or the rules of a vendor of devices."""
     from deploy.commands.route import settings_of
     from gateway.explain_route import find_mapping
-    from gateway.presets.load import load_vendors
-    from gateway.routes import shipped_mappings
+    from gateway.routes import compile_vendors, shipped_mappings
     from gateway.show_mapping import show_mapping, show_vendor
 
     settings = settings_of(config, data)
-    vendor = load_vendors().get(name)
+    vendor = compile_vendors(settings.gateway.vendors).get(name)
     if vendor is not None and not as_json:
         typer.echo(show_vendor(name, vendor), nl=False)
     if vendor is not None and name not in settings.mappings and name not in shipped_mappings():

@@ -216,5 +216,5 @@ def embedded_settings(
     return load_settings(overrides=overrides, environ={})
 
 
-_WHOLE: Final = ("mappings", "routes")
+_WHOLE: Final = ("mappings", "routes", "vendors")
 """Sections that are no tables of plain fields; what is not set in them stays so: a mapping's cases inherit it."""

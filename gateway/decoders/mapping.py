@@ -17,7 +17,7 @@ from gateway.decoders.mapping_reader import read_case
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 from gateway.decoders.mapping_text import Inside, TextReader
 from gateway.decoders.shape import Decoding, RouteMatch
-from gateway.decoders.vendors import VendorSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.show import show_value

@@ -14,7 +14,8 @@ from gateway.decoders.mapping_settings import CaseSettings, TimeSource
 from gateway.decoders.mapping_telegram import Telegram
 from gateway.decoders.mapping_times import AUTO, how_written, time_source
 from gateway.decoders.values import NO_VALUE
-from gateway.decoders.vendors import Vendor, Vendors, VendorSettings, joined, named_vendors
+from gateway.decoders.vendor_settings import VendorSettings
+from gateway.decoders.vendors import Vendor, Vendors, joined, named_vendors
 from gateway.glob import glob
 
 __all__ = ["Case"]

@@ -208,7 +208,7 @@ class CaseSettings(BaseModel):
     vendors: Texts = Field(
         (),
         description="Names (globs) of the vendors whose rules hold for what `values` names, the object that a decoder of the "
-        "vendor gave: see decoders/vendors.py and [vendors.NAME] in presets.",
+        "vendor gave: tables [vendors.NAME], own or shipped; see `vendor_settings`.",
     )
     brand: Texts = Field((), description="Templates of the name that the network server gives the device's vendor.")
 

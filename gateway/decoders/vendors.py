@@ -10,46 +10,21 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from gateway.decoders.flatten import Shape, Trail
 from gateway.decoders.mapping_conditions import Conditions
 from gateway.decoders.mapping_names import Names
 from gateway.decoders.mapping_paths import BadPath, parse_path
-from gateway.decoders.mapping_settings import CaseSettings, Condition, QuantitySettings, Texts, Times
+from gateway.decoders.mapping_settings import CaseSettings
 from gateway.decoders.mapping_times import time_source
-from gateway.decoders.value_settings import NumberSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.glob import glob
 
-__all__ = ["Vendor", "VendorSettings", "Vendors", "joined", "named_vendors"]
+__all__ = ["Vendor", "Vendors", "joined", "named_vendors"]
 
 _MAX_STRANGERS: Final = 1000
 _MAX_NAMES: Final = 100
 _MAX_CHARACTERS: Final = 2000
 """Of the names and the brand of an object that is remembered."""
-
-
-class VendorSettings(BaseModel):
-    """What a vendor's decoders give. Paths and patterns are those of mappings; paths begin at the decoded object."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    shapes: tuple[dict[str, Condition], ...] = Field(
-        (), description="Conditions as in `when`; an object for which one of these tables holds is the vendor's."
-    )
-    brands: Texts = Field((), description="Globs of the names that network servers give the vendor (`brand`).")
-    items: Texts = Field(("$",), description="Where items with a time of their own stand, such as a history.")
-    time: Times = Field((), description="Paths of an item's time; an item without one has the time of the uplink.")
-    quantity: QuantitySettings | None = None
-    rename: dict[str, str] = Field(default_factory=dict)
-    skip: Texts = ()
-    text: Texts = ("*",)
-    numeric_text: Texts = ()
-    numbers: dict[str, NumberSettings] = Field(default_factory=dict)
-    no_values: Texts = ()
-    errors: dict[str, tuple[float, ...]] = Field(default_factory=dict)
-    units: dict[str, str] = Field(default_factory=dict)
-    unit_names: dict[str, str] = Field(default_factory=dict)
 
 
 _JOINED = ("rename", "numbers", "errors", "units", "unit_names")

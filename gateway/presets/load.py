@@ -5,18 +5,20 @@ the same order by name. Formats that look into another one's messages come befor
 wildcard come last. User routes come before all of them.
 """
 
+import difflib
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.decoders.vendors import VendorSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.settings import RouteSettings
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import ConfigError, FatalError
 
-__all__ = ["Preset", "load_presets", "load_vendors"]
+__all__ = ["Preset", "known_vendors", "load_presets", "load_vendors"]
 
 
 class Preset(BaseModel):
@@ -50,5 +52,36 @@ def load_presets() -> dict[str, Preset]:
 
 @cache
 def load_vendors() -> dict[str, VendorSettings]:
-    """The rules of all vendors by their name, in the order in which they are tried; see `load_presets`."""
+    """The rules of the shipped vendors by their name, in the order in which they are tried; see `load_presets`."""
     return {name: vendor for preset in load_presets().values() for name, vendor in preset.vendors.items()}
+
+
+def known_vendors(own: Mapping[str, VendorSettings]) -> dict[str, VendorSettings]:
+    """The vendors of the settings with what they extend, then the shipped ones whose names are not taken.
+
+    Raises:
+        ConfigError: names the vendor: it extends nothing that is there, or goes round in a circle.
+    """
+    shipped = load_vendors()
+    found = {name: _extended(name, vendor, own, shipped) for name, vendor in own.items()}
+    return found | {name: vendor for name, vendor in shipped.items() if name not in own}
+
+
+def _extended(
+    name: str, vendor: VendorSettings, own: Mapping[str, VendorSettings], shipped: Mapping[str, VendorSettings]
+) -> VendorSettings:
+    way = [name]
+    while (wanted := vendor.extends) is not None:
+        # Own ones first; one that extends its own name means the shipped one.
+        base = own.get(wanted) if wanted != way[-1] else None
+        base = shipped.get(wanted) if base is None else base
+        if base is None or (wanted in way and wanted != way[-1]):
+            known = sorted({*own, *shipped} - {name})
+            near = difflib.get_close_matches(wanted, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            problem = f"names no vendor{hint} (known: {', '.join(known)})" if base is None else "leads back to it"
+            message = f"[vendors.{name}]: extends {wanted!r}, which {problem}"
+            raise ConfigError(message)
+        way.append(wanted)
+        vendor = vendor.over(base)
+    return vendor

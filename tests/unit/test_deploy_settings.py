@@ -51,6 +51,14 @@ def test_environment_takes_lists_and_tables_as_json() -> None:
         ),
         ('[[routes]]\nfilter = "a"\nmapping = { format = "rows" }\n', [": routes.0.mapping.format: rows need either"]),
         ('[mappings.m]\ntime = [{ path = "t", format = "x" }]\n', [": mappings.m.time.0.format: "]),
+        (
+            '[mappings.m]\nformat = "json"\nunit = {}\n',
+            ["toml:3: unknown key mappings.m.unit. Did you mean mappings.m.units?"],
+        ),
+        (
+            "[mappings.a]\n[mappings.m.numbers]\nv = { scle = 1 }\n",
+            ["toml:3: unknown key mappings.m.numbers.v.scle. Did you"],
+        ),
         ('[mappings.m.numbers]\nv = { scale = "x" }\n', [": mappings.m.numbers.v.scale: 'x' is no factor"]),
         (
             '[mappings.a]\nextends = "b"\n[mappings.b]\nextends = "a"\n[[routes]]\nfilter = "x"\nmapping = "a"\n',

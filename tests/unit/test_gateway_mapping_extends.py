@@ -14,7 +14,7 @@ from deploy.settings import load_settings
 from gateway.decode_file import decode_lines
 from gateway.decoders.mapping_extends import extend, follow
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.decoders.vendors import VendorSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.outcome import Gate, Message
 from gateway.presets.load import load_vendors
 from gateway.routes import compile_routes, shipped_mappings
