@@ -1,7 +1,7 @@
 """The quantity of a reading: from its unit, or from the words of its metric's name."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +10,7 @@ from gateway.profiles.units import canonical_spelling
 __all__ = ["Quantity", "QuantityWords", "find_quantity"]
 
 _WORD: Final = re.compile(r"[A-ZÀ-ÖØ-Þ]+(?![a-zß-öø-ÿ])|[A-ZÀ-ÖØ-Þ]?[a-zß-öø-ÿ]+")
+Sign = Literal["unit", "name", "letter"]
 _LAST: Final = re.compile(r"[./]")
 _RELATIVE_HUMIDITY: Final = frozenset({"%RH", "% RH", "RH%", "%R.H."})
 _TEMPERATURES: Final = {"C": "°C", "F": "°F"}
@@ -30,16 +31,19 @@ class QuantityWords(BaseModel):
     units: tuple[str, ...] = ()
     named_units: tuple[str, ...] = ()
     words: frozenset[str]
+    together: tuple[frozenset[str], ...] = ()
+    letter: str | None = None
+    places: frozenset[str] = frozenset()
     stems: tuple[str, ...] = ()
     without: frozenset[str] = Field(frozenset(), alias="not")
 
 
 class Quantity(NamedTuple):
-    """What a reading is of. `unit` is the one to compare in (None: not known), `sure` says that the unit shows it."""
+    """What a reading is of. `unit` is the one to compare in (None: not known), `sign` what shows the quantity."""
 
     name: str
     unit: str | None
-    sure: bool
+    sign: Sign
 
 
 def find_quantity(metric: str, unit: str | None, known: dict[str, QuantityWords]) -> Quantity | None:
@@ -48,7 +52,8 @@ def find_quantity(metric: str, unit: str | None, known: dict[str, QuantityWords]
     The last part of the name counts first: `time.temperature` is a temperature, `temperature.time` is not.
     """
     name = metric[-_MOST_CHARACTERS:]
-    for part in dict.fromkeys((_LAST.split(name)[-1], name)):
+    parts = _LAST.split(name)
+    for part in dict.fromkeys((parts[-1], ".".join(parts[-2:]), name)):
         words = frozenset(word.lower() for word in _WORD.findall(part))
         for quantity, signs in known.items():
             found = _recognise(quantity, signs, words, unit)
@@ -64,14 +69,20 @@ def _recognise(quantity: str, signs: QuantityWords, words: frozenset[str], unit:
         spelled = canonical_spelling(unit)
         relative = unit.strip().upper() in _RELATIVE_HUMIDITY
         if spelled in signs.units or (relative and "%RH" in signs.units):
-            return Quantity(quantity, spelled, True)
+            return Quantity(quantity, spelled, "unit")
         if spelled not in signs.named_units:
             return None
-    if not (words & signs.words or any(stem in word for stem in signs.stems for word in words)):
+    named = (
+        bool(words & signs.words)
+        or any(both <= words for both in signs.together)
+        or any(stem in word for stem in signs.stems for word in words)
+    )
+    if not named and (signs.letter is None or signs.letter not in words or not words <= signs.places | {signs.letter}):
         return None
     if unit is None or (quantity == "temperature" and spelled in _NO_SCALE):
-        return Quantity(quantity, _unit_of_name(words) if quantity == "temperature" else None, False)
-    return Quantity(quantity, _TEMPERATURES.get(spelled, spelled), True)
+        scale = _unit_of_name(words) if quantity == "temperature" else None
+        return Quantity(quantity, scale, "name" if named else "letter")
+    return Quantity(quantity, _TEMPERATURES.get(spelled, spelled), "unit")
 
 
 def _unit_of_name(words: frozenset[str]) -> str | None:

@@ -42,6 +42,7 @@ class Entry(BaseModel):
     not_in: tuple[str, ...] = ()
     sure: Action
     by_name: Action
+    by_letter: Action = "keep"
     means: str
     source: str
 
@@ -49,6 +50,10 @@ class Entry(BaseModel):
     def is_range(self) -> bool:
         """Whether it holds a range, not exact codes."""
         return not self.codes and not self.integers
+
+    def action(self, quantity: Quantity) -> Action:
+        """What happens to a reading of the quantity that meets this entry."""
+        return {"unit": self.sure, "name": self.by_name, "letter": self.by_letter}[quantity.sign]
 
     def numbers(self) -> list[float]:
         """Each code as a double and as the double that a 32-bit float of it becomes."""
@@ -97,7 +102,8 @@ class Watch:
     __slots__ = ("_rules", "calm", "codes", "high", "low")
 
     def __init__(self, rules: Iterable[_Rule]) -> None:
-        self._rules = sorted(rules, key=lambda rule: -_STRENGTH[rule.action])
+        # A code says more than a range that it is outside of.
+        self._rules = sorted(rules, key=lambda rule: (-_STRENGTH[rule.action], rule.entry.is_range))
         self.codes = frozenset(code for rule in self._rules for code in rule.codes)
         self.low, self.high = -_INFINITE, _INFINITE
         for rule in self._rules:
@@ -208,7 +214,7 @@ def _rules(entries: Iterable[Entry], quantity: Quantity | None) -> list[_Rule]:
             continue
         if quantity is not None and quantity.unit in entry.not_in:
             continue
-        action = entry.sure if quantity is not None and quantity.sure else entry.by_name
+        action = entry.by_name if quantity is None or entry.of is None else entry.action(quantity)
         if action != "keep":
             found.append(_in_unit(entry, action, None if quantity is None else quantity.unit))
     return found

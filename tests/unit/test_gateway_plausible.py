@@ -64,8 +64,18 @@ def by_name(metric: str, unit: str | None, value: float) -> str | None:
         ("temp", "F", -460.0, REFUSED),
         ("x", "°C", 6550.0, REFUSED),
         ("x", "°C", -26240.0, REFUSED),
-        ("temp", None, -26240.0, IMPLAUSIBLE),
-        ("temp", None, 6550.0, IMPLAUSIBLE),
+        ("temp", None, -26240.0, REFUSED),
+        ("t", None, -26240.0, REFUSED),
+        ("T1", None, -127.0, REFUSED),
+        ("t_out", None, 85.0, SENTINEL),
+        ("sensors/3.t.value", None, -300.0, REFUSED),
+        ("temperature.value", None, -300.0, REFUSED),
+        ("temp_f", None, -459.0, IMPLAUSIBLE),
+        ("temp_f", None, -460.0, REFUSED),
+        ("temp", None, 6550.0, REFUSED),
+        ("temp", None, 65535.0, REFUSED),
+        ("temp", None, 4294967295.0, REFUSED),
+        ("temp", None, 42949672.95, REFUSED),
         ("x", "°C", -127.0, REFUSED),
         ("x", "°F", -196.6, REFUSED),
         ("x", "°C", 85.0, SENTINEL),
@@ -83,7 +93,23 @@ def by_name(metric: str, unit: str | None, value: float) -> str | None:
         ("humidity", "%", 655.35, REFUSED),
         ("humidity", "%RH", 130.0, REFUSED),
         ("humidity", "%", 100.5, IMPLAUSIBLE),
-        ("humidity", None, 5234.0, IMPLAUSIBLE),
+        ("humidity", None, 5234.0, REFUSED),
+        ("rh", None, 250.0, REFUSED),
+        ("humidity", None, 104.0, IMPLAUSIBLE),
+        ("moisture", "%", 6553.5, REFUSED),
+        ("barometer", "hPa", 6553.5, REFUSED),
+        ("barometer", "hPa", 1150.0, IMPLAUSIBLE),
+        ("barometer", None, -26240.0, REFUSED),
+        ("pressure", "hPa", -3276.8, REFUSED),
+        ("x", "bar", -2.0, REFUSED),
+        ("pressure", None, -3276.8, SENTINEL),
+        ("pressure", None, -214748.36, REFUSED),
+        ("pressure", None, 65535.0, SENTINEL),
+        ("soc", None, 255.0, REFUSED),
+        ("battery_level", None, 655.35, REFUSED),
+        ("soc", None, 110.0, IMPLAUSIBLE),
+        ("battery", "%", 255.0, REFUSED),
+        ("battery", "%", 65535.0, REFUSED),
         ("x", "%RH", -0.5, IMPLAUSIBLE),
         ("power", "W", 6553.5, SENTINEL),
         ("co2", "ppm", 65535.0, SENTINEL),
@@ -116,6 +142,19 @@ def by_name(metric: str, unit: str | None, value: float) -> str | None:
         ("battery", None, 3012.0, None),
         ("pressure", "hPa", 1013.25, None),
         ("template", None, -300.0, None),
+        ("tmp.used", None, 524288.0, None),
+        ("soil_moisture", None, 2450.0, None),
+        ("soil_humidity", None, 2450.0, None),
+        ("wood_moisture", "%", 110.0, None),
+        ("pressure", None, -26240.0, None),
+        ("pressure", "Pa", -26240.0, None),
+        ("barometer", "inHg", 29.92, None),
+        ("barometer", "Pa", 101325.0, None),
+        ("barometer", None, 101325.0, None),
+        ("battery_voltage_level", None, 3012.0, None),
+        ("soc", None, 100.0, None),
+        ("t_count", None, -300.0, None),
+        ("i.torque.t", None, 4000.0, None),
     ],
 )
 def test_the_table(metric: str, unit: str | None, value: float, found: str | None) -> None:
@@ -159,7 +198,8 @@ def test_any_name_and_unit_has_a_watch(metric: str, unit: str | None) -> None:
     [
         ("room/TempC1", None, "temperature"), ("outTemp_F", None, "temperature"), ("Raumtemperatur", None, "temperature"),
         ("temperature.value", None, "temperature"), ("temperature.time", None, None), ("time.temperature", None, "temperature"),
-        ("relativeHumidity", None, "humidity"), ("Luftfeuchte", "%", "humidity"), ("soilmoisture1", None, "humidity"),
+        ("relativeHumidity", None, "humidity"), ("Luftfeuchte", "%", "humidity"), ("soilmoisture1", None, "moisture"),
+        ("T_in", None, "temperature"), ("t_loss", None, None),
         ("battery_voltage", None, None), ("template", None, None), ("longitude", None, "longitude"), ("x", "degC", "temperature"),
     ],
 )  # fmt: skip
@@ -308,6 +348,16 @@ def test_a_profile_switches_entries_off(tmp_path: Path) -> None:
 def test_a_profile_may_accept_everything(tmp_path: Path) -> None:
     policy = profile(tmp_path, 'accept = ["*"]\n[metrics.x]\n')
     assert judged(policy, {"temperature": -327.68, "n": 65535.0}) == {"temperature": None, "n": None}
+
+
+def test_a_profile_accepts_what_only_the_name_refuses(tmp_path: Path) -> None:
+    policy = profile(tmp_path, '[metrics."t*"]\naccept = ["absolute-zero", "above-sensors"]\n')
+    assert judged(policy, {"temp": -2624.0, "t": -2624.0, "temp2": 3660.0}) == {
+        "temp": IMPLAUSIBLE,
+        "t": None,
+        "temp2": IMPLAUSIBLE,
+    }
+    assert judged(policy, {"humidity": 523.0, "x": 1.0}) == {"humidity": REFUSED, "x": None}
 
 
 def test_a_profiles_unit_makes_sure(tmp_path: Path) -> None:
