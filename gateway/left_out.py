@@ -14,6 +14,7 @@ LEFT_OUT: Final = "left_out"
 """Last part of the record's key."""
 _MAX_NAMES: Final = 100
 _MAX_BYTES: Final = 200_000
+_FRAME_BYTES: Final = 100
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -24,19 +25,24 @@ class LeftOut(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-def encode_left_out(routes: Mapping[str, Mapping[str, int]], since_ms: int) -> bytes:
-    """The record: of each route the names that were left out most often."""
+def encode_left_out(routes: Mapping[str, Mapping[str, int]], since_ms: int, *, most_bytes: int = _MAX_BYTES) -> bytes:
+    """The record: of each route the names that were left out most often; `most_bytes` is what its topic takes."""
     kept: dict[str, dict[str, int]] = {}
-    room, more = _MAX_BYTES, False
+    room, more = min(_MAX_BYTES, most_bytes) - _FRAME_BYTES, False
     for label, fields in routes.items():
         names = sorted(fields, key=lambda name: (-fields[name], name))
         more |= len(names) > _MAX_NAMES
         for name in names[:_MAX_NAMES]:
-            room -= len(name.encode("utf-8", "backslashreplace")) + 20 + (0 if label in kept else len(label) + 20)
+            room -= _written_bytes(name) + (0 if label in kept else _written_bytes(label))
             if room < 0:
                 return msgspec.json.encode(LeftOut(since_ms, kept, True))
             kept.setdefault(label, {})[name] = fields[name]
     return msgspec.json.encode(LeftOut(since_ms, kept, more))
+
+
+def _written_bytes(name: str) -> int:
+    """Of a name and its count in JSON, where a character may take six."""
+    return len(msgspec.json.encode(name)) + 22
 
 
 def read_left_out(state: Iterable[tuple[str, bytes]]) -> list[dict[str, Any]]:

@@ -31,6 +31,8 @@ SAVE_SECONDS: Final = 60.0
 MARGIN_MS: Final = 120_000
 """Kafka's clock and the gateway's may differ by this much; by more, and a restart may report gaps that were none."""
 ALIVE_MS: Final = 180_000
+_KEY_BYTES: Final = 1024
+"""Of a record's key and frame at most."""
 _BUCKETS: Final = 256
 """So that the numbers of 100,000 devices fit into records of the usual size."""
 
@@ -86,8 +88,9 @@ class OwnState:
         self.process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(3)}"
         self._wall_ms, self._clock = wall_ms, clock
         self._left_out, self._since_ms, self._told = left_out, wall_ms(), b""
+        self._is_cut = False
         self._dirty: set[int] = set()
-        self._saving: tuple[set[int], Held] | None = None
+        self._saving: tuple[set[int], Held, bytes] | None = None
         self._written: Held | None = None
         self._save_at = 0.0
         self._gateway_id = gateway_id
@@ -104,7 +107,9 @@ class OwnState:
             try:
                 if key == self.key:
                     held = _decode_held(value)
-                elif key != f"{self._base}{LEFT_OUT}":
+                elif key == f"{self._base}{LEFT_OUT}":
+                    self._told = value
+                else:
                     self._tracker.load(_decode_numbers(value))
             except msgspec.MsgspecError as error:
                 logger.warning("what this gateway wrote of itself under %s cannot be read: %s", key, error)
@@ -142,7 +147,6 @@ class OwnState:
         if self._saving is not None:
             self._dirty |= self._saving[0]
             self._saving = None
-            self._told = b""
         self._save_at = 0.0
 
     def save(self, log: LogWriter, *, stopped: bool = False) -> None:
@@ -162,31 +166,36 @@ class OwnState:
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
         keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
         values = [_encode(numbers.get(bucket, {})) for bucket in sorted(buckets)]
-        fields = self._left_out()
-        left_out = encode_left_out(fields, self._since_ms) if fields else self._told
+        left_out = self._encode_left_out(log)
         if left_out != self._told:
             keys.append(f"{self._base}{LEFT_OUT}".encode())
             values.append(left_out)
-            self._told = left_out
         try:
             # One record after the other in one partition: who finds the last finds all.
             taken = log.produce_batch(GATEWAY_STATE, [*keys, self.key.encode()], [*values, _encode(held)], self._saved)
         except LogFull:
             return
-        self._saving, self._dirty = (buckets, held), set()
-        if taken <= len(keys):
-            self._dirty = set(buckets)
-        self._save_at = self._clock() + SAVE_SECONDS
+        self._saving, self._dirty = (buckets, held, left_out), set()
+        self._is_cut = taken <= len(keys)
+        self._save_at = self._clock() + (0.0 if self._is_cut else SAVE_SECONDS)
+
+    def _encode_left_out(self, log: LogWriter) -> bytes:
+        fields = self._left_out()
+        if not fields and not self._told:
+            return b""
+        room = log.max_record_bytes(GATEWAY_STATE) - _KEY_BYTES
+        return encode_left_out(fields, self._since_ms if fields else 0, most_bytes=room)
 
     def _saved(self, failures: list[Failure]) -> None:
         saving, self._saving = self._saving, None
         if saving is None:
             return
-        if not failures:
-            self._written = saving[1]
+        if not failures and not self._is_cut:
+            self._written, self._told = saving[1], saving[2]
             return
         self._dirty |= saving[0]
-        self._told = b""
+        if not failures:
+            return
         logger.warning(
             "topic %s does not take what this gateway must know after a restart (%s)",
             GATEWAY_STATE,
