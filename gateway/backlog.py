@@ -22,6 +22,8 @@ PING_US: Final = 250_000
 class Backlog:
     """Pure: told what happens, with times in epoch µs. Not thread-safe.
 
+    Where the clock is set back, all remembered times go back with it: they are moments of the same past.
+
     Attributes:
         since_us: nothing that comes was published before; 0: nobody knows; None: what comes did not wait.
         known_us: what was published before this had come while the connection lasted; None: nobody knows.
@@ -35,24 +37,29 @@ class Backlog:
         self._came_us = self._answered_us = 0
         self._full_us: int | None = None
         self._ping: tuple[int, int] | None = None
+        self._now_us = 0
 
     def begin(self, now_us: int, *, present: bool) -> None:
         """A connection is up; `present`: the broker kept the session."""
+        self._follow_clock(now_us)
         self._is_up, self._came, self._most, self._ping, self._full_us = True, 0, 0, None, None
         self._came_us, self._answered_us = now_us, 0
         if not present:
             self.since_us = None
         elif self.since_us is None:
-            self.since_us = self.known_us or 0
+            # A time to come was written by a process with another clock.
+            self.since_us = self.known_us if self.known_us is not None and self.known_us <= now_us else 0
         self.known_us = now_us if self.since_us is None else self.since_us or None
 
     def heard(self, now_us: int) -> None:
         """Something came, so the connection works."""
+        self._follow_clock(now_us)
         if self._is_up and self.since_us is None and self._full_us is None:
             self.known_us = now_us
 
     def received(self, count: int, held: int, now_us: int) -> None:
         """So many messages came; so many are held unacknowledged."""
+        self._follow_clock(now_us)
         self._came += count
         self._most = max(self._most, held)
         self._came_us = now_us
@@ -60,6 +67,7 @@ class Backlog:
 
     def hold(self, now_us: int, *, full: bool) -> None:
         """Whether the broker can send nothing at the moment, because the window is full."""
+        self._follow_clock(now_us)
         if not full or not self._is_up or self.since_us is not None:
             self._full_us = None
         elif self._full_us is None:
@@ -75,6 +83,7 @@ class Backlog:
 
     def waits_since_us(self, now_us: int) -> int | None:
         """What a message that comes now says of its wait."""
+        self._follow_clock(now_us)
         since = self.since_us
         return None if since is None or now_us - since < LEAST_WAIT_US else since
 
@@ -85,6 +94,7 @@ class Backlog:
 
     def wants_ping(self, now_us: int) -> bool:
         """Whether a ping may say something new now."""
+        self._follow_clock(now_us)
         waits = self._is_up and self.since_us is not None and self._ping is None
         return waits and now_us - self._answered_us >= PING_US
 
@@ -94,6 +104,7 @@ class Backlog:
 
     def answered(self, number: int, now_us: int) -> None:
         """The broker has answered pings up to this number."""
+        self._follow_clock(now_us)
         if self._ping is None or number < self._ping[0]:
             return
         unacknowledged, self._ping, self._answered_us = self._ping[1] + self._came, None, now_us
@@ -104,8 +115,16 @@ class Backlog:
 
     def look_quiet(self, held: int, now_us: int) -> None:
         """No ping can be sent: the end is a while without messages."""
+        self._follow_clock(now_us)
         if not held and now_us - self._came_us >= QUIET_US:
             self._finish(now_us)
+
+    def _follow_clock(self, now_us: int) -> None:
+        back_us, self._now_us = self._now_us - now_us, now_us
+        if back_us > 0:
+            self._came_us, self._answered_us = self._came_us - back_us, self._answered_us - back_us
+            self._full_us = self._full_us and self._full_us - back_us
+            self.since_us, self.known_us = (at and at - back_us for at in (self.since_us, self.known_us))
 
     def _finish(self, now_us: int) -> None:
         self.since_us, self.known_us = None, now_us

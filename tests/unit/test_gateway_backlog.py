@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,46 @@ def test_a_client_that_cannot_ping_sees_the_end_by_a_quiet_while() -> None:
     backlog.look_quiet(1, NOW + 9 * SECOND)
     assert backlog.since_us == 0
     backlog.look_quiet(0, NOW + 9 * SECOND)
+    assert backlog.since_us is None
+
+
+@pytest.mark.parametrize("back", [2, 3600, 40 * 86_400])
+def test_a_clock_that_is_set_back_hides_no_wait_and_stops_no_ping(back: int) -> None:
+    backlog, step = Backlog(), back * SECOND
+    backlog.begin(NOW, present=False)
+    backlog.heard(NOW)
+    backlog.end(None)
+    backlog.begin(NOW + 60 * SECOND, present=True)
+    backlog.pinged(1, 0)
+    backlog.received(1, 1, NOW + 61 * SECOND)
+    backlog.answered(1, NOW + 61 * SECOND)
+    later = NOW + 62 * SECOND - step
+    assert not backlog.wants_ping(later)
+    assert backlog.wants_ping(later + PING_US)
+    later += PING_US
+    backlog.end(None)
+    backlog.begin(later, present=True)
+    since = backlog.waits_since_us(later)
+    assert since is not None
+    assert since <= later - SECOND, "it waited for a minute, whatever the clock says now"
+
+
+def test_a_gateway_whose_clock_was_set_back_while_it_was_away_knows_no_beginning() -> None:
+    backlog = Backlog()
+    backlog.known_us = NOW + 3600 * SECOND
+    backlog.begin(NOW, present=True)
+    assert backlog.waits_since_us(NOW) == 0
+
+
+@pytest.mark.parametrize("back", [2, 3600])
+def test_a_full_window_and_a_quiet_while_end_after_the_clock_was_set_back(back: int) -> None:
+    backlog, step = Backlog(), back * SECOND
+    backlog.begin(NOW, present=False)
+    backlog.hold(NOW, full=True)
+    for at in (1, 2, 3):
+        backlog.hold(NOW + at * SECOND - step, full=True)
+    assert backlog.since_us is not None, "the window was full for three seconds"
+    backlog.look_quiet(0, NOW + 4 * SECOND - step)
     assert backlog.since_us is None
 
 
