@@ -5,17 +5,21 @@
 
 Each decoder runs in a process of its own, for threads cannot be ended: an exception, an end of the process, or more
 than `decoder_seconds` costs the message that it read, which becomes a dead letter. A changed file is loaded within a
-second; where it cannot be loaded, the one before stays.
+second; where it cannot be loaded, the one before stays. A decoder that fails again and again rests, so that its failures
+take a tenth of the gateway's time at most.
 """
 
 import logging
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -37,9 +41,12 @@ NAME: Final = re.compile(r"(?!test_)[a-z][a-z0-9_]{0,40}")
 START_SECONDS: Final = 10.0
 """Until a file must be loaded; then the gateway goes on without it."""
 LOOK_SECONDS: Final = 1.0
-_OVERRUNS: Final = 3
+_MOST_FAILURES: Final = 3
+"""After so many overruns or ends of its process one after another a decoder gets no message, unless its file changes."""
 _PAUSE_SECONDS: Final = 30.0
-"""After so many overruns one after another a decoder gets no message for so long, unless its file changes."""
+"""After overruns, and after a load that failed, at least so long."""
+_PAUSE_FACTOR: Final = 9
+"""At least so many times as long as the failures took."""
 _MAPPING: Final = MappingSettings.model_validate(
     {
         "items": ["answer[]"],
@@ -122,7 +129,9 @@ class _Worker:
             self._channel.settimeout(max(0.0001, until - time.monotonic()))
             piece = self._channel.recv(65536)
             if not piece:
-                message = f"its process ended (code {self._process.wait()})"
+                self._await_exit(until)
+                self.end()
+                message = f"its process ended (code {self._process.returncode})"
                 raise _Failed(message)
             taken += piece
             if not kind and len(taken) >= RESPONSE.size:
@@ -133,9 +142,22 @@ class _Worker:
                 wanted = RESPONSE.size + length
         return kind, bytes(taken[RESPONSE.size : wanted])
 
+    def _await_exit(self, until: float) -> None:
+        """Wait until the process has ended, but leave it to be reaped: its number names its group until then.
+
+        Raises:
+            TimeoutError: it closed its channel only.
+        """
+        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > until:
+                raise TimeoutError
+            time.sleep(0.005)
+
 
 def _end(process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
-    process.kill()
+    # With all that the decoder has started.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     channel.close()
 
@@ -143,21 +165,23 @@ def _end(process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
 class PythonFileDecoder:
     """A `Decoder` that asks a process of its own. It is the one decoder that waits, at most `decoder_seconds`."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """The process starts with the first message."""
-        self._file = file
+        self._file, self._clock = file, clock
         self._worker: _Worker | None = None
         self._mapping = CompiledMapping(_MAPPING)
         self._stamp: Stamp | None = None
         self._refusal: str | None = None
         self._looked_at = float("-inf")
-        self._overruns, self._paused_until = 0, 0.0
+        self._failures, self._failed_seconds = 0, 0.0
+        self._paused_until, self._pause_because = 0.0, ""
 
     def __call__(self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
         """Decode one message; see `Decoder`."""
         self._look(limits.decoder_seconds)
-        if time.monotonic() < self._paused_until:
-            return self._refuse(f"{_OVERRUNS} messages in a row took too long; it rests for {_PAUSE_SECONDS:g} s")
+        left = self._paused_until - self._clock()
+        if left > 0:
+            return self._refuse(f"{self._pause_because}; it rests for {max(1.0, left):.0f} s")
         answer = self._ask(match.topic.encode("utf-8", "replace"), payload, limits.decoder_seconds)
         if isinstance(answer, Reject):
             return answer
@@ -167,18 +191,20 @@ class PythonFileDecoder:
         return Ignored(IgnoredReason.NO_VALUE) if kind == NOTHING else self._refuse(content.decode("utf-8", "replace"))
 
     def _ask(self, topic: bytes, payload: bytes, seconds: float) -> tuple[bytes, bytes] | Reject:
+        began = self._clock()
         try:
             if self._worker is None:
                 self._start(seconds)
             if self._worker is None:
-                return self._refuse(self._refusal or "it is not loaded")
+                self._failures = _MOST_FAILURES
+                return self._fail(self._refusal or "it is not loaded", began, _PAUSE_SECONDS)
             answer = self._worker.ask(topic, payload, seconds)
         except TimeoutError:
-            return self._overrun(seconds)
+            took = f"it took more than {seconds:g} s (gateway.decoder_seconds) and was ended"
+            return self._fail(took, began, _PAUSE_SECONDS)
         except _Failed as error:
-            self._stop()
-            return self._refuse(str(error))
-        self._overruns = 0
+            return self._fail(str(error), began, 0.0)
+        self._failures, self._failed_seconds = 0, 0.0
         return answer
 
     def _read(
@@ -195,7 +221,7 @@ class PythonFileDecoder:
 
     def _look(self, seconds: float) -> None:
         """Load the file anew where it changed; at most once a second."""
-        now = time.monotonic()
+        now = self._clock()
         if now - self._looked_at < LOOK_SECONDS:
             return
         self._looked_at = now
@@ -207,7 +233,7 @@ class PythonFileDecoder:
             return
         is_first, self._stamp = self._stamp is None, stamp
         if not is_first and stamp is not None:
-            self._paused_until, self._overruns = 0.0, 0
+            self._paused_until, self._failures, self._failed_seconds = 0.0, 0, 0.0
             self._start(seconds)
 
     def _start(self, seconds: float) -> None:
@@ -222,13 +248,17 @@ class PythonFileDecoder:
         self._worker, self._refusal = worker, None
         logger.info("decoder %s is loaded", self._file)
 
-    def _overrun(self, seconds: float) -> Reject:
+    def _fail(self, why: str, began: float, pause_seconds: float) -> Reject:
+        """End the process; where it fails again and again, for a while."""
         self._stop()
-        self._overruns += 1
-        if self._overruns >= _OVERRUNS:
-            self._paused_until, self._overruns = time.monotonic() + _PAUSE_SECONDS, 0
-            logger.warning("decoder %s took more than %g s %d times in a row; it rests", self._file, seconds, _OVERRUNS)
-        return self._refuse(f"it took more than {seconds:g} s (gateway.decoder_seconds) and was ended")
+        now = self._clock()
+        self._failures, self._failed_seconds = self._failures + 1, self._failed_seconds + now - began
+        if self._failures >= _MOST_FAILURES:
+            pause_seconds = max(pause_seconds, _PAUSE_FACTOR * self._failed_seconds)
+            self._paused_until, self._pause_because = now + pause_seconds, why
+            self._failures, self._failed_seconds = 0, 0.0
+            logger.warning("decoder %s rests for %.1f s: %s", self._file, pause_seconds, why)
+        return self._refuse(why)
 
     def _stop(self) -> None:
         if self._worker is not None:

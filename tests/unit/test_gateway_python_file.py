@@ -9,9 +9,11 @@ import pytest
 
 from gateway.decode_file import describe
 from gateway.decoders import python_file
+from gateway.decoders.shape import RouteMatch
 from gateway.outcome import Gate, Message
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
+from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 
 AT_US = 1_795_900_000_000_000
@@ -23,7 +25,7 @@ def decode(topic, payload):
     return {"values": {"temperature": {"value": tenths / 10, "unit": "°C"}}, "ts": 1795890000, "id": "n1"}
 """
 FAULTS = """
-import os, sys, time
+import os, subprocess, sys, time
 print("what a decoder prints is no answer")
 def decode(topic, payload):
     word = payload.decode()
@@ -35,6 +37,11 @@ def decode(topic, payload):
         os._exit(7)
     if word == "sysexit":
         sys.exit(1)
+    if word == "deaf":
+        os.closerange(3, 64)
+        time.sleep(1000)
+    if word == "child":
+        subprocess.run(["sleep", "1000"])
     if word == "odd":
         return ["no object"]
     if word == "set":
@@ -109,6 +116,79 @@ def test_a_fault_costs_its_message_and_no_other(
     assert "correct faulty.py, then redrive" in found["wanted"]
     assert decide("bad/d1", b"good")["outcome"] == "reading"
     assert decide("raw/d1/x", b"\x01")["outcome"] == "reading"
+
+
+def test_a_decoder_that_lets_go_of_its_channel_does_not_hold_up_the_gateway(
+    decide: Callable[..., dict[str, Any]],
+) -> None:
+    assert "it took more than 1 s" in decide("bad/d1", b"deaf")["got"]
+    assert decide("bad/d1", b"good")["outcome"] == "reading"
+
+
+def test_what_a_decoder_started_ends_with_it(
+    decide: Callable[..., dict[str, Any]], wait_until: Callable[..., None]
+) -> None:
+    pid = int(decide("bad/d1", b"good")["readings"][0]["value"])
+    assert decide("bad/d1", b"child")["outcome"] == "dead_letter"
+
+    def of_the_group() -> list[Path]:
+        return [stat for stat in Path("/proc").glob("[0-9]*/stat") if _group(stat) == pid]
+
+    wait_until(lambda: not of_the_group(), seconds=20)
+
+
+def _group(stat: Path) -> int:
+    try:
+        return int(stat.read_text("utf-8", "replace").rpartition(")")[2].split()[2])
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import no_such", "no_such"),
+        ("import os\nos._exit(3)", "its process ended (code 3)"),
+        ("import os\ndef decode(topic, payload): os._exit(3)", "its process ended (code 3)"),
+    ],
+)
+def test_a_decoder_that_cannot_go_on_is_not_started_for_each_message(
+    decide: Callable[..., dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    starts, started = [], python_file._Worker
+
+    def start(file: Path, seconds: float) -> Any:
+        starts.append(file)
+        return started(file, seconds)
+
+    monkeypatch.setattr(python_file, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(python_file, "_Worker", start)
+    (folder / "tenths.py").write_text(text, "utf-8")
+    found = [decide("raw/d1/x", b"\x0a") for _ in range(20)]
+    assert {each["outcome"] for each in found} == {"dead_letter"}
+    assert said in found[0]["got"]
+    assert "rests" in found[-1]["got"]
+    assert said in found[-1]["got"], "a dead letter says why, also while it rests"
+    assert len(starts) <= 3
+    (folder / "tenths.py").write_text(GOOD, "utf-8")
+    assert decide("raw/d1/x", b"\x0a")["outcome"] == "reading"
+
+
+def test_a_file_that_hangs_while_it_is_loaded_takes_little_of_the_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, match = [0.0], RouteMatch("tenths", "d1", "readings", topic="raw/d1/x")
+
+    def start(file: Path, seconds: float) -> Any:
+        now[0] += 10.0
+        raise python_file._Failed("it was not loaded within 10 s")
+
+    monkeypatch.setattr(python_file, "_Worker", start)
+    decoder = python_file.PythonFileDecoder(folder / "tenths.py", clock=lambda: now[0])
+    for _ in range(1000):
+        assert isinstance(decoder(b"x", match, GatewaySettings(), AT_US), Reject)
+        now[0] += 1.0
+    assert now[0] - 1000.0 <= 0.12 * now[0]
 
 
 def test_a_value_that_is_none_costs_its_field(decide: Callable[..., dict[str, Any]]) -> None:
