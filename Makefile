@@ -22,10 +22,10 @@ up: setup ## start the whole pipeline on this machine (ARGS="--detach" and other
 down: ## stop what `make up` started
 	@./tidegate down $(ARGS)
 
-test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and browser (ARGS="-k name" goes to pytest)
+test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and browser (ARGS="-k name": pytest with it)
 	@$(VENV) -m deploy.local.environment --readers
 	@$(VENV) -m deploy.local.apt
-	@$(VENV) -m pytest $(ARGS)
+	@$(VENV) $(if $(strip $(ARGS)),-m pytest $(ARGS),tests/run.py)
 
 check: setup ## lint, formatting, types and import rules
 	@$(VENV) -m ruff check .

@@ -1,0 +1,124 @@
+"""`make test` runs the tests in two processes, and says at the end what one process would have said."""
+
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+TESTS = Path(__file__).parents[1]
+CONFTEST = """
+import signal, subprocess, sys
+from pathlib import Path
+import pytest
+
+def pytest_configure(config):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+@pytest.fixture(scope="session")
+def service():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    yield process
+    process.kill()
+    Path(f"ended-{process.pid}").touch()
+"""
+LONG = """
+import time
+from pathlib import Path
+
+def test_long(service):
+    Path(f"begun-{service.pid}").touch()
+    time.sleep(600)
+"""
+MIXED = """
+import pytest
+@pytest.mark.parametrize("n", [1, 2])
+def test_one(n):
+    assert n == 1, "wanted"
+@pytest.mark.skip(reason="not here")
+def test_other(): pass
+"""
+KILLED = """
+import os
+from pathlib import Path
+def test_killed(service):
+    Path("service").write_text(str(service.pid))
+    os.kill(os.getpid(), 9)
+"""
+CODE = "import runpy, sys; run = runpy.run_path(sys.argv[1])['run']; sys.exit(run({lanes!r}, needed_bytes={needed}))"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
+    """`start(needed_bytes, a="text of a test module", …)` runs each in a process of its own."""
+
+    def run(needed_bytes: int = 0, **modules: str) -> "subprocess.Popen[str]":
+        (tmp_path / "conftest.py").write_text(CONFTEST, "utf-8")
+        (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -ra\n", "utf-8")
+        for name, text in modules.items():
+            (tmp_path / f"test_{name}.py").write_text(text, "utf-8")
+        code = CODE.format(lanes={name: [f"test_{name}.py"] for name in modules}, needed=needed_bytes)
+        command = [sys.executable, "-c", code, str(TESTS / "run.py")]
+        plain = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=plain)
+
+    return run
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_each_folder_of_tests_is_in_one_process() -> None:
+    lanes = runpy.run_path(str(TESTS / "run.py"))["LANES"]
+    folders = [folder for lane in lanes.values() for folder in lane]
+    assert sorted(folders) == sorted({path.parent.name for path in TESTS.glob("*/test_*.py")})
+
+
+def test_failing_tests_and_the_sum_come_last_and_give_the_exit_code(
+    start: Any, tmp_path: Path, wait_until: Any
+) -> None:
+    good = "def test_good():\n    print('seen')\n"
+    process = start(mixed=MIXED, killed=KILLED, good=good)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 1
+    assert said.index("# good #") < said.index("# mixed #"), "what failed comes last"
+    *_, head, skipped, failed, killed, last = said.splitlines()
+    assert re.fullmatch("=+ short test summary info =+", head)
+    assert skipped.startswith("SKIPPED [1] test_mixed.py")
+    assert failed.startswith("FAILED test_mixed.py::test_one[2] - AssertionError: wanted")
+    assert killed == "ERROR killed: pytest ended with 137 and no summary"
+    assert re.fullmatch(r"=+ 1 failed, 2 passed, 1 skipped, 1 error in [\d.]+s \(0:\d\d:\d\d\) =+", last)
+    pid = int((tmp_path / "service").read_text())
+    assert f"left behind and ended: {pid} " in said, "its test process could not end it"
+    wait_until(lambda: not lives(pid), what="its end")
+
+
+def test_a_signal_ends_all_processes_and_their_services(start: Any, tmp_path: Path, wait_until: Any) -> None:
+    process = start(a=LONG, b=LONG)
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 2, what="both processes' tests")
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 130
+    begun = {path.name.partition("-")[2] for path in tmp_path.glob("begun-*")}
+    assert {path.name.partition("-")[2] for path in tmp_path.glob("ended-*")} == begun, said
+    assert not any(map(lives, map(int, begun)))
+
+
+def test_with_too_little_memory_one_process_waits_for_the_other(start: Any, tmp_path: Path) -> None:
+    order = "from pathlib import Path\ndef test_order():\n    assert Path('second').exists() == {}\n"
+    first = "import time\n" + order.format("False") + "    time.sleep(1)\n    Path('second').touch()\n"
+    process = start(2**62, first=first, then=order.format("True"))
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, said
+    assert "one after the other" in said.splitlines()[0]
