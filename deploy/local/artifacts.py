@@ -24,9 +24,20 @@ from deploy.local.environment import Progress
 from deploy.local.java import find_java
 from ingest.contract.errors import TidegateError, UnavailableError
 
-__all__ = ["Group", "Jar", "cache_dir", "ensure", "jmx_agent", "kafka_classpath", "main", "read_lock", "spark_jars"]
+__all__ = [
+    "Group",
+    "Jar",
+    "cache_dir",
+    "ensure",
+    "jmx_agent",
+    "kafka_classpath",
+    "main",
+    "read_lock",
+    "spark_jars",
+    "zookeeper_classpath",
+]
 
-Group = Literal["spark", "kafka", "all", "jmx"]
+Group = Literal["spark", "kafka", "zookeeper", "all", "jmx"]
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 POLL_SECONDS = 0.1
 TOLD_EVERY_SECONDS = 1.5
@@ -35,6 +46,8 @@ STALLED_OPTIONAL_SECONDS = 10.0
 _MEMBERS = {
     "spark": ("both", "spark"),
     "kafka": ("both", "kafka"),
+    # Kafka's last version that runs with a ZooKeeper; a test bed that asks for it fetches it, `make setup` does not.
+    "zookeeper": ("kafka", "zookeeper"),
     "all": ("both", "spark", "kafka", "jmx"),
     "jmx": ("jmx",),
 }
@@ -47,6 +60,13 @@ _SHARED_WITH_PYSPARK = (
     *("log4j-api", "log4j-core", "log4j-slf4j2-impl", "slf4j-api", "snakeyaml"),
     *("scala-library", "scala-reflect", "lz4-java", "snappy-java", "zstd-jni"),
 )
+
+_ZOOKEEPER_OF_PYSPARK = (
+    *("zookeeper", "zookeeper-jute", "metrics-core", "commons-io", "commons-cli", "log4j-1.2-api"),
+    *("jackson-module-scala_2.13", "netty-buffer", "netty-codec", "netty-codec-base", "netty-common", "netty-handler"),
+    *("netty-resolver", "netty-transport", "netty-transport-classes-epoll", "netty-transport-native-unix-common"),
+)
+KAFKA_GROUP = "org.apache.kafka"
 
 
 @dataclass(frozen=True)
@@ -133,6 +153,15 @@ def kafka_classpath(cache: Path | None = None) -> list[Path]:
     """All that the embedded Kafka and its tools run on: own jars, then those shared with pyspark."""
     own = [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["kafka"]]
     return own + [_pyspark_jar(name) for name in _SHARED_WITH_PYSPARK]
+
+
+def zookeeper_classpath(cache: Path | None = None) -> list[Path]:
+    """All that a ZooKeeper, a Kafka of ZooKeeper mode and its tools run on: the newer Kafka's libraries where they fit."""
+    wanted = (
+        jar for jar in read_lock() if jar.part == "zookeeper" or (jar.part == "kafka" and jar.group != KAFKA_GROUP)
+    )
+    own = [_located(jar, cache) for jar in wanted]
+    return own + [_pyspark_jar(name) for name in (*_SHARED_WITH_PYSPARK, *_ZOOKEEPER_OF_PYSPARK)]
 
 
 def jmx_agent(cache: Path | None = None) -> Path:
@@ -267,7 +296,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     shown = Progress()
     try:
-        before = len(_missing(read_lock(), cache_dir()))
+        before = len(_missing([jar for jar in read_lock() if jar.part in _MEMBERS["all"]], cache_dir()))
         ensure("all", lambda text: shown.show(text, last=text.startswith(WITHOUT_AGENT)), verify="--verify" in given)
     except TidegateError as error:
         sys.stderr.write(f"\n{error}\n")

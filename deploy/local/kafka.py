@@ -1,7 +1,8 @@
-"""The embedded Kafka: one KRaft node for one machine, its files under one folder, its sizes bounded.
+"""A Kafka node on this machine: its files under one folder, its sizes bounded.
 
-Writes the node's files and says how to start it; a supervisor starts, watches and stops it. The same data folder can be
-started again with other ports and after `kill -9`.
+Writes the node's files and says how to start it; a supervisor or a test bed starts, watches and stops it. The same data
+folder can be started again with other ports and after `kill -9`. Without a profile it is the one KRaft node of
+`tidegate up`; deploy/testbed gives it one as a node of several, with security, or of ZooKeeper mode.
 """
 
 import base64
@@ -9,19 +10,25 @@ import logging
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from deploy.local import artifacts
 from deploy.local.java import Java
 from deploy.local.jmx import KAFKA_RULES, agent_flag, agent_obstacle
+from deploy.local.kafka_java import java_command, last_error, property_lines, write_log_settings
 from deploy.local.kafka_wire import cluster_id
 from deploy.settings import java_locale
+from deploy.settings_file import write_private
 from ingest.contract.errors import ConfigError, UnavailableError
 
-__all__ = ["EmbeddedKafka"]
+__all__ = ["EmbeddedKafka", "KafkaProfile", "new_cluster_id"]
 
 logger = logging.getLogger("tidegate.deploy.local.kafka")
 
@@ -30,7 +37,7 @@ FORMAT_SECONDS = 120.0
 
 # Sized for one node that shares two cores and a laptop's memory with all the rest. Topics bring their own retention;
 # the limits here hold for those that somebody makes by hand.
-_FIXED = {
+_FIXED: Mapping[str, str | int | None] = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
@@ -64,19 +71,26 @@ _FIXED = {
     "metadata.max.retention.bytes": 32 * MEGABYTE,
 }
 
-_LOG4J = """Configuration:
-  status: WARN
-  Appenders:
-    RollingFile:
-      name: file
-      fileName: "{folder}/server.log"
-      filePattern: "{folder}/server.log.%i"
-      PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
-      Policies: {{SizeBasedTriggeringPolicy: {{size: 10 MB}}}}
-      DefaultRolloverStrategy: {{max: 3}}
-  Loggers:
-    Root: {{level: INFO, AppenderRef: {{ref: file}}}}
-"""
+
+@dataclass(frozen=True)
+class KafkaProfile:
+    """The difference between a node and the single one of `tidegate up`.
+
+    Args:
+        properties: laid over the node's own; None removes one.
+        jars: `zookeeper` is the version that still runs with a ZooKeeper, whose data folder needs no format.
+        cluster_id: of the cluster that the node belongs to; a new one where None.
+        users: names and passwords (SCRAM-SHA-512) that a new KRaft cluster begins with.
+        authority: file of the one certificate authority that signs for this cluster; the node's port then speaks TLS.
+        java_options: added after the node's own, so they win.
+    """
+
+    properties: Mapping[str, str | int | None] = field(default_factory=dict)
+    jars: Literal["kafka", "zookeeper"] = "kafka"
+    cluster_id: str | None = None
+    users: Mapping[str, str] = field(default_factory=dict)
+    authority: Path | None = None
+    java_options: Sequence[str] = ()
 
 
 class EmbeddedKafka:
@@ -102,6 +116,7 @@ class EmbeddedKafka:
         temporary: Path | None = None,
         jmx: tuple[str, int] | None = None,
         flush_records: int = 0,
+        profile: KafkaProfile | None = None,
     ) -> None:
         self.data_dir = data_dir.resolve()
         if "," in str(self.data_dir):
@@ -118,6 +133,7 @@ class EmbeddedKafka:
         self._temporary = temporary
         self._jmx = jmx
         self._flush_records = flush_records
+        self._profile = profile or KafkaProfile()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -135,11 +151,9 @@ class EmbeddedKafka:
         Raises:
             UnavailableError: Kafka's own tool refused to make the folder.
         """
-        self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        folder = _yaml_text(str(self.log_file.parent))
-        self._log4j_file.write_text(_LOG4J.format(folder=folder), encoding="utf-8")
-        self._properties_file.write_text(self._properties(self._records), encoding="utf-8")
-        if not (self._records / "meta.properties").is_file():
+        write_log_settings(self._log4j_file, self.log_file.parent)
+        write_private(self._properties_file, self._properties(self._records))
+        if self._profile.jars == "kafka" and not (self._records / "meta.properties").is_file():
             self._format()
 
     def command(self) -> list[str]:
@@ -157,10 +171,12 @@ class EmbeddedKafka:
     def ready(self, timeout: float = 1.0) -> bool:
         """Whether this very node answers: it opens its listener to requests only when it can serve them.
 
-        Another Kafka on the same port names another cluster.
+        Another Kafka on the same port names another cluster, or shows a certificate of another authority.
         """
         try:
             with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
+                if self._profile.authority is not None:
+                    return self._shows_certificate(connection, self._profile.authority)
                 answering = cluster_id(connection)
         except (OSError, ValueError):
             return False
@@ -176,9 +192,18 @@ class EmbeddedKafka:
         while not self.ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 how = f"ended with code {process.returncode}" if process.returncode is not None else "is too slow"
-                message = f"The embedded Kafka {how}; see {self.log_file}. {self._last_words()}"
+                message = f"The embedded Kafka {how}; see {self.log_file}. {self.last_words()}"
                 raise UnavailableError(message)
             time.sleep(0.05)
+
+    def last_words(self) -> str:
+        """The last error in its log, empty where there is none."""
+        return last_error(self.log_file)
+
+    def _shows_certificate(self, connection: socket.socket, authority: Path) -> bool:
+        context = ssl.create_default_context(cafile=str(authority))
+        with context.wrap_socket(connection, server_hostname=self.host):
+            return True
 
     @property
     def _records(self) -> Path:
@@ -194,32 +219,29 @@ class EmbeddedKafka:
 
     def _properties(self, records: Path) -> str:
         listeners = f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self.controller_port}"
-        values = {
+        values: dict[str, str | int | None] = {
             **_FIXED,
             "listeners": listeners,
             "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "controller.quorum.voters": f"1@{self.host}:{self.controller_port}",
-            "log.dirs": _property_text(str(records)),
+            "log.dirs": str(records),
             **({"log.flush.interval.messages": self._flush_records} if self._flush_records else {}),
+            **self._profile.properties,
         }
-        return "".join(f"{key}={value}\n" for key, value in values.items())
+        return property_lines(values)
 
     def _java_command(self, *, quiet: bool = False) -> list[str]:
-        # Measured at 1,000 messages/s: without the second compiler it starts and runs with a third less CPU;
-        # the serial collector takes the least memory, and is the sound one on every Java (see deploy/local/java.py).
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-        if self._temporary is not None:
-            # Where its compression libraries unpack themselves, at each start anew.
-            options.append(f"-Djava.io.tmpdir={self._temporary}")
-        if self.java.version[0] >= 24:
-            options.append("--enable-native-access=ALL-UNNAMED")
-        options.append("-Dlog4j2.level=OFF" if quiet else f"-Dlog4j2.configurationFile={self._log4j_file.as_uri()}")
-        classpath = ":".join(str(path) for path in artifacts.kafka_classpath(self._cache))
-        return [str(self.java.executable), *options, "-cp", classpath]
+        settings = None if quiet else self._log4j_file
+        return java_command(self.java, self._classpath(), log_settings=settings, temporary=self._temporary)
+
+    def _classpath(self) -> list[Path]:
+        if self._profile.jars == "zookeeper":
+            return artifacts.zookeeper_classpath(self._cache)
+        return artifacts.kafka_classpath(self._cache)
 
     def _limits(self) -> list[str]:
         # Out of memory ends the process: a supervisor can restart it, nobody can use a half-dead one.
-        return [f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError"]
+        return [f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError", *self._profile.java_options]
 
     def _agent(self) -> list[str]:
         if self._jmx is None:
@@ -235,8 +257,11 @@ class EmbeddedKafka:
         fresh = self.data_dir / "records.new"
         shutil.rmtree(fresh, ignore_errors=True)
         properties = self.data_dir / "format.properties"
-        properties.write_text(self._properties(fresh), encoding="utf-8")
-        arguments = ["format", "--cluster-id", _new_cluster_id(), "--config", str(properties)]
+        write_private(properties, self._properties(fresh))
+        identity = self._profile.cluster_id or new_cluster_id()
+        arguments = ["format", "--cluster-id", identity, "--config", str(properties)]
+        for name, password in self._profile.users.items():
+            arguments += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         command = self.tool("kafka.tools.StorageTool", *arguments)
         environment = {**os.environ, **self.env()}
         result = subprocess.run(
@@ -258,30 +283,9 @@ class EmbeddedKafka:
             (line.removeprefix("cluster.id=").strip() for line in lines if line.startswith("cluster.id=")), None
         )
 
-    def _last_words(self) -> str:
-        try:
-            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return "It wrote no log."
-        return next((line for line in reversed(lines) if " ERROR " in line or " FATAL " in line), "")[:300]
 
-
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """22 letters as Kafka makes them; a leading hyphen would be read as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
-
-
-def _property_text(text: str) -> str:
-    """Text as a value of a properties file: Java reads those as Latin-1 and takes a backslash as an escape."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
-    return "".join(
-        "\\\\" if code == ord("\\") else chr(code) if 0x20 <= code < 0x7F else f"\\u{code:04x}" for code in codes
-    )
-
-
-def _yaml_text(text: str) -> str:
-    """Text within double quotes of a YAML file."""
-    return text.replace("\\", "\\\\").replace('"', '\\"')

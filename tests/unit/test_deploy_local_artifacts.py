@@ -16,14 +16,14 @@ SETTINGS = """<?xml version="1.0"?>
 
 def test_the_lock_list_is_exact() -> None:
     jars = artifacts.read_lock()
-    assert {jar.part for jar in jars} == {"both", "spark", "kafka", "jmx"}
+    assert {jar.part for jar in jars} == {"both", "spark", "kafka", "zookeeper", "jmx"}
     assert len({jar.file_name for jar in jars}) == len(jars)
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size > 0 for jar in jars)
     assert [jar.coordinate for jar in jars if jar.part == "both"] == ["org.apache.kafka:kafka-clients:4.3.1"]
 
 
 def test_what_setup_fetches_stays_small() -> None:
-    assert sum(jar.size for jar in artifacts.read_lock()) < 33_000_000
+    assert sum(jar.size for jar in artifacts.read_lock() if jar.part != "zookeeper") < 33_000_000
 
 
 def test_kafka_runs_on_its_own_jars_and_those_of_pyspark(tmp_path: Path) -> None:
@@ -33,6 +33,17 @@ def test_kafka_runs_on_its_own_jars_and_those_of_pyspark(tmp_path: Path) -> None
     found = {path.name for path in paths}
     assert {"kafka_2.13-4.3.1.jar", "kafka-clients-4.3.1.jar", "zstd-jni-1.5.7-7.jar"} <= found
     assert "delta-storage-4.4.0.jar" not in found
+    assert all(path.is_file() for path in paths)
+
+
+def test_kafka_of_zookeeper_mode_shares_all_but_kafkas_own_jars(tmp_path: Path) -> None:
+    for jar in artifacts.read_lock():
+        (tmp_path / jar.file_name).touch()
+    paths = artifacts.zookeeper_classpath(tmp_path)
+    found = {path.name for path in paths}
+    assert {"kafka_2.13-3.9.1.jar", "kafka-clients-3.9.1.jar", "jopt-simple-5.0.4.jar"} <= found
+    assert any(name.startswith("zookeeper-3.") for name in found)
+    assert not [name for name in found if name.endswith("-4.3.1.jar")]
     assert all(path.is_file() for path in paths)
 
 

@@ -1,0 +1,380 @@
+"""The one starter of Kafka for benchmarks, faults and tests: N nodes on loopback, KRaft or ZooKeeper mode, plain or secured."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pydantic import SecretStr
+
+from deploy.local import artifacts
+from deploy.local.java import Java, find_java
+from deploy.local.kafka import EmbeddedKafka
+from deploy.local.ports import is_free
+from deploy.settings_file import write_private
+from deploy.testbed.budget import check_budget
+from deploy.testbed.layout import HOST, Layout, Mode, Wish, new_layout, read_layout
+from deploy.testbed.process import ServerProcess
+from deploy.testbed.profile import node_profile
+from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, make_certificates
+from deploy.testbed.zookeeper import ZooKeeper
+from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
+from ingest.security import jvm_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["KafkaCluster", "KafkaNode", "open_cluster"]
+
+READY_SECONDS: Final = 120.0
+STOP_SECONDS: Final = 20.0
+LONELY_SECONDS: Final = 2.0
+POLL_SECONDS: Final = 0.05
+CLIENT_PROPERTIES: Final = "client.properties"
+_CLIENT_OPTION: Final = {"ProducerPerformance": "--producer.config", "ConsumerPerformance": "--consumer.config"}
+"""Kafka's tools that name their file of client properties by another option than `--command-config`."""
+
+
+class KafkaNode:
+    """One Kafka process of a cluster."""
+
+    def __init__(self, node_id: int, part: EmbeddedKafka, process: ServerProcess, jmx_url: str | None) -> None:
+        self.node_id = node_id
+        self.jmx_url = jmx_url
+        self.part = part
+        self.process = process
+
+    @property
+    def address(self) -> str:
+        """What clients connect to."""
+        return self.part.bootstrap_servers
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None while it does not run."""
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.process.alive
+
+    @property
+    def log_file(self) -> Path:
+        """Kafka's own log of this node."""
+        return self.part.log_file
+
+    def last_words(self) -> str:
+        """The last error in its log."""
+        return self.part.last_words()
+
+    def start(self) -> None:
+        """Start it on the data that it has; returns before it answers."""
+        self.part.prepare()
+        self.process.spawn(self.part.command(), self.part.env())
+
+
+class KafkaCluster:
+    """N Kafka nodes on loopback, each a process of its own; folders, ports and processes are its own.
+
+    The folder keeps records, ports and users: a cluster of the same folder and options starts again on them.
+
+    Args:
+        folder: its own.
+        brokers: 1 to 9. Topics get three copies, or as many as there are brokers; with three, two must be in sync.
+        mode: `kraft`, each node a broker and a controller; or `zookeeper`, Kafka 3.9 with one ZooKeeper.
+        secure: SASL_SSL with SCRAM-SHA-512 for clients, TLS with certificates among nodes, and an authorizer.
+        heap: of each node.
+        properties: of each node, laid over all others.
+        java_options: of each node, such as `-XX:TieredStopAtLevel=4` for the second compiler.
+        jmx: each node shows its JVM's metrics.
+        told: receives a line about memory and disk before anything starts.
+
+    Raises:
+        ConfigError: no such cluster can be, or the folder holds another one.
+        UnavailableError: there is no Java.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 1,
+        mode: Mode = "kraft",
+        secure: bool = False,
+        heap: str = "384m",
+        properties: Mapping[str, str | int] | None = None,
+        java_options: tuple[str, ...] = (),
+        jmx: bool = True,
+        told: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        wish = Wish(brokers, mode, secure, heap, dict(properties or {}), java_options, jmx)
+        found = read_layout(folder)
+        if found is not None and found.wish != wish:
+            message = (
+                f"{folder} holds another test bed ({found.wish.brokers} brokers, {found.wish.mode}"
+                f"{', secured' if found.wish.secure else ''}) or other options. Ask for the same, or name another folder."
+            )
+            raise ConfigError(message)
+        self._build(folder, found or new_layout(wish), told)
+
+    @classmethod
+    def attach(cls, folder: Path, told: Callable[[str], None] = lambda line: None) -> Self:
+        """The cluster that was made in this folder, by whichever process.
+
+        Raises:
+            UnavailableError: there is none.
+        """
+        found = read_layout(folder)
+        if found is None:
+            message = f"There is no test bed in {folder}. Start one with `tidegate cluster up`, or name its folder with --data."
+            raise UnavailableError(message)
+        cluster = cls.__new__(cls)
+        cluster._build(folder, found, told)
+        return cluster
+
+    def _build(self, folder: Path, layout: Layout, told: Callable[[str], None]) -> None:
+        self.folder = folder.absolute()
+        self.wish = layout.wish
+        self._layout, self._told = layout, told
+        self._java: Java = find_java()
+        self.nodes: tuple[KafkaNode, ...] = ()
+        self.zookeeper: ZooKeeper | None = None
+        self._make_nodes()
+
+    def _make_nodes(self) -> None:
+        self.nodes = tuple(self._make_node(number) for number in range(1, self.wish.brokers + 1))
+        self.zookeeper = self._make_zookeeper() if self.wish.mode == "zookeeper" else None
+
+    def _make_zookeeper(self) -> ZooKeeper:
+        folder, port = self.folder / "zookeeper", self._layout.ports["zookeeper"]["client"]
+        process = ServerProcess(folder / "stdout.log", identity=self._layout.processes.get("zookeeper"))
+        return ZooKeeper(folder, self._java, port, process)
+
+    def _make_node(self, number: int) -> KafkaNode:
+        folder, ports = self.folder / f"node-{number}", self._layout.ports[str(number)]
+        part = EmbeddedKafka(
+            folder, self._java, ports["client"], ports["controller"],
+            heap=self.wish.heap, host=HOST, temporary=folder / "tmp",
+            jmx=(HOST, ports["jmx"]) if self._shows_jmx else None,
+            profile=node_profile(self._layout, number, self.folder / "certificates"),
+        )  # fmt: skip
+        process = ServerProcess(folder / "stdout.log", identity=self._layout.processes.get(str(number)))
+        return KafkaNode(number, part, process, f"http://{HOST}:{ports['jmx']}/metrics" if self._shows_jmx else None)
+
+    @property
+    def _shows_jmx(self) -> bool:
+        return self.wish.jmx and artifacts.jmx_agent().is_file()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address of each node."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """What clients use; of a secured cluster as the user who may do everything."""
+        return self.settings_of(ADMIN)
+
+    def settings_of(self, user: str) -> KafkaSettings:
+        """What clients use as this user: `admin`, or `guest`, who may do nothing until an ACL says so."""
+        copies = {"bootstrap_servers": self.bootstrap_servers, "replication": self.wish.replication}
+        if not self.wish.secure:
+            return KafkaSettings.model_validate(copies)
+        return KafkaSettings.model_validate(
+            copies
+            | {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_username": user,
+                "sasl_password": SecretStr(self._layout.passwords[user]),
+                "ssl_ca_file": str(self.folder / "certificates" / AUTHORITY_FILE),
+            }
+        )
+
+    @property
+    def client_properties(self) -> Path | None:
+        """The file that Kafka's own tools need for a secured cluster."""
+        return self.folder / CLIENT_PROPERTIES if self.wish.secure else None
+
+    def start(self) -> None:
+        """Start all nodes, and wait until the cluster answers; where it does not, none is left running.
+
+        Raises:
+            UnavailableError: too little memory or disk, a JVM part that cannot be had, or a node that did not start.
+            FatalError: it runs already.
+        """
+        if any(node.alive for node in self.nodes):
+            message = f"The test bed in {self.folder} runs already ({self.bootstrap_servers}); stop it first."
+            raise FatalError(message)
+        self._told(check_budget(self.wish, self.folder))
+        artifacts.ensure("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
+        self._find_free_ports()
+        self._secure()
+        try:
+            self._start_zookeeper()
+            for node in self.nodes:
+                self._start_node(node)
+            self.wait_ready()
+        except BaseException:
+            self.stop(seconds=0)
+            raise
+
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Ask all nodes to end, and kill what still runs after some seconds; back when no process is left."""
+        if seconds > 0:
+            for node in self.nodes:
+                node.process.signal(signal.SIGTERM)
+            self._wait_for_end(time.monotonic() + seconds)
+        for node in self.nodes:
+            node.process.end(0)
+        if self.zookeeper is not None:
+            self.zookeeper.process.end(seconds)
+        self._layout.processes.clear()
+        self._layout.write(self.folder)
+
+    def kill(self, node_id: int) -> None:
+        """End one node as a crash does.
+
+        Raises:
+            ConfigError: there is no such node.
+        """
+        self.node(node_id).process.kill()
+
+    def restart(self, node_id: int) -> None:
+        """Start one node again on its data, and wait until the whole cluster has it back; a living one ends first.
+
+        Raises:
+            ConfigError: there is no such node.
+            UnavailableError: it did not start.
+        """
+        node = self.node(node_id)
+        node.process.end(STOP_SECONDS)
+        self._start_node(node)
+        self.wait_ready()
+
+    def node(self, node_id: int) -> KafkaNode:
+        """One node.
+
+        Raises:
+            ConfigError: there is no such node.
+        """
+        for node in self.nodes:
+            if node.node_id == node_id:
+                return node
+        message = f"This test bed has the nodes 1 to {len(self.nodes)}, not {node_id}; name one of them."
+        raise ConfigError(message)
+
+    def wait_ready(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until every node that runs answers, and the cluster counts them all as its brokers.
+
+        Raises:
+            UnavailableError: none runs, one ended, or it takes too long; ends with its last words.
+        """
+        from ingest.cluster_reader import ClusterReader
+
+        deadline = time.monotonic() + seconds
+        waited = [node for node in self.nodes if node.alive]
+        if not waited:
+            message = f"No node of the test bed in {self.folder} runs. Start it with `tidegate cluster up`."
+            raise UnavailableError(message)
+        for node in waited:
+            self._await(f"Node {node.node_id}", node, node.part.ready, deadline)
+        reader = ClusterReader(self.settings)
+        try:
+            for node in waited:
+                self._await(f"Node {node.node_id}", node, lambda: _brokers(reader) >= len(waited), deadline)
+        finally:
+            reader.close()
+
+    def tool(self, main_class: str, *arguments: str) -> list[str]:
+        """How to start one of Kafka's own command-line tools by its class; of a secured cluster with its client properties."""
+        command = self.nodes[0].part.tool(main_class, *arguments)
+        if self.client_properties is None:
+            return command
+        option = _CLIENT_OPTION.get(main_class.rpartition(".")[2], "--command-config")
+        return [*command, option, str(self.client_properties)]
+
+    def _start_node(self, node: KafkaNode) -> None:
+        (node.part.data_dir / "tmp").mkdir(parents=True, exist_ok=True)
+        node.start()
+        self._remember(str(node.node_id), node.process)
+
+    def _start_zookeeper(self) -> None:
+        if self.zookeeper is None:
+            return
+        self.zookeeper.start()
+        self._remember("zookeeper", self.zookeeper.process)
+        self._await("The ZooKeeper", self.zookeeper, self.zookeeper.ready, time.monotonic() + READY_SECONDS)
+        if self.wish.secure:
+            self._make_users(self.zookeeper.address)
+
+    def _make_users(self, zookeeper: str) -> None:
+        """As KRaft's format does: a broker of ZooKeeper mode knows no user until ZooKeeper has one."""
+        for name in (ADMIN, GUEST):
+            command = self.nodes[0].part.tool(
+                "kafka.admin.ConfigCommand", "--zookeeper", zookeeper, "--alter", "--entity-type", "users",
+                "--entity-name", name, "--add-config", f"SCRAM-SHA-512=[password={self._layout.passwords[name]}]",
+            )  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=READY_SECONDS)
+            if done.returncode:
+                message = f"Kafka's tool could not make the user {name}: {(done.stdout + done.stderr)[-300:]}"
+                raise UnavailableError(message)
+
+    def _remember(self, name: str, process: ServerProcess) -> None:
+        if process.identity is not None:
+            self._layout.processes[name] = process.identity
+        self._layout.write(self.folder)
+
+    def _await(self, name: str, server: KafkaNode | ZooKeeper, ready: Callable[[], bool], deadline: float) -> None:
+        while not ready():
+            if not server.alive or time.monotonic() > deadline:
+                how = "is too slow" if server.alive else "ended"
+                message = f"{name} of the test bed {how}; see {server.log_file}. {server.last_words()}"
+                raise UnavailableError(message)
+            time.sleep(POLL_SECONDS)
+
+    def _wait_for_end(self, deadline: float) -> None:
+        """KRaft's last nodes wait for a majority that is gone: nobody waits for them for long."""
+        majority = self.wish.brokers // 2 + 1 if self.wish.mode == "kraft" else 1
+        while alive := sum(node.alive for node in self.nodes):
+            if alive < majority:
+                deadline = min(deadline, time.monotonic() + LONELY_SECONDS)
+                majority = 0
+            if time.monotonic() > deadline:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _find_free_ports(self) -> None:
+        if all(is_free(port, HOST) for ports in self._layout.ports.values() for port in ports.values()):
+            return
+        self._layout.choose_ports()
+        self._make_nodes()
+
+    def _secure(self) -> None:
+        if not self.wish.secure:
+            return
+        make_certificates(self.folder / "certificates", self._java, self._layout.passwords["store"])
+        lines = "".join(f"{name}={value}\n" for name, value in jvm_conf(self.settings).items())
+        write_private(self.folder / CLIENT_PROPERTIES, lines)
+
+
+def _brokers(reader: Any) -> int:
+    with suppress(RetryableError):
+        return int(reader.topics(lambda name: False, 1.0)[0])
+    return 0
+
+
+@contextmanager
+def open_cluster(folder: Path, **options: Any) -> Iterator[KafkaCluster]:
+    """A cluster that is started and ready while the block runs; `options` as of `KafkaCluster`.
+
+    Its processes end with the block, however that ends; its data stays in the folder.
+    """
+    cluster = KafkaCluster(folder, **options)
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,114 @@
+"""The description of a test bed: what was asked for, which ports and secrets it has, and which processes are its own.
+
+It lives in one private file in the test bed's folder, so that a later command finds the servers that an earlier one started.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from deploy.local.kafka import new_cluster_id
+from deploy.local.ports import choose_port
+from deploy.settings_file import write_private
+from deploy.testbed.process import Identity
+from deploy.testbed.security import ADMIN, GUEST
+from ingest.contract.errors import ConfigError
+
+__all__ = ["HOST", "Layout", "Mode", "Wish", "new_layout", "read_layout"]
+
+Mode = Literal["kraft", "zookeeper"]
+HOST: Final = "127.0.0.1"
+FILE: Final = "testbed.json"
+MOST_BROKERS: Final = 9
+_LISTENERS: Final = ("client", "internal", "controller", "jmx")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person or a program asks for.
+
+    Raises:
+        ConfigError: no cluster can be made of it.
+    """
+
+    brokers: int = 1
+    mode: Mode = "kraft"
+    secure: bool = False
+    heap: str = "384m"
+    properties: Mapping[str, str | int] = field(default_factory=dict)
+    java_options: tuple[str, ...] = ()
+    jmx: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.brokers <= MOST_BROKERS:
+            message = f"A test bed has 1 to {MOST_BROKERS} brokers, not {self.brokers}; give another number."
+            raise ConfigError(message)
+        if self.mode not in ("kraft", "zookeeper"):
+            message = f"Kafka runs in mode kraft or zookeeper, not {self.mode}; give one of the two."
+            raise ConfigError(message)
+        if not (self.heap[:-1].isdigit() and self.heap[-1:].lower() in ("m", "g") and int(self.heap[:-1])):
+            message = f"The heap of a node is {self.heap!r}; wanted a whole number and m or g, such as 384m."
+            raise ConfigError(message)
+
+    @property
+    def replication(self) -> int:
+        """Copies of each partition."""
+        return min(3, self.brokers)
+
+    @property
+    def min_in_sync(self) -> int:
+        """Copies that an acknowledged record has reached: one of three may be away."""
+        return max(1, self.replication - 1)
+
+
+@dataclass
+class Layout:
+    """One test bed as it was last started."""
+
+    wish: Wish
+    cluster_id: str
+    ports: dict[str, dict[str, int]]
+    """By server (node id, or `zookeeper`) and listener."""
+    passwords: dict[str, str]
+    processes: dict[str, Identity] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Keep it in the test bed's folder, for its owner only."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_private(folder / FILE, json.dumps(asdict(self), indent=2) + "\n")
+
+    def choose_ports(self) -> None:
+        """Give each listener a port that is free now."""
+        self.ports = _choose_ports(self.wish)
+
+
+def new_layout(wish: Wish) -> Layout:
+    """A test bed that has not been started."""
+    names = (ADMIN, GUEST, "store") if wish.secure else ()
+    return Layout(wish, new_cluster_id(), _choose_ports(wish), {name: secrets.token_hex(12) for name in names})
+
+
+def read_layout(folder: Path) -> Layout | None:
+    """The test bed of this folder; None where there is none, or no whole description."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        found = json.loads((folder / FILE).read_text("utf-8"))
+        wish = found["wish"] | {"java_options": tuple(found["wish"]["java_options"])}
+        processes = {name: Identity(**identity) for name, identity in found["processes"].items()}
+        return Layout(**(found | {"wish": Wish(**wish), "processes": processes}))
+    return None
+
+
+def _choose_ports(wish: Wish) -> dict[str, dict[str, int]]:
+    taken: set[int] = set()
+
+    def chosen() -> int:
+        port, _ = choose_port(0, HOST, claim=lambda port: port not in taken)
+        taken.add(port)
+        return port
+
+    ports = {str(number): {name: chosen() for name in _LISTENERS} for number in range(1, wish.brokers + 1)}
+    return ports | ({"zookeeper": {"client": chosen()}} if wish.mode == "zookeeper" else {})

@@ -1,0 +1,133 @@
+"""One started server: ended, held or killed by its process id, also by a command that did not start it."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from deploy.settings import child_environment
+
+__all__ = ["Identity", "ServerProcess", "find_process", "stop_child"]
+
+SAME_START_SECONDS: Final = 1.0
+KILLED_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process beyond doubt: the system gives a process id again, but not with the same start time."""
+
+    pid: int
+    started_at: float
+
+
+def find_process(identity: Identity) -> psutil.Process | None:
+    """The process of this identity while it runs."""
+    with suppress(psutil.Error):
+        process = psutil.Process(identity.pid)
+        same = abs(process.create_time() - identity.started_at) < SAME_START_SECONDS
+        if same and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def stop_child(pid: int) -> None:
+    """SIGSTOP to a child of this process; back when all of its threads stand still, or when it has ended.
+
+    A thread stops at its own next turn: until then it may still answer, on a busy machine for a while.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    # Left to whoever waits for the child: only looked at.
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
+class ServerProcess:
+    """A process of a server, in a session of its own: it outlives the command that starts it until somebody ends it.
+
+    Args:
+        log: where its output goes; an existing file is kept.
+        mark: shown in the process's environment.
+        identity: of a process that another command started.
+    """
+
+    def __init__(self, log: Path, *, mark: str = "testbed", identity: Identity | None = None) -> None:
+        self.log_file = log
+        self.identity = identity
+        self._mark = mark
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def spawn(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start it."""
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as out:
+            self._child = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.log_file.parent,
+                env={**child_environment(self._mark), **(environment or {})}, start_new_session=True,
+            )  # fmt: skip
+        pid = self._child.pid
+        try:
+            self.identity = Identity(pid, psutil.Process(pid).create_time())
+        except psutil.Error:
+            self.identity = Identity(pid, time.time())
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        if self._child is not None:
+            return self._child.poll() is None
+        return self.identity is not None and find_process(self.identity) is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None while it does not run."""
+        return self.identity.pid if self.identity is not None and self.alive else None
+
+    @property
+    def resident_mb(self) -> float:
+        """Its resident memory now; 0 while it does not run."""
+        process = find_process(self.identity) if self.identity is not None else None
+        with suppress(psutil.Error):
+            return float(process.memory_info().rss) / 1024**2 if process is not None else 0.0
+        return 0.0
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self._child is not None:
+            self._child.send_signal(number)
+            return
+        process = find_process(self.identity) if self.identity is not None else None
+        if process is not None:
+            with suppress(psutil.Error):
+                process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a crash does; back when it has ended."""
+        self.signal(signal.SIGKILL)
+        self.wait(KILLED_SECONDS)
+
+    def end(self, seconds: float) -> None:
+        """Ask it to end, and kill it where it still runs after some seconds; 0 or less kills it at once."""
+        if seconds > 0:
+            self.signal(signal.SIGTERM)
+            self.wait(seconds)
+        if self.alive:
+            self.kill()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; False where it still runs."""
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(seconds)
+            return not self.alive
+        process = find_process(self.identity) if self.identity is not None else None
+        if process is not None:
+            with suppress(psutil.Error):
+                process.wait(seconds)
+        return not self.alive

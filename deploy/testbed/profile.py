@@ -1,0 +1,85 @@
+"""From the description of a test bed to the properties of each of its nodes: pure."""
+
+from pathlib import Path
+from typing import Final
+
+from deploy.local.kafka import KafkaProfile
+from deploy.testbed.layout import HOST, Layout
+from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, secured_properties
+
+__all__ = ["node_profile"]
+
+KRAFT_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ZOOKEEPER_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+ZOOKEEPER_SESSION_MS: Final = 6000
+"""After kill -9 a broker must wait until its own former session has run out."""
+
+
+def node_profile(layout: Layout, node_id: int, folder: Path) -> KafkaProfile:
+    """The profile of one node.
+
+    Args:
+        layout: of the whole test bed.
+        node_id: 1 to the number of brokers.
+        folder: of the certificates.
+    """
+    wish = layout.wish
+    return KafkaProfile(
+        properties={
+            **_copies(layout),
+            **_listeners(layout, node_id, folder),
+            **(_kraft(layout, node_id) if wish.mode == "kraft" else _zookeeper(layout, node_id)),
+            **wish.properties,
+        },
+        jars="kafka" if wish.mode == "kraft" else "zookeeper",
+        cluster_id=layout.cluster_id,
+        users={name: layout.passwords[name] for name in (ADMIN, GUEST)} if wish.secure else {},
+        authority=folder / AUTHORITY_FILE if wish.secure else None,
+        java_options=wish.java_options,
+    )
+
+
+def _copies(layout: Layout) -> dict[str, str | int | None]:
+    copies, in_sync = layout.wish.replication, layout.wish.min_in_sync
+    return {
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def _listeners(layout: Layout, node_id: int, folder: Path) -> dict[str, str | int | None]:
+    ports, wish = layout.ports[str(node_id)], layout.wish
+    inner, outer = ("SSL", "SASL_SSL") if wish.secure else ("PLAINTEXT", "PLAINTEXT")
+    names = {"CLIENT": outer, **({"INTERNAL": inner} if wish.secure else {})}
+    advertised = ",".join(f"{name}://{HOST}:{ports[name.lower()]}" for name in names)
+    controller = f",CONTROLLER://{HOST}:{ports['controller']}" if wish.mode == "kraft" else ""
+    if wish.mode == "kraft":
+        names["CONTROLLER"] = inner
+    authorizer = KRAFT_AUTHORIZER if wish.mode == "kraft" else ZOOKEEPER_AUTHORIZER
+    return {
+        "listeners": advertised + controller,
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in names.items()),
+        "inter.broker.listener.name": "INTERNAL" if wish.secure else "CLIENT",
+        **(secured_properties(folder, layout.passwords["store"], authorizer=authorizer) if wish.secure else {}),
+    }
+
+
+def _kraft(layout: Layout, node_id: int) -> dict[str, str | int | None]:
+    voters = [f"{number}@{HOST}:{ports['controller']}" for number, ports in layout.ports.items()]
+    return {"node.id": node_id, "controller.quorum.voters": ",".join(voters)}
+
+
+def _zookeeper(layout: Layout, node_id: int) -> dict[str, str | int | None]:
+    only_of_kraft = ("process.roles", "node.id", "controller.listener.names", "controller.quorum.voters")
+    return {
+        **dict.fromkeys(only_of_kraft),
+        "broker.id": node_id,
+        "zookeeper.connect": f"{HOST}:{layout.ports['zookeeper']['client']}",
+        "zookeeper.session.timeout.ms": ZOOKEEPER_SESSION_MS,
+    }

@@ -1,0 +1,82 @@
+"""Certificates and users of a secured test bed: made for one cluster, kept in its folder.
+
+Java's own keytool makes the certificates. It is a part of every Java that runs Kafka, so nothing else must be installed.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from deploy.local.java import Java
+from deploy.settings import java_locale
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["ADMIN", "AUTHORITY_FILE", "GUEST", "KEY_STORE", "make_certificates", "secured_properties"]
+
+ADMIN: Final = "admin"
+GUEST: Final = "guest"
+BROKER: Final = "broker"
+KEY_STORE: Final = "node.p12"
+AUTHORITY_FILE: Final = "ca.pem"
+_KEYTOOL: Final = "java.base/sun.security.tools.keytool.Main"
+_KEY: Final = ("-keyalg", "EC", "-groupname", "secp256r1", "-validity", "3650")
+
+
+def make_certificates(folder: Path, java: Java, password: str) -> None:
+    """Make an authority and, signed by it, the certificate of the nodes; nothing where they are there already.
+
+    The authority's key is deleted when it has signed: nobody can make a second certificate that this cluster trusts.
+
+    Raises:
+        UnavailableError: Java's keytool refused.
+    """
+    store, authority = folder / KEY_STORE, folder / AUTHORITY_FILE
+    if store.is_file() and authority.is_file():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    store.unlink(missing_ok=True)
+    made = folder / f"{KEY_STORE}.new"
+    made.unlink(missing_ok=True)
+    at = ("-keystore", str(made), "-storetype", "PKCS12", "-storepass:env", "STORE_PASSWORD")
+    for arguments in (
+        ("-genkeypair", "-alias", "ca", "-dname", "CN=Tidegate test bed", "-ext", "bc:c", *_KEY),
+        ("-genkeypair", "-alias", "node", "-signer", "ca", "-dname", f"CN={BROKER}",
+         "-ext", "san=ip:127.0.0.1,dns:localhost", *_KEY),
+        ("-exportcert", "-rfc", "-alias", "ca", "-file", str(authority)),
+        ("-delete", "-alias", "ca"),
+    ):  # fmt: skip
+        _keytool(java, *arguments, *at, password=password)
+    made.chmod(0o600)
+    made.rename(store)
+
+
+def _keytool(java: Java, *arguments: str, password: str) -> None:
+    command = [str(java.executable), "-XX:TieredStopAtLevel=1", "-m", _KEYTOOL, *arguments]
+    environment = {**os.environ, **java_locale(), "STORE_PASSWORD": password}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    if done.returncode:
+        message = (
+            f"Java's keytool could not make the certificates of the test bed: {(done.stdout + done.stderr)[-300:]}"
+        )
+        raise UnavailableError(message)
+
+
+def secured_properties(folder: Path, password: str, *, authorizer: str) -> dict[str, str]:
+    """What a node needs for clients by SASL_SSL with SCRAM, and for TLS with certificates among the nodes."""
+    return {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.client.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "listener.name.client.ssl.client.auth": "none",
+        "ssl.client.auth": "required",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(folder / KEY_STORE),
+        "ssl.keystore.password": password,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / AUTHORITY_FILE),
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+        "authorizer.class.name": authorizer,
+        "super.users": f"User:{BROKER};User:{ADMIN}",
+    }

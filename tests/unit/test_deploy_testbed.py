@@ -1,0 +1,174 @@
+"""The test bed before anything starts: its nodes' properties, its needs, its description, and whose process it may end."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.testbed.budget import NODE_DISK_MB, Budget, check_budget
+from deploy.testbed.cluster import KafkaCluster
+from deploy.testbed.layout import Wish, new_layout, read_layout
+from deploy.testbed.process import Identity, ServerProcess, find_process
+from deploy.testbed.profile import node_profile
+from ingest.contract.errors import ConfigError, UnavailableError
+
+CERTIFICATES = Path("/test bed/certificates")
+
+
+def properties(node_id: int = 1, **wish: Any) -> dict[str, Any]:
+    return dict(node_profile(new_layout(Wish(**wish)), node_id, CERTIFICATES).properties)
+
+
+@pytest.mark.parametrize(("brokers", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_topics_have_as_many_copies_as_brokers_allow(brokers: int, copies: int, in_sync: int) -> None:
+    found = properties(brokers=brokers)
+    assert {value for name, value in found.items() if name.endswith("replication.factor")} == {copies}
+    assert found["min.insync.replicas"] == found["transaction.state.log.min.isr"] == in_sync
+
+
+def test_each_kraft_node_knows_all_voters() -> None:
+    layout = new_layout(Wish(brokers=3))
+    found = [node_profile(layout, number, CERTIFICATES).properties for number in (1, 2, 3)]
+    assert [one["node.id"] for one in found] == [1, 2, 3]
+    (voters,) = {one["controller.quorum.voters"] for one in found}
+    assert voters == ",".join(f"{number}@127.0.0.1:{layout.ports[str(number)]['controller']}" for number in (1, 2, 3))
+    assert len({port for ports in layout.ports.values() for port in ports.values()}) == 12
+
+
+def test_a_node_of_zookeeper_mode_has_no_property_of_kraft() -> None:
+    found = properties(2, brokers=3, mode="zookeeper")
+    assert found["broker.id"] == 2
+    assert str(found["zookeeper.connect"]).startswith("127.0.0.1:")
+    assert "CONTROLLER" not in str(found["listeners"])
+    assert [found[name] for name in ("process.roles", "node.id", "controller.quorum.voters")] == [None] * 3
+
+
+@pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
+def test_a_secured_node_has_no_listener_in_the_clear(mode: str) -> None:
+    found = properties(mode=mode, secure=True)
+    protocols = dict(pair.split(":") for pair in str(found["listener.security.protocol.map"]).split(","))
+    assert protocols.pop("CLIENT") == "SASL_SSL"
+    assert set(protocols.values()) == {"SSL"}
+    assert found["inter.broker.listener.name"] == "INTERNAL"
+    assert found["ssl.client.auth"] == "required"
+    assert found["super.users"] == "User:broker;User:admin"
+
+
+def test_what_the_caller_sets_wins() -> None:
+    assert properties(properties={"min.insync.replicas": 1, "num.io.threads": 8}, brokers=3)["min.insync.replicas"] == 1
+
+
+@given(
+    brokers=st.integers(1, 9),
+    memory=st.integers(0, 9000),
+    disk=st.integers(0, 9000),
+    mode=st.sampled_from(["kraft", "zookeeper"]),
+)
+def test_what_is_said_to_fit_fits_and_one_more_does_not(brokers: int, memory: int, disk: int, mode: Any) -> None:
+    wish, folder = Wish(brokers=brokers, mode=mode), Path("/somewhere")
+    fitting = Budget(wish).fitting(memory, disk)
+    if brokers <= fitting:
+        line = check_budget(wish, folder, memory_mb=memory, disk_mb=disk)
+        assert f"{Budget(wish).memory_mb} MB of memory" in line
+    else:
+        with pytest.raises(UnavailableError, match=f"{fitting} broker" if fitting else "not even one broker"):
+            check_budget(wish, folder, memory_mb=memory, disk_mb=disk)
+
+
+def test_too_little_disk_is_named_with_its_folder() -> None:
+    with pytest.raises(UnavailableError, match=r"900 MB of disk in /data, and 700 MB are free: 2 brokers would fit"):
+        check_budget(Wish(brokers=3), Path("/data"), memory_mb=90_000, disk_mb=2 * NODE_DISK_MB + 100)
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ({"brokers": 0}, "1 to 9 brokers, not 0"),
+        ({"brokers": 10}, "not 10"),
+        ({"mode": "raft"}, "kraft or zookeeper, not raft"),
+        ({"heap": "lots"}, "'lots'"),
+        ({"heap": "0m"}, "'0m'"),
+        ({"heap": ""}, "''"),
+    ],
+)
+def test_what_can_be_no_test_bed_is_a_sentence(wish: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Wish(**wish)
+
+
+def test_the_description_is_kept_whole_and_private(tmp_path: Path) -> None:
+    layout = new_layout(Wish(brokers=3, secure=True, properties={"num.io.threads": 2}, java_options=("-Xss1m",)))
+    layout.processes["1"] = Identity(4711, 12.5)
+    layout.write(tmp_path / "bed")
+    (file,) = (tmp_path / "bed").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert read_layout(tmp_path / "bed") == layout
+    file.write_text(file.read_text()[:-20])
+    assert read_layout(tmp_path / "bed") is None
+
+
+def test_a_folder_of_another_test_bed_is_refused(tmp_path: Path) -> None:
+    new_layout(Wish(brokers=3, secure=True)).write(tmp_path)
+    with pytest.raises(ConfigError, match=r"holds another test bed \(3 brokers, kraft, secured\)"):
+        KafkaCluster(tmp_path, brokers=3)
+
+
+def test_a_folder_without_a_test_bed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=f"no test bed in {tmp_path}"):
+        KafkaCluster.attach(tmp_path)
+
+
+def test_clients_of_a_secured_test_bed_get_all_they_need(tmp_path: Path) -> None:
+    new_layout(Wish(secure=True)).write(tmp_path)
+    cluster = KafkaCluster.attach(tmp_path)
+    settings, guest = cluster.settings, cluster.settings_of("guest")
+    assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert settings.sasl_username == "admin"
+    assert guest.sasl_password != settings.sasl_password
+    assert settings.ssl_ca_file == str(tmp_path / "certificates" / "ca.pem")
+    assert not cluster.nodes[0].alive
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path / "log")
+    process.spawn([sys.executable, "-c", "import sys; sys.stdin.read(); import time; time.sleep(600)"])
+    yield process
+    process.kill()
+
+
+def test_another_command_ends_what_it_did_not_start(sleeper: ServerProcess, tmp_path: Path) -> None:
+    other = ServerProcess(tmp_path / "log", identity=sleeper.identity)
+    assert other.alive
+    assert other.pid == sleeper.pid
+    assert other.resident_mb > 0
+    other.end(60)
+    assert not other.alive
+    assert not sleeper.alive
+    assert sleeper.pid is None
+
+
+def test_a_process_with_the_same_id_and_another_start_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
+        try:
+            reused = ServerProcess(tmp_path / "log", identity=Identity(stranger.pid, 12345.0))
+            assert not reused.alive
+            reused.kill()
+            reused.end(1)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+def test_a_process_that_is_gone_is_not_found() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    assert find_process(Identity(ended.pid, 0.0)) is None
+    assert find_process(Identity(os.getpid(), 0.0)) is None
