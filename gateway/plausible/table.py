@@ -177,6 +177,7 @@ class Table(Watches):
             entry for entry in content.entries if not accepted & {"*", entry.name} and (ranges or not entry.is_range)
         ]
         self.usual = Watch(_rules(self._entries, None))
+        self._by_quantity: dict[Quantity, Watch] = {}
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -199,7 +200,13 @@ class Table(Watches):
 
     def _find(self, metric: str, unit: str | None) -> Watch:
         quantity = find_quantity(metric, unit, self._content.quantities)
-        return self.usual if quantity is None else Watch(_rules(self._entries, quantity))
+        if quantity is None:
+            return self.usual
+        found = self._by_quantity.get(quantity)
+        if found is None:
+            # Few: a unit that is not listed with its quantity is none of it.
+            found = self._by_quantity[quantity] = Watch(_rules(self._entries, quantity))
+        return found
 
 
 _MOST_METRICS: Final = 10_000

@@ -393,5 +393,13 @@ def test_an_unknown_entry_is_refused_with_a_suggestion() -> None:
         parse_profile(b'name = "p"\nversion = 1\naccept = ["ds18b20-poweron"]\n[metrics.x]\n')
 
 
+def test_new_names_of_one_quantity_share_its_rules() -> None:
+    """A message may hold ten thousand names, and the rules of one take a millisecond."""
+    table = load_table().without(())
+    watches = {id(table.watch(f"log[{number}].temperature", "°C")) for number in range(1000)}
+    assert len(watches) == 1
+    assert table.watch("temperature", "°F") is not table.watch("temperature", "°C")
+
+
 def test_infinite_numbers_do_not_pass() -> None:
     assert not TABLE.watch("temperature", "°C").passes(math.inf)
