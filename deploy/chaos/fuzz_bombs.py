@@ -90,6 +90,8 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "keys 9999 bad units": lambda: _values(_members(9_999, '{"value":1,"unit":2}')),
     "keys all one": lambda: b"{" + b'"a":1,' * 40_000 + b'"a":2}',
     "keys that collide": lambda: b"{" + b",".join(b'"%d":1' % (n * (2**61 - 1)) for n in range(9_000)) + b"}",
+    "keys of arrays of a time": lambda: b"{" + _members(9_999, "[1764331200]") + b"}",
+    "keys of rows with times": lambda: b"{" + _members(2_000, '[["2026-11-28T18:20:00Z",1]]') + b"}",
     "one name 8192 times": lambda: _one_name(14).encode(),
     "key 64 KiB": lambda: _values(b'"' + b"k" * 65_536 + b'":1'),
     "key 250 kB": lambda: _values(b'"' + b"k" * SIZE_BYTES + b'":1'),

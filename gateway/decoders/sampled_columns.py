@@ -5,6 +5,7 @@ The times stand first or last or in the middle, under a usual name or none, and 
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Self
@@ -80,14 +81,15 @@ class ColumnFlattener(Flattener):
         lists = {key: value for key, value in body.items() if type(value) is list and value}
         unsaid = {key: value for key, value in lists.items() if not self._said(flat, key)}
         key = next((key for key, value in unsaid.items() if key in self._names and any(map(_timed, value))), None)
-        key = key or next((key for key in unsaid if self._times_alone(body, key)), None)
+        lengths = _lengths(body) if unsaid else Counter()
+        key = key or next((key for key, value in unsaid.items() if self._times_alone(key, value, lengths)), None)
         if key is not None:
             self._table(body, key, self._read_times(lists[key], (trail, key)), flat, trail)
             return True
         for key, value in unsaid.items():
             unit_us = offset_unit_us(key)
             unit_us = 0.0 if unit_us is None and self._names.get(key, (0, False))[1] else unit_us
-            if unit_us is not None and all(type(one) in (int, float) for one in value) and _near(body, key):
+            if unit_us is not None and all(type(one) in (int, float) for one in value) and lengths.total() > 1:
                 self._table(body, key, self._from_offsets(value, unit_us, (trail, key)), flat, trail)
                 return True
         return self._at_interval(body, flat, trail)
@@ -95,10 +97,9 @@ class ColumnFlattener(Flattener):
     def _read_times(self, values: list[Any], trail: Trail) -> list[At | Reject]:
         return [self._clock.read(one, AUTO, partial(trail_path, (trail, place))) for place, one in enumerate(values)]
 
-    def _times_alone(self, body: dict[str, Any], key: str) -> bool:
+    def _times_alone(self, key: str, values: list[Any], lengths: Counter[int]) -> bool:
         """Whether an array holds times, whatever its name, and others of its length are next to it."""
-        values = body[key]
-        if not all(map(is_time, values)) or all(len(near) != len(values) for near in _near(body, key)):
+        if lengths[len(values)] < 2 or not all(map(is_time, values)):
             return False
         if any(type(one) is str and not whole(one) for one in values) or named_like_time(key):
             return True
@@ -181,8 +182,7 @@ def _rising(values: list[Any]) -> bool:
     return all(before < after for before, after in itertools.pairwise(map(float, values)))
 
 
-def _near(body: dict[str, Any], key: str) -> list[list[Any]]:
-    """The arrays next to one, and in objects next to it."""
-    near = [value for name, value in body.items() if name != key]
-    near += [inner for value in near if type(value) is dict for inner in value.values()]
-    return [value for value in near if type(value) is list and value]
+def _lengths(body: dict[str, Any]) -> Counter[int]:
+    """How many arrays of each length are in an object, and in objects of it."""
+    inner = (one for value in body.values() if type(value) is dict for one in value.values())
+    return Counter(len(value) for value in itertools.chain(body.values(), inner) if type(value) is list and value)
