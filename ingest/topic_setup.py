@@ -1,6 +1,6 @@
 """Topics as the settings want them: what is missing is made, what differs is told."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
@@ -39,8 +39,12 @@ def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = l
     return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
 
 
-def create_topic(settings: KafkaSettings, name: str, *, partitions: int) -> bool:
-    """Create a topic of a derived stream, kept like `telemetry.readings`; True where it was made, False where it was there.
+def create_topic(
+    settings: KafkaSettings, name: str, *, partitions: int, config: Mapping[str, str] | None = None
+) -> bool:
+    """Create a topic with `kafka.replication` copies; True where it was made, False where it was there.
+
+    `config` are the topic's own settings; without them it is kept like `telemetry.readings`, as those of derived streams.
 
     Raises:
         ConfigError: Kafka can't create it so.
@@ -50,8 +54,10 @@ def create_topic(settings: KafkaSettings, name: str, *, partitions: int) -> bool
     client = admin_client(settings)
     if name in partition_counts(client, settings):
         return False
-    first, *_ = _specs(settings, partitions)
-    new = NewTopic(name, partitions, settings.replication, config=_wanted(first, settings))
+    if config is None:
+        first, *_ = _specs(settings, partitions)
+        config = _wanted(first, settings)
+    new = NewTopic(name, partitions, settings.replication, config=dict(config))
     return any(_created(made, name, settings) for made in client.create_topics([new]).values())
 
 

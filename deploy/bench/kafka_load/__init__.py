@@ -1,0 +1,1 @@
+"""Load on Kafka: producers and consumers as processes of their own, and the figures of one run."""

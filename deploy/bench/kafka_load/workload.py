@@ -1,0 +1,120 @@
+"""One load on Kafka, and how its records look."""
+
+import random
+import struct
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ingest.contract.errors import ConfigError
+
+__all__ = ["STAMP_BYTES", "Workload", "due_us", "message_keys", "producer_options", "shares", "stamped"]
+
+STAMP_BYTES: Final = 8
+"""The first bytes of each value: when it was due, in microseconds since 1970, big-endian."""
+_STAMP = struct.Struct(">q")
+_KEYS: Final = 1000
+MAX_MESSAGE_BYTES: Final = 900_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What is produced to a topic of its own and consumed from it.
+
+    Attributes:
+        topic: made for the run and removed after it.
+        messages: of all producers together, without warm-up.
+        message_bytes: size of a value, 8 or more: the value begins with the time at which it was due.
+        batch_records: at most so many records of a partition in one request; 1 is a request for each record.
+        rate: messages per second of all producers together, at fixed times (open loop); 0 is as fast as it goes.
+        mode: `split` consumes after everything was produced, `stream` at the same time.
+        producers, consumers: processes. A partition has one consumer.
+        acks: of the producers: "0", "1" or "all".
+        compression: of the batches.
+        keys: `none`; `even`: 1,000 keys that come equally often; `skewed`: key number i comes with a weight of 1 / i.
+        warmup_messages: produced and consumed before the clock starts, through a second topic.
+        consume: False leaves the consumers out.
+        linger_ms: how long a batch that is not full waits; only with `rate`, since at full speed a batch is always full.
+        properties: of the topic.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    topic: str
+    messages: int
+    message_bytes: int = 100
+    batch_records: int = 1000
+    rate: float = 0.0
+    mode: Literal["split", "stream"] = "split"
+    producers: int = 1
+    consumers: int = 1
+    partitions: int = 1
+    replication: int = 1
+    acks: str = "1"
+    compression: str = "none"
+    keys: Literal["none", "even", "skewed"] = "none"
+    warmup_messages: int = 0
+    consume: bool = True
+    linger_ms: float = 0.0
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "batch_records", "producers", "partitions", "replication"):
+            self._check(name, getattr(self, name) >= 1, "1 or more")
+        self._check(
+            "message_bytes",
+            STAMP_BYTES <= self.message_bytes <= MAX_MESSAGE_BYTES,
+            f"{STAMP_BYTES} to {MAX_MESSAGE_BYTES}",
+        )
+        self._check("rate", self.rate >= 0, "0 or more")
+        self._check("warmup_messages", self.warmup_messages >= 0, "0 or more")
+        self._check("acks", self.acks in {"0", "1", "all"}, "0, 1 or all")
+        at_most = self.partitions
+        self._check("consumers", 1 <= self.consumers <= at_most, f"1 to {at_most}, the number of partitions")
+
+    def _check(self, name: str, holds: bool, wanted: str) -> None:
+        if not holds:
+            message = f"workload {self.topic}: {name} is {getattr(self, name)}, wanted {wanted}"
+            raise ConfigError(message)
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """`total` in `parts` whole numbers that differ by 1 at most."""
+    whole, rest = divmod(total, parts)
+    return [whole + (number < rest) for number in range(parts)]
+
+
+def stamped(due: int, padding: bytes) -> bytes:
+    """A value that was due at `due` (microseconds since 1970)."""
+    return _STAMP.pack(due) + padding
+
+
+def due_us(value: bytes) -> int:
+    """When this value was due, in microseconds since 1970."""
+    return int(_STAMP.unpack_from(value)[0])
+
+
+def message_keys(workload: Workload, count: int, *, seed: int) -> list[bytes | None]:
+    """The keys of `count` messages in order; the same for the same seed."""
+    if workload.keys == "none":
+        return [None] * count
+    names = [f"key-{number:04d}".encode() for number in range(_KEYS)]
+    weights = None if workload.keys == "even" else [1 / (number + 1) for number in range(_KEYS)]
+    return list(random.Random(seed).choices(names, weights, k=count))  # noqa: S311 - spreads load, guards nothing
+
+
+def producer_options(workload: Workload) -> dict[str, Any]:
+    """Options of librdkafka for this load, over those of the connection."""
+    return {
+        "acks": workload.acks,
+        "batch.num.messages": workload.batch_records,
+        "batch.size": max(1_000_000, workload.message_bytes + 1000),
+        "compression.type": workload.compression,
+        # A full batch leaves at once. At full speed this wait is only for the last one.
+        "linger.ms": workload.linger_ms if workload.rate else 5,
+        "partitioner": "murmur2_random",
+        "queue.buffering.max.messages": 500_000,
+        "queue.buffering.max.kbytes": 256 * 1024,
+        # Without keys records go round the partitions by batches, as they would with many producers.
+        "sticky.partitioning.linger.ms": 2,
+    }

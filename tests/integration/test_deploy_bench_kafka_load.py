@@ -1,0 +1,65 @@
+"""A load on a real Kafka: everything arrives, figures are whole, nothing stays behind."""
+
+from typing import Any
+
+import psutil
+import pytest
+
+from deploy.bench.kafka_load.run import run_workload
+from deploy.bench.kafka_load.workload import Workload
+from ingest.admin import admin_client, partition_counts
+from ingest.contract.errors import ConfigError, FatalError, UnavailableError
+from ingest.settings import KafkaSettings
+
+TOPIC = "tidegate-bench-load"
+
+
+@pytest.fixture
+def kafka(kafka_server: Any) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers=kafka_server.part.bootstrap_servers)
+
+
+def topics(kafka: KafkaSettings) -> set[str]:
+    return {name for name in partition_counts(admin_client(kafka), kafka) if name.startswith(TOPIC)}
+
+
+def test_split_and_streaming_loads_arrive_whole(kafka: KafkaSettings) -> None:
+    pids: list[int] = []
+    split = Workload(
+        topic=TOPIC, messages=5001, message_bytes=8, batch_records=1, producers=2, partitions=2, consumers=2,
+        keys="skewed", warmup_messages=200,
+    )  # fmt: skip
+    found = run_workload(split, kafka, on_started=pids.extend)
+    assert (found["produced"], found["consumed"], found["lost"], found["errors"]) == (5001, 5001, 0, 0)
+    assert found["produce_per_second"] > 0 < found["consume_per_second"]
+    assert "end_to_end_p50_ms" not in found, "how long records waited for their reader is no latency"
+    assert len(pids) == 4 and not any(psutil.pid_exists(pid) for pid in pids)
+    assert topics(kafka) == set()
+
+    stream = Workload(topic=TOPIC, messages=600, rate=400, mode="stream", acks="all", compression="lz4")
+    found = run_workload(stream, kafka)
+    assert (found["consumed"], found["lost"]) == (600, 0)
+    assert 0 < found["ack_p50_ms"] <= found["ack_p999_ms"] <= found["ack_max_ms"]
+    assert 0 < found["end_to_end_p50_ms"] <= found["end_to_end_max_ms"]
+    # Open loop: 600 messages at 400 a second take one and a half seconds, however quick Kafka is.
+    assert found["produce_seconds"] >= 1.49
+
+
+def test_failures_are_sentences_and_leave_no_topic(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=f"can't create topic {TOPIC} with kafka.replication = 3"):
+        run_workload(Workload(topic=TOPIC, messages=10, replication=3), kafka)
+    monkeypatch.setattr("deploy.bench.kafka_load.run.client_conf", lambda *_args, **_more: {"no.such.option": "1"})
+    with pytest.raises(UnavailableError, match=r'a process of the load ended early: .*"no.such.option"'):
+        run_workload(Workload(topic=TOPIC, messages=10), kafka)
+    assert topics(kafka) == set()
+
+
+def test_a_topic_that_is_there_already_is_not_touched(kafka: KafkaSettings) -> None:
+    workload = Workload(topic=TOPIC, messages=10)
+
+    def second_run(_pids: list[int]) -> None:
+        with pytest.raises(FatalError, match=f"topic {TOPIC} is there already"):
+            run_workload(workload, kafka)
+        assert topics(kafka) == {TOPIC, f"{TOPIC}-warm"}
+
+    assert run_workload(workload, kafka, on_started=second_run)["lost"] == 0

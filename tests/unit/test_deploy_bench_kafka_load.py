@@ -1,0 +1,70 @@
+"""A load on Kafka: what its settings allow, its records, its keys and its latencies."""
+
+import struct
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.bench.kafka_load.latency import Latencies, merged
+from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
+from ingest.contract.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"message_bytes": 7}, "message_bytes is 7, wanted 8 to 900000"),
+        ({"messages": 0}, "messages is 0, wanted 1 or more"),
+        ({"consumers": 3, "partitions": 2}, "consumers is 3, wanted 1 to 2, the number of partitions"),
+        ({"rate": -1.0}, "rate is -1.0, wanted 0 or more"),
+        ({"acks": "2"}, "acks is 2, wanted 0, 1 or all"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Workload(**{"topic": "t", "messages": 10, **given})
+
+
+@given(st.integers(0, 2**62), st.integers(0, 200))
+def test_a_value_says_when_it_was_due(due: int, padding: int) -> None:
+    value = stamped(due, bytes(padding))
+    assert (len(value), due_us(value)) == (8 + padding, due)
+    assert value[:8] == struct.pack(">q", due)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 40))
+def test_shares_add_up_and_differ_by_one(total: int, parts: int) -> None:
+    found = shares(total, parts)
+    assert sum(found) == total and len(found) == parts
+    assert max(found) - min(found) <= 1
+
+
+def test_keys_repeat_for_a_seed_and_skew_where_wanted() -> None:
+    even, skewed = (Workload(topic="t", messages=1, keys=keys) for keys in ("even", "skewed"))
+    assert message_keys(even, 50, seed=1) == message_keys(even, 50, seed=1) != message_keys(even, 50, seed=2)
+    most = [Counter(message_keys(one, 20_000, seed=1)).most_common(1)[0][1] for one in (even, skewed)]
+    assert most[1] > 20 * most[0]  # an even key comes 20 times, the first of the skewed ones about 2,670
+    assert set(message_keys(Workload(topic="t", messages=1), 5, seed=1)) == {None}
+
+
+def test_a_batch_of_one_is_a_request_for_each_record() -> None:
+    assert producer_options(Workload(topic="t", messages=1, batch_records=1))["batch.num.messages"] == 1
+    assert producer_options(Workload(topic="t", messages=1, rate=5.0, linger_ms=0))["linger.ms"] == 0
+
+
+def test_latencies_of_several_processes_are_one() -> None:
+    first, second = Latencies(), Latencies()
+    for microseconds in range(1000, 101_000, 1000):
+        first.record(microseconds)
+    second.record(5_000_000)
+    second.record(-3)  # clocks may step back
+    found = merged([first.encode(), second.encode()])
+    figures = found.figures("ack")
+    assert found.count == 102
+    assert figures["ack_p50_ms"] == pytest.approx(50, rel=0.03)
+    assert figures["ack_max_ms"] == pytest.approx(5000, rel=0.002)
+    assert [at for at, _ in found.curve()] == sorted(at for at, _ in found.curve())
+    assert Latencies().figures("ack") == {} and Latencies().curve() == []
