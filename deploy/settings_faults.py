@@ -38,7 +38,7 @@ class Origins:
                 return origin
         if self._file is None:
             return "settings"
-        line = _line_of(self._file, loc)
+        line = _line_of(self._file, loc) if loc else None
         return f"{self._file}:{line}" if line else str(self._file)
 
 
@@ -99,7 +99,8 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> 
     if fault["type"] == "missing":
         return f"{origins.of(loc[:-1] or loc)}: {path} is missing."
     what = fault["msg"].removeprefix("Value error, ")
-    return f"{origins.of(loc)}: {path}: {what[:1].lower()}{what[1:]}."
+    # A rule about the whole file has no path.
+    return f"{origins.of(loc)}: {path}{': ' if path else ''}{what[:1].lower()}{what[1:]}."
 
 
 def _among(key: str, fault: ErrorDetails) -> str:

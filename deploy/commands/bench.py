@@ -1,15 +1,20 @@
-"""`tidegate bench e2e | gateway | land | layout | day | decoders | audit`: time to a queryable row, cost of a message or row."""
+"""`tidegate bench e2e | gateway | land | layout | day | decoders | audit`: time to a queryable row, cost of a message or row.
+
+Those of scenario files (`ls`, `run`, `compare`, `gate`) are in bench_run.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from deploy.commands import bench_run
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks; figures come with the hardware.")
+bench_run.register(app)
 
 
 def register(parent: typer.Typer) -> None:

@@ -1,0 +1,93 @@
+"""Where cells run: a cluster that is started for them, or an existing one; and the topics that are made there."""
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from deploy.bench.suite.scenario import Target
+from ingest.contract.errors import TidegateError
+from ingest.settings import KafkaSettings
+
+__all__ = ["PREFIX", "Bed", "Topics", "cluster_bed", "existing_bed"]
+
+PREFIX: Final = "tidegate-bench-"
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A Kafka that answers; `brokers` are process ids of those on this machine, by name."""
+
+    kafka: KafkaSettings
+    brokers: Mapping[str, int] = field(default_factory=dict)
+    jmx_urls: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+
+class Topics:
+    """Names of the topics of one run: all begin with the prefix and a random text, so that none is anybody else's."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._start = f"{PREFIX}{secrets.token_hex(4)}-"
+        self._count = 0
+
+    def name(self, ending: str = "") -> str:
+        """One that was not used before."""
+        self._count += 1
+        return f"{self._start}{self._count}{'-' if ending else ''}{ending}"
+
+    def sweep(self) -> list[str]:
+        """Delete those of this run that are left, such as after an interrupt; the names of those that Kafka kept."""
+        from ingest.admin import admin_client, partition_counts
+        from ingest.topic_setup import delete_topic
+
+        try:
+            left = [
+                name
+                for name in partition_counts(admin_client(self._kafka), self._kafka)
+                if name.startswith(self._start)
+            ]
+        except TidegateError:
+            return [f"{self._start}*"]
+        kept = []
+        for name in left:
+            try:
+                delete_topic(self._kafka, name)
+            except TidegateError:
+                kept.append(name)
+        return kept
+
+
+@contextmanager
+def cluster_bed(target: Target) -> Iterator[Bed]:
+    """Start a cluster in a temporary folder; it is ended and removed afterwards.
+
+    Raises:
+        UnavailableError: it does not start, or this machine cannot have such a cluster.
+    """
+    open_cluster = import_module("deploy.testbed.cluster").open_cluster
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+    with ExitStack() as parts:
+        parts.callback(shutil.rmtree, folder, ignore_errors=True)
+        cluster = parts.enter_context(
+            open_cluster(folder, brokers=target.brokers, mode=target.metadata, secure=target.security == "sasl_ssl")
+        )
+        nodes = {f"broker_{number}": node for number, node in enumerate(cluster.nodes, start=1)}
+        yield Bed(
+            cluster.settings,
+            {name: node.pid for name, node in nodes.items() if node.pid is not None},
+            {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
+            folder,
+        )
+
+
+@contextmanager
+def existing_bed(kafka: KafkaSettings) -> Iterator[Bed]:
+    """A cluster that runs already; nothing is started or ended."""
+    yield Bed(kafka)

@@ -1,0 +1,184 @@
+"""`bench run` from its flags to results: plans, the question before an existing cluster, the rate cap, words for people."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from deploy.bench.environment import hardware, hardware_line
+from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
+from deploy.bench.suite.library import estimated_seconds, load_scenario
+from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.progress import Progress, duration_text
+from deploy.bench.suite.report.tables import number_text
+from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan
+from deploy.bench.suite.scenario import Cell, Parameters, Target
+from deploy.settings import load_settings
+from ingest.contract.errors import ConfigError, FatalError
+from ingest.settings import KafkaSettings
+
+__all__ = ["RunRequest", "exit_code", "kafka_cell", "plan_of", "render_result", "run_scenarios"]
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The flags of `bench run`."""
+
+    names: tuple[str, ...]
+    target: Path | None = None
+    agreed: bool = False
+    max_rate: float = 10_000.0
+    repeats: int | None = None
+    short: bool = False
+
+
+def run_scenarios(
+    request: RunRequest,
+    *,
+    say: Callable[[str], object],
+    ask: Callable[[str], bool],
+    run_cell: RunCell | None = None,
+) -> list[dict[str, Any]]:
+    """Measure all scenarios that are named, one after the other; an interrupt ends the run with what there is.
+
+    Raises:
+        ConfigError: a scenario or a target's file that cannot be read; nothing was started then.
+        FatalError: the question before an existing cluster was answered with no.
+    """
+    kafka = _existing(request.target) if request.target is not None else None
+    plans = [plan_of(name, request, kafka) for name in dict.fromkeys(request.names)]
+    if kafka is not None and not request.agreed and not ask(_question(plans, kafka)):
+        msg = "Nothing was written. Give --yes to start without the question."
+        raise FatalError(msg)
+    machine = hardware()
+    doubt = busy_before(os.getloadavg()[0], int(machine["cores"] or 1))
+    if doubt:
+        say(f"Nothing will be claimed as met: {doubt}.")
+    seconds = sum(estimated_seconds(plan.scenario, repeats=plan.repeats) for plan in plans)
+    say(f"{len(plans)} scenarios, {sum(len(plan.cells) for plan in plans)} workloads, about {duration_text(seconds)}.")
+    steps = sum(plan.steps for plan in plans)
+    progress = Progress(say, steps=steps, seconds_per_step=seconds / steps)
+    results: list[dict[str, Any]] = []
+
+    def open_bed(target: Target | None) -> AbstractContextManager[Bed]:
+        return _bed(target, kafka)
+
+    with _terminated_as_interrupted():
+        for plan in plans:
+            one = run_plan(plan, open_bed=open_bed, run_cell=run_cell or kafka_cell, progress=progress, doubt=doubt)
+            results.append(one)
+            if one["interrupted"]:
+                break
+    return results
+
+
+def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan:
+    """One scenario by the flags; against an existing cluster once, and within the rate cap.
+
+    Raises:
+        ConfigError: there is no such scenario, or its file is wrong.
+    """
+    name, scenario = load_scenario(name)
+    scenario = scenario.shortened() if request.short else scenario
+    cells = scenario.cells()
+    if kafka is not None:
+        cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]
+    return Plan(name, scenario, cells, request.repeats or scenario.repeats)
+
+
+def exit_code(results: Sequence[Mapping[str, Any]]) -> int:
+    """0 where no goal was missed and each cell was measured, 130 after an interrupt, else 1."""
+    if any(result["interrupted"] for result in results):
+        return 130
+    missed = any(cell["met"] is False for result in results for cell in result["cells"])
+    return 1 if missed or any(result["faults"] for result in results) else 0
+
+
+def render_result(result: Mapping[str, Any]) -> str:
+    """One scenario for people: a line per cell."""
+    cells = result["cells"]
+    lines = [f"{result['scenario']}: {result['title']}; medians of {result['repeats']}"]
+    names = differing(cells)
+    for cell in cells:
+        lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell)}")
+        if cell["goal"]:
+            verdict = {True: "met", False: "MISSED", None: "undecided"}[cell["met"]]
+            why = f" ({cell['why']})" if cell["why"] else ""
+            lines.append(f"    {verdict}: {cell['goal']}{why}")
+        elif cell["why"]:
+            lines.append(f"    {cell['why']}")
+    return "\n".join([*lines, hardware_line(result["hardware"])])
+
+
+def kafka_cell(workload: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+    """One run of the load generator."""
+    load = import_module("deploy.bench.kafka_load.run")
+    form = import_module("deploy.bench.kafka_load.workload").Workload
+    values = workload.model_dump(exclude={"ending", "properties"})
+    properties = tuple(tuple(pair.split("=", 1)) for pair in workload.properties.split())
+    found: Mapping[str, Any] = load.run_workload(form(topic=topic, properties=properties, **values), kafka)
+    return found
+
+
+def _figures_text(cell: Mapping[str, Any]) -> str:
+    if "measure" in cell:
+        shown = [cell["measure"]]
+    else:
+        known = ("produce_per_second", "consume_per_second", "ack_p99_ms", "end_to_end_p99_ms", "errors", "lost")
+        shown = list(dict.fromkeys([*(goal["figure"] for goal in cell["goals"]), *known]))
+    found = {name: cell["spread"][name] for name in shown if name in cell["spread"]}
+    texts = []
+    for name, spread in found.items():
+        spans = f" ({number_text(spread['min'])} to {number_text(spread['max'])})" if len(spread["runs"]) > 1 else ""
+        texts.append(f"{name} {number_text(spread['median'])}{spans}")
+    return ", ".join(texts) or "not measured"
+
+
+def _existing(file: Path) -> KafkaSettings:
+    settings = load_settings(file)
+    if "kafka" not in settings.model_fields_set:
+        msg = f"{file}: has no section [kafka]. --target wants the settings of the cluster that is measured."
+        raise ConfigError(msg)
+    return settings.kafka
+
+
+def _capped(workload: Parameters, rate: float) -> Parameters:
+    return workload.model_copy(update={"rate": min(workload.rate or rate, rate)})
+
+
+def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
+    works = [(cell.workload, plan.repeats) for plan in plans for cell in plan.cells]
+    messages = sum(work.messages * repeats for work, repeats in works)
+    megabytes = sum(work.messages * work.message_bytes * work.replication * repeats for work, repeats in works) / 1e6
+    return (
+        f"Write {messages:,} messages ({megabytes:,.0f} MB) to topics {PREFIX}* of {kafka.bootstrap_servers}, at most "
+        f"{max(work.rate for work, _ in works):,.0f} a second? Each topic is removed after its run; no other is touched."
+    )
+
+
+def _bed(target: Target | None, kafka: KafkaSettings | None) -> AbstractContextManager[Bed]:
+    if kafka is not None:
+        return existing_bed(kafka)
+    if target is None:
+        raise AssertionError
+    return cluster_bed(target)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the run as Ctrl-C does: with its clusters ended and its topics removed."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,108 @@
+"""Cells of the result: medians next to the baselines, each goal with its bound, met or the reason why not."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deploy.bench.suite.scenario import Factor, Goal, Scenario
+from deploy.bench.suite.spread import Spread
+
+__all__ = ["Measured", "judge_cells"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One cell after its repeats.
+
+    `fault` says why it has no figures, `doubt` why they prove nothing, `limit` which resource was full.
+    """
+
+    parameters: Mapping[str, Any]
+    figures: Mapping[str, Spread] = field(default_factory=dict)
+    doubt: str = ""
+    fault: str = ""
+    limit: str = ""
+    curves: Mapping[str, Any] = field(default_factory=dict)
+
+
+def judge_cells(scenario: Scenario, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    """One row per cell, or per cell and measure where the scenario names measures."""
+    return [_row(scenario, one, measure, measured) for one in measured for measure in (scenario.measures or [""])]
+
+
+def _row(scenario: Scenario, one: Measured, measure: str, everything: Sequence[Measured]) -> dict[str, Any]:
+    goals = [
+        _verdict(scenario, goal, one, everything)
+        for goal in scenario.goals
+        if (not measure or goal.figure == measure) and _meets(one.parameters, goal.when)
+    ]
+    head: dict[str, Any] = dict(one.parameters)
+    if measure:
+        value = one.figures.get(measure)
+        head |= {"measure": measure, "value": value.median if value else None}
+    figures = {name: spread.median for name, spread in one.figures.items()}
+    baselines = {name: each.figures_of(one.parameters) for name, each in scenario.baselines.items()}
+    # A figure that is named like a parameter (such as the rate) would hide it.
+    return {
+        **{name: value for name, value in figures.items() if name not in head},
+        **head,
+        "spread": {name: spread.as_dict() for name, spread in one.figures.items()},
+        "curves": dict(one.curves),
+        "baselines": {name: figures for name, figures in baselines.items() if figures},
+        "goal": "; ".join(goal["goal"] for goal in goals),
+        "goals": goals,
+        "met": _together([goal["met"] for goal in goals]),
+        "why": "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"])) or one.fault or one.doubt,
+    }
+
+
+def _meets(parameters: Mapping[str, Any], when: Mapping[str, Any]) -> bool:
+    return all(parameters.get(name) == value for name, value in when.items())
+
+
+def _together(verdicts: Sequence[bool | None]) -> bool | None:
+    if False in verdicts:
+        return False
+    return None if None in verdicts or not verdicts else True
+
+
+def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]) -> dict[str, Any]:
+    bound, meaning = _bound(scenario, goal, one, everything)
+    value = one.figures[goal.figure].median if goal.figure in one.figures else None
+    sign = ">=" if goal.at_least is not None else "<="
+    shown = f"{bound:,.6g}" if bound is not None else "?"
+    verdict = {"figure": goal.figure, "goal": f"{goal.figure} {sign} {shown}{meaning}", "bound": bound, "value": value}
+    if one.fault or value is None:
+        return {**verdict, "met": None, "why": one.fault or f"{goal.figure} was not measured"}
+    if bound is None:
+        return {**verdict, "met": None, "why": f"nothing to compare {goal.figure} with{meaning}"}
+    if one.doubt:
+        return {**verdict, "met": None, "why": one.doubt}
+    if value >= bound if goal.at_least is not None else value <= bound:
+        return {**verdict, "met": True, "why": ""}
+    limit = f"; {one.limit}" if one.limit else ""
+    return {**verdict, "met": False, "why": f"{goal.figure} is {value:,.6g}{limit}"}
+
+
+def _bound(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]) -> tuple[float | None, str]:
+    """The number, and where it comes from in brackets."""
+    bound = goal.bound
+    if not isinstance(bound, Factor):
+        return bound, ""
+    if bound.baseline is not None:
+        baseline = scenario.baselines[bound.baseline]
+        base, name = baseline.figures_of(one.parameters).get(goal.figure), baseline.title
+    else:
+        base, name = (
+            next(_figures_of({**one.parameters, **(bound.cell or {})}, goal.figure, everything), None),
+            " ".join(f"{key}={value}" for key, value in (bound.cell or {}).items()),
+        )
+    if base is None:
+        return None, f" ({bound.times:g} x {name}, which has none)"
+    return base * bound.times, f" ({bound.times:g} x {base:,.6g}, {name})"
+
+
+def _figures_of(parameters: Mapping[str, Any], figure: str, everything: Sequence[Measured]) -> Iterator[float]:
+    for other in everything:
+        if dict(other.parameters) == parameters and figure in other.figures:
+            yield other.figures[figure].median

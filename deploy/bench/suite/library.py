@@ -1,0 +1,93 @@
+"""Scenario files: which are shipped, reading one with its faults named, how long one takes."""
+
+import difflib
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from deploy.bench.suite.scenario import Parameters, Scenario
+from deploy.settings_faults import Origins, config_error, describe_faults
+from deploy.settings_file import read_toml
+from ingest.contract.errors import ConfigError
+
+__all__ = ["estimated_seconds", "list_scenarios", "load_scenario", "scenario_names"]
+
+FOLDER: Final = Path(__file__).parents[1] / "scenarios"
+START_SECONDS: Final = 15.0
+"""About what a cluster takes to start and to end."""
+
+
+def scenario_names(folder: Path = FOLDER) -> list[str]:
+    """Those that are shipped."""
+    return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def load_scenario(name: str, folder: Path = FOLDER) -> tuple[str, Scenario]:
+    """Name and content: of a shipped one by its name, or of a file of one's own (ends in `.toml`).
+
+    Raises:
+        ConfigError: there is none, or it has an unknown key or a bad value; names the nearest.
+    """
+    if name.endswith(".toml"):
+        return Path(name).stem, _read(Path(name))
+    known = scenario_names(folder)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        guess = f"Did you mean {close[0]}? " if close else ""
+        msg = f"There is no scenario {name!r}. {guess}Known: {', '.join(known)}; or give a file that ends in .toml."
+        raise ConfigError(msg)
+    return name, _read(folder / f"{name}.toml")
+
+
+def _read(file: Path) -> Scenario:
+    values = read_toml(file)
+    try:
+        scenario = Scenario.model_validate(values)
+    except ValidationError as error:
+        raise config_error(describe_faults(error, Scenario, Origins(file))) from error
+    for variant, place in ((scenario, "matrix"), (scenario.shortened(), "short")):
+        try:
+            cells = variant.cells()
+        except ValidationError as error:
+            faults = describe_faults(error, Parameters, Origins(None))
+            raise config_error([f"{file}: in {place}, {fault.partition(': ')[2]}" for fault in faults]) from error
+        if variant is scenario:
+            _check_baselines(file, scenario, [cell.parameters for cell in cells])
+    return scenario
+
+
+def _check_baselines(file: Path, scenario: Scenario, cells: list[dict[str, Any]]) -> None:
+    """A row that meets no cell would be left out without a word."""
+    for name, baseline in scenario.baselines.items():
+        for number, row in enumerate(baseline.rows, start=1):
+            one = baseline.model_copy(update={"rows": [row]})
+            if not any(one.figures_of(cell) for cell in cells):
+                msg = f"{file}: baselines.{name}: row {number} {row} meets no cell of this scenario. Correct its parameters."
+                raise ConfigError(msg)
+
+
+def estimated_seconds(scenario: Scenario, *, repeats: int | None = None) -> float:
+    """About how long it takes, the start of its clusters included."""
+    runs = len(scenario.workloads) * (repeats or scenario.repeats) + scenario.warmup_runs
+    starts = sum(START_SECONDS * target.brokers for target in scenario.targets)
+    return starts + runs * len(scenario.targets) * scenario.seconds_per_run
+
+
+def list_scenarios(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """What `bench ls` shows."""
+    found = []
+    for name in scenario_names(folder):
+        _, scenario = load_scenario(name, folder)
+        short = scenario.shortened()
+        found.append(
+            {
+                "name": name,
+                "title": scenario.title,
+                "source": scenario.source,
+                "cells": len(scenario.cells()) * max(1, len(scenario.measures)),
+                "minutes": round(estimated_seconds(scenario) / 60, 1),
+                "short_minutes": round(estimated_seconds(short) / 60, 1),
+            }
+        )
+    return found

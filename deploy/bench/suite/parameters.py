@@ -1,0 +1,31 @@
+"""Parameters of cells in a result: their names, those in which cells differ, one cell in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deploy.bench.suite.scenario import Parameters, Target
+
+__all__ = ["cell_text", "differing", "identity", "parameter_names"]
+
+_NAMES = (*Target.model_fields, *Parameters.model_fields)
+
+
+def parameter_names(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that any of these has."""
+    return [name for name in _NAMES if any(name in cell for cell in cells)]
+
+
+def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those with more than one value among these."""
+    return [name for name in parameter_names(cells) if len({cell.get(name) for cell in cells}) > 1]
+
+
+def identity(cell: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """All parameters and the measure: the same in two results where both measured the same cell."""
+    return tuple((name, cell[name]) for name in (*_NAMES, "measure") if name in cell)
+
+
+def cell_text(cell: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Such as `brokers=3 message_bytes=8 produce_per_second`."""
+    words = [f"{name}={cell[name]}" for name in names if name in cell and cell[name] != ""]
+    return " ".join([*words, *([cell["measure"]] if "measure" in cell else [])]) or "the only cell"

@@ -1,0 +1,1 @@
+"""One HTML file of results that opens without a network: figures next to the baselines, and charts by uPlot."""

@@ -1,0 +1,64 @@
+"""Data of the report's charts, as uPlot takes it: latency by percentile, and resources over time."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from deploy.bench.suite.parameters import cell_text, differing
+
+__all__ = ["charts_of"]
+
+_KINDS: Final = {"ack": "due to acknowledged", "end_to_end": "due to consumed"}
+_PANELS: Final = (
+    ("Processors in use (cores)", ("broker_cpu_cores", "client_cpu_cores", "other_cpu_cores", "machine_cpu_cores")),
+    ("Memory (MB)", ("broker_rss_mb", "client_rss_mb")),
+    ("Bytes of the brokers (per second)", ("bytes_in_per_second", "bytes_out_per_second")),
+    (
+        "Time of a request (ms)",
+        ("produce_total_ms_p50", "produce_total_ms_p99", "fetch_total_ms_p50", "fetch_total_ms_p99"),
+    ),
+    ("Requests that wait (purgatory)", ("purgatory_produce", "purgatory_fetch")),
+    ("Errors and failed requests (per second)", ("errors_per_second", "failed_requests_per_second")),
+    ("Waiting for the disk (share)", ("io_wait_ratio",)),
+    ("Context switches (per second)", ("context_switches_per_second",)),
+    ("Disk available (GB)", ("disk_available_gb",)),
+)
+
+
+def charts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each `{title, kind, names, data}`; `data` begins with the x values."""
+    return [*_latency(result["cells"]), *(chart for one in result["resources"] for chart in _resources(one))]
+
+
+def _latency(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A chart per kind of latency, one line per cell; x is the number of nines, so that the tail has as much room."""
+    names = differing(cells)
+    lines: dict[str, dict[str, dict[float, float]]] = {}
+    for cell in cells:
+        # Cells that only differ in what is judged come from the same runs.
+        text = cell_text({name: cell[name] for name in names if name in cell}, names)
+        for kind, curve in cell["curves"].items():
+            lines.setdefault(kind, {})[text] = {_nines(percentile): value for percentile, value in curve}
+    charts = []
+    for kind, by_cell in lines.items():
+        places = sorted({place for line in by_cell.values() for place in line})
+        data = [places, *([line.get(place) for place in places] for line in by_cell.values())]
+        title = f"Latency by percentile (ms), {_KINDS.get(kind, kind)}"
+        charts.append({"title": title, "kind": "percentile", "names": list(by_cell), "data": data})
+    return charts
+
+
+def _nines(percentile: float) -> float:
+    """50 is 0.3, 99 is 2, 99.9 is 3; 100, the highest, is drawn at 5."""
+    return 5.0 if percentile >= 100 else round(-math.log10(1 - percentile / 100), 4)
+
+
+def _resources(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    series = one["series"]
+    charts = []
+    for title, wanted in _PANELS:
+        names = [name for name in wanted if name in series]
+        if names:
+            data = [series["seconds"], *(series[name] for name in names)]
+            charts.append({"title": f"{title}: {one['target']}", "kind": "time", "names": names, "data": data})
+    return charts

@@ -1,0 +1,226 @@
+"""Runs scenarios cell by cell: targets in turn, repeats of each cell, what was measured kept whatever happens."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from deploy.bench.environment import hardware, versions
+from deploy.bench.suite.bed import Bed, Topics
+from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.progress import Progress
+from deploy.bench.suite.resources import Sampler, limit_of
+from deploy.bench.suite.revision import revision
+from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
+from deploy.bench.suite.spread import median_curves, spreads_of
+from ingest.contract.errors import TidegateError
+from ingest.settings import KafkaSettings
+
+__all__ = ["Plan", "RunCell", "busy_before", "run_plan"]
+
+OTHERS_SHARE: Final = 0.25
+"""Of one core: what other programs may use on average during a cell whose figures still count."""
+
+
+class RunCell(Protocol):
+    """Sends and reads the messages of a cell once, by a topic of this name that it makes and removes.
+
+    Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name.
+    """
+
+    def __call__(self, workload: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+        """Run the workload once."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One scenario as it will run."""
+
+    name: str
+    scenario: Scenario
+    cells: Sequence[Cell]
+    repeats: int
+
+    @property
+    def steps(self) -> int:
+        """Runs that count."""
+        return len(self.cells) * self.repeats
+
+    def by_target(self) -> Iterator[tuple[Target | None, list[Cell]]]:
+        """Targets in the order of the file, each with its cells."""
+        for target in dict.fromkeys(cell.target for cell in self.cells):
+            yield target, [cell for cell in self.cells if cell.target == target]
+
+
+def busy_before(load_1m: float, cores: int) -> str:
+    """Why figures of this machine would prove nothing; empty where it is quiet."""
+    if load_1m <= cores / 2:
+        return ""
+    return f"the machine was busy before the start: load {load_1m:.1f} on {cores} cores, wanted at most {cores / 2:g}"
+
+
+def run_plan(
+    plan: Plan,
+    *,
+    open_bed: Callable[[Target | None], AbstractContextManager[Bed]],
+    run_cell: RunCell,
+    progress: Progress,
+    doubt: str = "",
+) -> dict[str, Any]:
+    """Measure one scenario; its result as `bench run --json` prints it.
+
+    An interrupt ends the run: what was measured until then is in the result, which says `interrupted`. A cell or a target
+    that fails is in the result with the reason, and the others run.
+
+    Args:
+        plan: scenario, cells and repeats.
+        open_bed: gives the Kafka of a target, and ends what it started with its block.
+        run_cell: the load generator.
+        progress: gets a step for each run.
+        doubt: why the figures prove nothing, as `busy_before` says; empty where they do.
+    """
+    machine, course, interrupted = hardware(), _Course(plan, run_cell, progress, doubt), False
+    try:
+        for target, cells in plan.by_target():
+            course.run_target(target, cells, open_bed)
+    except KeyboardInterrupt:
+        interrupted = True
+        progress.tell("Interrupted: what was measured until now is reported.")
+    progress.end_step()
+    return {
+        "scenario": plan.name,
+        "title": plan.scenario.title,
+        "source": plan.scenario.source,
+        "note": plan.scenario.note,
+        "repeats": plan.repeats,
+        "interrupted": interrupted,
+        "busy": doubt,
+        "cells": judge_cells(plan.scenario, course.measured),
+        "baselines": {
+            name: {"title": each.title, "source": each.source} for name, each in plan.scenario.baselines.items()
+        },
+        "faults": course.faults,
+        "resources": course.resources,
+        "hardware": machine,
+        "load_after_1m": round(os.getloadavg()[0], 2),
+        "versions": versions(),
+        "revision": revision(),
+    }
+
+
+class _Course:
+    """One scenario while it runs, and what is known of it so far."""
+
+    def __init__(self, plan: Plan, run_cell: RunCell, progress: Progress, doubt: str) -> None:
+        self._plan, self._run_cell, self._progress, self._doubt = plan, run_cell, progress, doubt
+        self.measured: list[Measured] = []
+        self.resources: list[dict[str, Any]] = []
+        self.faults: list[str] = []
+
+    def run_target(
+        self,
+        target: Target | None,
+        cells: Sequence[Cell],
+        open_bed: Callable[[Target | None], AbstractContextManager[Bed]],
+    ) -> None:
+        """Its cells one after the other; where it does not start, each of them has the reason."""
+        before = len(self.measured)
+        self._progress.tell(f"{self._plan.name}: {target_text(target)}")
+        try:
+            with open_bed(target) as bed:
+                self._run_cells(target, cells, bed)
+        except TidegateError as error:
+            missing = cells[len(self.measured) - before :]
+            self._progress.skip(len(missing) * self._plan.repeats)
+            self._fault(target_text(target), error)
+            self.measured += [Measured(cell.parameters, fault=str(error)) for cell in missing]
+
+    def _run_cells(self, target: Target | None, cells: Sequence[Cell], bed: Bed) -> None:
+        topics = Topics(bed.kafka)
+        sampler = Sampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder)
+
+        def run_once(work: Parameters) -> Mapping[str, Any]:
+            return self._run_cell(work, topics.name(work.ending), bed.kafka)
+
+        try:
+            with sampler.running():
+                for _ in range(self._plan.scenario.warmup_runs):
+                    self._progress.tell("Warming up.")
+                    run_once(cells[0].workload)
+                for cell in cells:
+                    self._measure(cell, run_once, sampler)
+        finally:
+            self.resources.append({"target": target_text(target), "series": sampler.series()})
+            if kept := topics.sweep():
+                self._progress.tell(f"Kafka did not delete {', '.join(kept)}; remove them by hand.")
+
+    def _measure(self, cell: Cell, run_once: Callable[[Parameters], Mapping[str, Any]], sampler: Sampler) -> None:
+        """All repeats of one cell; what an interrupted cell has is kept."""
+        runs: list[dict[str, float]] = []
+        curves: list[Mapping[str, Any]] = []
+        fault, wanted = "", self._plan.repeats
+        try:
+            for number in range(1, wanted + 1):
+                self._progress.step(f"{_cell_text(self._plan, cell)}, run {number} of {wanted}")
+                figures, used = sampler.measure(lambda: run_once(cell.workload))
+                curves.append(figures.get("curves", {}))
+                runs.append({**used, **{name: value for name, value in figures.items() if name != "curves"}})
+                self._progress.end_step()
+        except TidegateError as error:
+            fault = str(error)
+            self._fault(_cell_text(self._plan, cell), error)
+            self._progress.end_step()
+            self._progress.skip(wanted - len(runs) - 1)
+        finally:
+            if runs or fault:
+                short = f"interrupted after {len(runs)} of {wanted} runs" if len(runs) < wanted else ""
+                self.measured.append(self._measured(cell, runs, curves, fault=fault, short=short))
+
+    def _measured(
+        self,
+        cell: Cell,
+        runs: Sequence[Mapping[str, float]],
+        curves: Sequence[Mapping[str, Any]],
+        *,
+        fault: str,
+        short: str,
+    ) -> Measured:
+        spreads = spreads_of(runs)
+        medians = {name: spread.median for name, spread in spreads.items()}
+        return Measured(
+            cell.parameters,
+            spreads,
+            doubt=short or self._doubt or _busy_during(medians),
+            fault=fault,
+            limit=limit_of(medians, int(hardware()["cores"] or 1)),
+            curves=median_curves(curves),
+        )
+
+    def _fault(self, where: str, error: TidegateError) -> None:
+        self.faults.append(f"{where}: {error}")
+        self._progress.tell(self.faults[-1])
+
+
+def _busy_during(figures: Mapping[str, float]) -> str:
+    others = figures.get("other_cpu_cores", 0.0)
+    return f"other programs used {others:.2g} cores during the run" if others > OTHERS_SHARE else ""
+
+
+def target_text(target: Target | None) -> str:
+    """A target in words."""
+    if target is None:
+        return "the given cluster"
+    brokers = "1 broker" if target.brokers == 1 else f"{target.brokers} brokers"
+    return f"{brokers}, {'KRaft' if target.metadata == 'kraft' else 'ZooKeeper'}, {target.security}"
+
+
+def _cell_text(plan: Plan, cell: Cell) -> str:
+    """The parameters in which this scenario's cells differ."""
+    differing = {
+        name
+        for name in type(cell.workload).model_fields
+        if len({getattr(one.workload, name) for one in plan.cells}) > 1
+    }
+    shown = " ".join(f"{name}={value}" for name, value in cell.workload.model_dump().items() if name in differing)
+    return f"{plan.name} {shown}".strip()

@@ -1,0 +1,211 @@
+"""The form of a scenario file: workload, targets, baselines of a paper, goals; and the cells that it comes to."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["Baseline", "Cell", "Factor", "Goal", "Parameters", "Scenario", "Target"]
+
+Value = str | int | float | bool
+Axis = Value | list[Value]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Parameters(_Form):
+    """What one run sends and reads; `Workload` of the load generator says what each means."""
+
+    ending: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,100}$", description="End of the topic's name.")
+    messages: int = Field(30_000, ge=1, le=2_000_000_000)
+    message_bytes: int = Field(100, ge=8, le=900_000)
+    batch_records: int = Field(1000, ge=1, le=1_000_000)
+    rate: float = Field(0, ge=0)
+    mode: Literal["split", "stream"] = "split"
+    producers: int = Field(1, ge=1, le=64)
+    consumers: int = Field(1, ge=1, le=64)
+    partitions: int = Field(1, ge=1, le=1000)
+    replication: int = Field(1, ge=1, le=9)
+    acks: Literal["0", "1", "all"] = "1"
+    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "none"
+    keys: Literal["none", "even", "skewed"] = "none"
+    warmup_messages: int = Field(0, ge=0)
+    consume: bool = True
+    linger_ms: float = Field(0, ge=0)
+    properties: str = Field(
+        "", pattern=r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$", description="Of the topic: `name=value name=value`."
+    )
+
+    @model_validator(mode="after")
+    def _check_consumers(self) -> Self:
+        if self.consumers > self.partitions:
+            msg = f"consumers is {self.consumers}, wanted at most {self.partitions}, the number of partitions"
+            raise ValueError(msg)
+        return self
+
+
+class Target(_Form):
+    """A cluster that a scenario starts for itself."""
+
+    brokers: int = Field(1, ge=1, le=9)
+    metadata: Literal["kraft", "zookeeper"] = "kraft"
+    security: Literal["plaintext", "sasl_ssl"] = "plaintext"
+
+
+class Baseline(_Form):
+    """Figures of others, cell by cell: columns named like parameters say for which cell, the others are figures."""
+
+    title: str
+    source: str
+    columns: list[str]
+    rows: list[list[Value]]
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        for number, row in enumerate(self.rows, start=1):
+            if len(row) != len(self.columns):
+                msg = f"row {number} has {len(row)} values, wanted {len(self.columns)} as the columns"
+                raise ValueError(msg)
+        return self
+
+    def figures_of(self, parameters: Mapping[str, object]) -> dict[str, float]:
+        """Its figures of a cell; none where it has no such cell."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            pairs = dict(zip(self.columns, row, strict=True))
+            if all(parameters[name] == value for name, value in pairs.items() if name in parameters):
+                found |= {name: float(value) for name, value in pairs.items() if name not in parameters}
+        return found
+
+
+class Factor(_Form):
+    """A bound as a multiple: of a baseline's figure, or of the same figure in another cell of this run."""
+
+    times: float = Field(gt=0)
+    baseline: str | None = None
+    cell: dict[str, Value] | None = Field(None, description="Parameters in which the other cell differs.")
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.baseline is None) == (self.cell is None):
+            msg = "name either a baseline or a cell that the bound is a multiple of"
+            raise ValueError(msg)
+        return self
+
+
+class Goal(_Form):
+    """A bound of one figure, for the cells that `when` names."""
+
+    figure: str
+    at_least: float | Factor | None = None
+    at_most: float | Factor | None = None
+    when: dict[str, Value] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            msg = "give either at_least or at_most"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def bound(self) -> float | Factor:
+        """The one that is given."""
+        bound = self.at_least if self.at_least is not None else self.at_most
+        if bound is None:
+            raise AssertionError
+        return bound
+
+
+class Short(_Form):
+    """What `--short` takes instead."""
+
+    workload: dict[str, Value] = Field(default_factory=dict)
+    matrix: list[dict[str, Axis]] | None = None
+    targets: list[Target] | None = None
+    repeats: int | None = Field(None, ge=1)
+
+
+class Cell(_Form):
+    """One workload on one target; `target` is None for an existing cluster."""
+
+    workload: Parameters
+    target: Target | None
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """All parameters by name, flat."""
+        return {**self.workload.model_dump(), **(self.target.model_dump() if self.target else {})}
+
+
+class Scenario(_Form):
+    """One file of `scenarios/`; its name is the file's."""
+
+    title: str
+    source: str = Field("", description="Where the workload and the baselines come from.")
+    note: str = Field("", description="What a reader must know to compare the figures.")
+    workload: dict[str, Value] = Field(default_factory=dict, description="Parameters of all cells.")
+    matrix: list[dict[str, Axis]] = Field(default=[{}], min_length=1)
+    targets: list[Target] = Field(default_factory=lambda: [Target()], min_length=1)
+    measures: list[str] = Field(default_factory=list, description="Each is a cell of its own in the result.")
+    baselines: dict[str, Baseline] = Field(default_factory=dict)
+    goals: list[Goal] = Field(default_factory=list)
+    repeats: int = Field(5, ge=1, le=100)
+    warmup_runs: int = Field(1, ge=0, le=10, description="Runs of the first workload of a target, not counted.")
+    seconds_per_run: float = Field(2.0, gt=0, description="About how long one run takes; only for the time left.")
+    short: Short = Field(default_factory=Short)
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        for goal in self.goals:
+            bound = goal.bound
+            if isinstance(bound, Factor) and bound.baseline is not None and bound.baseline not in self.baselines:
+                msg = f"a goal of {goal.figure} names the baseline {bound.baseline!r}; known here: {sorted(self.baselines)}"
+                raise ValueError(msg)
+            named = [goal.when, bound.cell or {}] if isinstance(bound, Factor) else [goal.when]
+            _check_parameters({name for names in named for name in names}, f"a goal of {goal.figure}")
+            if self.measures and goal.figure not in self.measures:
+                msg = f"a goal is about {goal.figure}, which is not one of the measures {self.measures}"
+                raise ValueError(msg)
+        return self
+
+    @property
+    def workloads(self) -> list[Parameters]:
+        """Those of all targets, each once, in the order of the file."""
+        found: list[Parameters] = []
+        for block in self.matrix:
+            found += [one for one in _expand({**self.workload, **block}) if one not in found]
+        return found
+
+    def cells(self) -> list[Cell]:
+        """Target by target."""
+        return [Cell(workload=one, target=target) for target in self.targets for one in self.workloads]
+
+    def shortened(self) -> "Scenario":
+        """The same for `--short`."""
+        short = self.short
+        matrix = short.matrix if short.matrix is not None else self.matrix
+        return self.model_copy(
+            update={
+                "workload": {**self.workload, **short.workload},
+                "matrix": [{**block, **short.workload} for block in matrix],
+                "targets": short.targets if short.targets is not None else self.targets,
+                "repeats": short.repeats if short.repeats is not None else min(self.repeats, 3),
+            }
+        )
+
+
+def _check_parameters(names: set[str], where: str) -> None:
+    known = {*Parameters.model_fields, *Target.model_fields}
+    if unknown := names - known:
+        msg = f"{where} names {sorted(unknown)}, which are no parameters; known: {sorted(known)}"
+        raise ValueError(msg)
+
+
+def _expand(axes: Mapping[str, Axis]) -> Iterator[Parameters]:
+    values: Sequence[list[Any]] = [value if isinstance(value, list) else [value] for value in axes.values()]
+    for chosen in itertools.product(*values):
+        yield Parameters.model_validate(dict(zip(axes, chosen, strict=True)))

@@ -1,0 +1,116 @@
+"""`tidegate bench ls | run | compare | gate`: scenarios as data, measured cell by cell, compared and gated."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.commands.options import Json, show_json
+
+__all__ = ["register"]
+
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A result of `bench run --json`.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the group `bench`."""
+    for command in (ls, run, compare, gate):
+        app.command()(command)
+
+
+def ls(as_json: Json = False) -> None:
+    """List the scenarios: cells, and about how long they take, whole and with --short."""
+    from deploy.bench.suite.library import list_scenarios
+
+    found = list_scenarios()
+    if as_json:
+        show_json(found)
+        return
+    typer.echo(f"{'name':14} {'cells':>5} {'minutes':>8} {'short':>6}  title")
+    for one in found:
+        typer.echo(f"{one['name']:14} {one['cells']:>5} {one['minutes']:>8} {one['short_minutes']:>6}  {one['title']}")
+
+
+def run(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="Scenarios of `bench ls`, or files that end in .toml.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All scenarios of `bench ls`.")] = False,
+    target: Annotated[
+        Path | None,
+        typer.Option("--target", help="An existing cluster: TOML with a section [kafka].", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write to that cluster without a question.")] = False,
+    max_rate: Annotated[
+        float, typer.Option("--max-rate", min=1, help="Messages per second at most, with --target.")
+    ] = 10_000.0,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, max=100, help="Runs of each cell.", show_default=False)
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="The short variant of each scenario.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Folder for report.html and result.json.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure scenarios and judge each cell by its goal.
+
+    Starts the clusters that a scenario names in temporary folders, one after the other, or measures an existing one
+    (--target). Exit 1 where a goal was missed or a cell could not be measured. On a busy machine nothing is claimed as met.
+    """
+    from deploy.bench.suite.command import RunRequest, exit_code, render_result, run_scenarios
+    from deploy.bench.suite.library import scenario_names
+
+    if everything == bool(names):
+        msg = "name scenarios of `tidegate bench ls`, or --all"
+        raise typer.BadParameter(msg)
+    request = RunRequest(
+        names=tuple(scenario_names() if everything else names or ()),
+        target=target, agreed=yes, max_rate=max_rate, repeats=repeats, short=short,
+    )  # fmt: skip
+    results = run_scenarios(request, say=lambda text: typer.echo(text, err=True), ask=_ask)
+    if report is not None:
+        from deploy.bench.suite.report.page import write_report
+
+        typer.echo(f"Report: {write_report(results, report)}", err=True)
+    if as_json:
+        show_json(results[0] if len(results) == 1 else results)
+    else:
+        typer.echo("\n\n".join(map(render_result, results)))
+    raise typer.Exit(exit_code(results))
+
+
+def compare(before: File, after: File, as_json: Json = False) -> None:
+    """Show the cells of two results that differ beyond the spread of both; exit 1 where one got worse."""
+    from deploy.bench.suite.compare import compare_results, read_results, render_comparison
+
+    compared = compare_results(read_results(before), read_results(after))
+    if as_json:
+        show_json(compared)
+    else:
+        typer.echo(render_comparison(compared))
+    raise typer.Exit(1 if compared["worse"] else 0)
+
+
+def gate(
+    file: File,
+    bounds: Annotated[
+        Path, typer.Option("--bounds", help="TOML: [[bounds]] with scenario, figure, at_least or at_most.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check a result against bounds, for CI; exit 1 with the cells that miss one."""
+    from deploy.bench.suite.compare import read_results
+    from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
+
+    judged = gate_results(read_results(file), read_bounds(bounds))
+    if as_json:
+        show_json(judged)
+    else:
+        typer.echo(render_gate(judged))
+    raise typer.Exit(1 if judged["missed"] else 0)
+
+
+def _ask(question: str) -> bool:
+    return typer.confirm(question, err=True)

@@ -1,0 +1,189 @@
+"""Results of `bench run`: compared, gated, reported; and the resources that a run used."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy.bench.suite.compare import compare_results, read_results, render_comparison
+from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
+from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.report.charts import charts_of
+from deploy.bench.suite.report.page import render_report, write_report
+from deploy.bench.suite.resources import Sample, Sampler, limit_of, rates_between
+from deploy.bench.suite.scenario import Scenario
+from deploy.bench.suite.spread import better, differs, median_curves, spread_of
+from deploy.commands.bench import app
+from ingest.contract.errors import ConfigError
+
+SCENARIO = Scenario.model_validate(
+    {
+        "title": "sizes <b>",
+        "matrix": [{"message_bytes": [10, 100], "batch_records": [1, 20]}],
+        "goals": [{"figure": "produce_per_second", "at_least": {"times": 2, "baseline": "paper"}}],
+        "baselines": {
+            "paper": {
+                "title": "Paper",
+                "source": "table 1",
+                "columns": ["batch_records", "produce_per_second"],
+                "rows": [[1, 100], [20, 1000]],
+            }
+        },
+    }
+)
+
+
+def result(factor: float = 1.0, **more: Any) -> dict[str, Any]:
+    measured = []
+    for number, cell in enumerate(SCENARIO.cells()):
+        speed = (number + 1) * 900 * factor
+        figures = {
+            "produce_per_second": spread_of([speed, speed * 1.02, speed * 0.98]),
+            "ack_p99_ms": spread_of([2.0, 2.0, 2.1]),
+            "client_cpu_cores": spread_of([0.5]),
+            "peer_produce_per_second": spread_of([5000.0]),
+        }
+        measured.append(Measured(cell.parameters, figures, curves={"ack": [[50.0, 1.0], [99.0, 2.0], [100.0, 9.0]]}))
+    series = {"seconds": [1.0, 2.0], "broker_cpu_cores": [0.1, 0.2], "bytes_in_per_second": [5.0, None]}
+    return {
+        "scenario": "sizes", "title": SCENARIO.title, "source": "", "note": "", "repeats": 3, "interrupted": False,
+        "busy": "", "cells": judge_cells(SCENARIO, measured), "faults": [], "load_after_1m": 0.2,
+        "baselines": {"paper": {"title": "Paper", "source": "table 1"}},
+        "resources": [{"target": "1 broker", "series": series}],
+        "hardware": {"cpu": "a processor", "cores": 2, "memory_gb": 24.0, "load_1m": 0.1}, "versions": {"python": "3"},
+        "revision": "1a2b3c", **more,
+    }  # fmt: skip
+
+
+def test_spread_is_median_range_and_middle_half() -> None:
+    spread = spread_of([10.0, 12.0, 11.0, 30.0, 9.0])
+    assert (spread.median, spread.low, spread.high) == (11, 9, 30)
+    assert spread.iqr_ratio == pytest.approx(2 / 11, abs=1e-4)
+    assert spread_of([5.0]).iqr_ratio == 0
+    assert median_curves([{"ack": [(50.0, 1.0)]}, {"ack": [(50.0, 3.0)]}, {}]) == {"ack": [[50.0, 2.0]]}
+
+
+def test_figures_differ_only_beyond_the_spread_of_both() -> None:
+    steady, noisy, higher = spread_of([100, 101]), spread_of([80, 130]), spread_of([120, 121])
+    assert differs(steady, higher) == 1
+    assert differs(higher, steady) == -1
+    assert differs(noisy, higher) == 0
+    assert differs(spread_of([100.0]), spread_of([104.0])) == 0
+    ways = {"produce_per_second": 1, "ack_p99_ms": -1, "errors": -1, "lost": -1, "client_cpu_us_per_message": -1}
+    ways |= {"broker_rss_mb": 0, "produced": 0, "bytes_in_per_second": 0, "errors_per_second": -1, "late_ms": -1}
+    assert {figure: better(figure) for figure in ways} == ways
+
+
+def test_compare_names_the_cells_that_got_worse_and_no_other() -> None:
+    same = compare_results([result()], [result(1.01)])
+    assert (same["compared"], same["differences"], same["worse"]) == (4, [], 0)
+    worse = compare_results([result()], [result(0.5)])
+    assert worse["worse"] == 4
+    assert worse["differences"][0]["cell"] == "message_bytes=10 batch_records=1"
+    assert "-50.0%" in render_comparison(worse)
+    faster = compare_results([result(0.5)], [result()])
+    assert {one["verdict"] for one in faster["differences"]} == {"better"}
+    assert not compare_results([result(hardware={"cpu": "x", "cores": 8})], [result()])["same_machine"]
+
+
+def test_gate_names_the_cells_that_miss_and_bounds_that_meet_none(tmp_path: Path) -> None:
+    file = tmp_path / "bounds.toml"
+    file.write_text(
+        '[[bounds]]\nscenario = "sizes"\nfigure = "produce_per_second"\nat_least = 1000\nwhen = { message_bytes = 10 }\n'
+        '[[bounds]]\nscenario = "sizes"\nfigure = "ack_p99_ms"\nat_most = 5\n'
+        '[[bounds]]\nscenario = "other"\nfigure = "lost"\nat_most = 0\n'
+    )
+    judged = gate_results([result()], read_bounds(file))
+    assert judged["checked"] == 6
+    assert [(one["scenario"], one["value"]) for one in judged["missed"]] == [("sizes", 900), ("other", None)]
+    assert "batch_records=1" in judged["missed"][0]["cell"]
+    assert "produce_per_second is 900, wanted at least 1,000" in render_gate(judged)
+    file.write_text('[[bounds]]\nscenario = "sizes"\nfigur = "lost"\nat_most = 0\n')
+    with pytest.raises(ConfigError, match="unknown key bounds"):
+        read_bounds(file)
+
+
+def test_the_commands_read_files_and_exit_by_their_finding(tmp_path: Path) -> None:
+    before, after, bounds = (tmp_path / name for name in ("a.json", "b.json", "bounds.toml"))
+    before.write_text(json.dumps(result()))
+    after.write_text(json.dumps([result(0.5)]))
+    bounds.write_text('[[bounds]]\nscenario = "sizes"\nfigure = "produce_per_second"\nat_least = 800\n')
+
+    def code(*arguments: object) -> int:
+        return CliRunner().invoke(app, [str(argument) for argument in arguments]).exit_code
+
+    assert code("compare", before, before) == 0
+    assert code("compare", before, after, "--json") == 1
+    assert code("gate", before, "--bounds", bounds) == 0
+    assert code("gate", after, "--bounds", bounds, "--json") == 1
+    assert code("ls", "--json") == 0
+    assert code("run") == 2
+    (tmp_path / "c.json").write_text('{"cells": 3}')
+    with pytest.raises(ConfigError, match="bench run --json"):
+        read_results(tmp_path / "c.json")
+
+
+def test_the_report_is_one_file_without_any_address(tmp_path: Path) -> None:
+    report = write_report([result(busy="load 9", faults=["</script><script>alert(1)"])], tmp_path / "report")
+    text = report.read_text("utf-8")
+    assert read_results(tmp_path / "report" / "result.json")[0]["scenario"] == "sizes"
+    assert not re.findall(r"""(?:src|href)=|url\(|@import|fetch\(""", text)
+    assert "sizes &lt;b&gt;" in text
+    assert "<script>alert(1)" not in text
+    assert "Nothing is claimed as met: load 9." in text
+    for words in ("Paper produce_per_second", "peer produce_per_second", "Tidegate produce_per_second", "batch 20"):
+        assert words in text
+    assert text.count('class="missed"') == 1
+    assert render_report([result(0.1)]).count('class="missed"') == 3
+    assert "No cell was measured" in render_report([result(cells=[])])
+
+
+def test_charts_have_a_line_per_cell_and_a_panel_per_kind_of_resource() -> None:
+    latency, *resources = charts_of(result())
+    assert (latency["kind"], len(latency["names"])) == ("percentile", 4)
+    assert latency["data"][:2] == [[0.301, 2.0, 5.0], [1.0, 2.0, 9.0]]
+    assert [chart["names"] for chart in resources] == [["broker_cpu_cores"], ["bytes_in_per_second"]]
+
+
+def test_counters_become_rates_and_gauges_their_worst() -> None:
+    samples = [
+        Sample(10.0, {"errors_per_second": 4.0}, {"purgatory_fetch": 1.0, "disk_available_gb": 50.0}),
+        Sample(11.0, {"errors_per_second": 5.0}, {"purgatory_fetch": 9.0, "disk_available_gb": 40.0}),
+        Sample(14.0, {"errors_per_second": 6.0, "late": 1.0}, {"purgatory_fetch": 2.0, "disk_available_gb": 45.0}),
+    ]
+    found = rates_between(samples[0], samples[2], samples[1:2])
+    assert found == {"errors_per_second": 0.5, "purgatory_fetch": 9.0, "disk_available_gb": 40.0}
+
+
+def test_a_run_is_measured_with_its_own_processor_time_apart_from_that_of_others(tmp_path: Path) -> None:
+    sampler = Sampler(folder=tmp_path)
+
+    def burn() -> Mapping[str, Any]:
+        until = time.process_time() + 0.3
+        while time.process_time() < until:
+            pass
+        return {"produced": 1}
+
+    with sampler.running():
+        figures, used = sampler.measure(burn)
+    assert figures == {"produced": 1}
+    assert used["client_cpu_cores"] > 10 * used["broker_cpu_cores"]
+    assert used["client_rss_mb"] > 1
+    assert {"io_wait_ratio", "disk_available_gb", "context_switches_per_second", "other_cpu_cores"} <= set(used)
+    broker = Sampler(folder=tmp_path, brokers={"broker_1": os.getpid()}).measure(burn)[1]
+    assert broker["broker_cpu_cores"] == broker["broker_1_cpu_cores"] > 0
+
+
+def test_a_missed_goal_names_what_was_full() -> None:
+    assert limit_of({"machine_cpu_cores": 1.9, "broker_cpu_cores": 0.4, "client_cpu_cores": 1.4}, 2) == (
+        "all 2 cores were busy, most of it in the clients (1.4 cores)"
+    )
+    assert limit_of({"io_wait_ratio": 0.4}, 2) == "the processors waited for the disk"
+    assert limit_of({"machine_cpu_cores": 1.2, "client_cpu_cores": 0.95}, 2) == "the clients used a whole core"
+    assert limit_of({}, 2) == ""

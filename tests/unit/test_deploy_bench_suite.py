@@ -1,0 +1,250 @@
+"""Scenarios as data: the form, the cells, the verdicts, and a whole run with a load that needs no Kafka."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.bench.suite.bed import Bed, Topics
+from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
+from deploy.bench.suite.progress import Progress, duration_text
+from deploy.bench.suite.run import Plan, busy_before, run_plan
+from deploy.bench.suite.scenario import Parameters, Scenario, Target
+from deploy.bench.suite.spread import spread_of
+from ingest.contract.errors import ConfigError, UnavailableError
+from ingest.settings import KafkaSettings
+
+SMALL = """
+title = "two sizes"
+repeats = 3
+warmup_runs = 1
+measures = ["produce_per_second"]
+[workload]
+messages = 100
+[[matrix]]
+message_bytes = [10, 20]
+mode = ["split", "stream"]
+[[goals]]
+figure = "produce_per_second"
+at_least = { times = 2, baseline = "paper" }
+[[goals]]
+figure = "produce_per_second"
+at_least = { times = 0.7, cell = { mode = "split" } }
+when = { mode = "stream" }
+[baselines.paper]
+title = "Paper"
+source = "table 1"
+columns = ["message_bytes", "produce_per_second"]
+rows = [[10, 1000], [20, 2000]]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Callable[[str], Scenario]:
+    def write(text: str) -> Scenario:
+        file = tmp_path / "own.toml"
+        file.write_text(text, "utf-8")
+        return load_scenario(str(file))[1]
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Topics, "sweep", lambda self: [])
+
+
+def measure(scenario: Scenario, figures: Callable[[Parameters, str], Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    told: list[str] = []
+
+    @contextmanager
+    def open_bed(target: Target | None) -> Iterator[Bed]:
+        yield Bed(KafkaSettings())
+
+    plan = Plan("own", scenario, scenario.cells(), scenario.repeats)
+    progress = Progress(told.append, steps=plan.steps, seconds_per_step=1.0)
+    given: dict[str, Any] = {"open_bed": open_bed, "run_cell": lambda work, topic, kafka: figures(work, topic), **more}
+    return {**run_plan(plan, progress=progress, **given), "told": told}
+
+
+def test_every_shipped_scenario_is_valid_and_listed() -> None:
+    assert {"dsbs", "table-ii", "secure", "segments"} <= set(scenario_names())
+    for one in list_scenarios():
+        assert one["title"]
+        assert one["cells"] > 0
+        assert 0 < one["short_minutes"] < one["minutes"]
+
+
+def test_dsbs_has_28_cells_for_each_metadata_mode_each_with_its_baselines() -> None:
+    _, scenario = load_scenario("dsbs")
+    cells = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    by_mode = {mode: [cell for cell in cells if cell["metadata"] == mode] for mode in ("zookeeper", "kraft")}
+    assert [len(found) for found in by_mode.values()] == [28, 28]
+    for cell in cells:
+        assert set(cell["baselines"]) == {"zookeeper", "dsbs"}
+        assert "2 x" in cell["goal"]
+        assert cell["met"] is None
+    chosen = next(c for c in cells if (c["message_bytes"], c["batch_records"], c["mode"]) == (32, 50, "stream"))
+    assert chosen["baselines"]["dsbs"] == {"produce_per_second": 184_901, "consume_per_second": 93_625}
+
+
+def test_table_ii_has_the_four_topics_of_the_paper() -> None:
+    _, scenario = load_scenario("table-ii")
+    cells = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    one = [cell for cell in cells if cell["brokers"] == 1 and cell["security"] == "plaintext"]
+    assert [(cell["ending"], cell["messages"]) for cell in one] == [
+        ("Rvce", 100),
+        ("Bangalore", 1000),
+        ("Karnataka", 5000),
+        ("India", 10_000),
+    ]
+    assert [cell["baselines"]["paper"]["errors_per_second"] for cell in one] == [0, 0, 0.2, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('title = "x"\nrepeat = 3', "Did you mean repeats?"),
+        ('title = "x"\n[workload]\nmesages = 3', "unknown key mesages. Did you mean messages?"),
+        ('title = "x"\n[[matrix]]\nmode = ["both"]', "mode"),
+        ('title = "x"\n[[targets]]\nbrokers = 0', "targets.0.brokers"),
+        ('title = "x"\n[[goals]]\nfigure = "lost"', "give either at_least or at_most"),
+        ('title = "x"\n[[goals]]\nfigure = "lost"\nat_most = 0\nwhen = { size = 3 }', "no parameters"),
+        ('title = "x"\n[[goals]]\nfigure = "a"\nat_least = { times = 2, baseline = "b" }', "baseline 'b'"),
+        ('title = "x"\n[workload]\nconsumers = 2', "at most 1, the number of partitions"),
+        ('title = "x"\n[short]\nworkload = { mesages = 3 }', "Did you mean messages?"),
+        (
+            'title = "x"\n[baselines.b]\ntitle = "b"\nsource = "s"\ncolumns = ["messages", "lost"]\nrows = [[3, 1]]',
+            "meets no cell",
+        ),
+        ('title = "x"\n[baselines.b]\ntitle = "b"\nsource = "s"\ncolumns = ["lost"]\nrows = [[3, 1]]', "row 1"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place_and_the_nearest_name(
+    own: Callable[[str], Scenario], text: str, wanted: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"own\.toml") as fault:
+        own(text)
+    assert wanted in str(fault.value)
+    assert fault.value.exit_code == 78
+
+
+def test_an_unknown_scenario_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="Did you mean table-ii") as fault:
+        load_scenario("tableii")
+    assert fault.value.exit_code == 78
+
+
+def test_a_run_measures_each_cell_by_its_repeats_in_topics_of_its_own(own: Callable[[str], Scenario]) -> None:
+    topics: list[str] = []
+    speeds = itertools.count(4000, 100)
+
+    def figures(work: Parameters, topic: str) -> dict[str, Any]:
+        topics.append(topic)
+        return {"produce_per_second": float(next(speeds)), "curves": {"ack": [(50.0, 1.0), (99.0, 3.0)]}}
+
+    result = measure(own(SMALL), figures)
+    assert len(topics) == len(set(topics)) == 4 * 3 + 1
+    assert all(topic.startswith("tidegate-bench-") for topic in topics)
+    assert len(result["cells"]) == 4
+    first = result["cells"][0]
+    # The first run was the warm-up.
+    assert first["spread"]["produce_per_second"]["runs"] == [4100, 4200, 4300]
+    assert (first["value"], first["message_bytes"], first["brokers"]) == (4200, 10, 1)
+    assert first["curves"] == {"ack": [[50.0, 1.0], [99.0, 3.0]]}
+    assert {"scenario", "cells", "hardware", "versions", "revision", "load_after_1m"} <= set(result)
+    assert sum(line.startswith("[") for line in result["told"]) == 12
+    json.dumps(result)
+
+
+def quiet(scenario: Scenario, speeds: Mapping[tuple[int, str], float], **more: Any) -> list[dict[str, Any]]:
+    measured = [
+        Measured(
+            cell.parameters,
+            {"produce_per_second": spread_of([speeds[cell.workload.message_bytes, cell.workload.mode]])},
+            **more,
+        )
+        for cell in scenario.cells()
+    ]
+    return judge_cells(scenario, measured)
+
+
+def test_goals_compare_with_a_baseline_and_with_another_cell(own: Callable[[str], Scenario]) -> None:
+    speeds = {(10, "split"): 2500.0, (10, "stream"): 2000.0, (20, "split"): 3900.0, (20, "stream"): 4000.0}
+    cells = quiet(own(SMALL), speeds, limit="all cores were busy")
+    assert [cell["met"] for cell in cells] == [True, True, False, True]
+    assert cells[2]["why"] == "produce_per_second is 3,900; all cores were busy"
+    assert cells[1]["goal"] == (
+        "produce_per_second >= 2,000 (2 x 1,000, Paper); produce_per_second >= 1,750 (0.7 x 2,500, mode=split)"
+    )
+    slow = quiet(own(SMALL), {**speeds, (20, "split"): 6000.0})
+    assert [cell["met"] for cell in slow] == [True, True, True, False]
+
+
+def test_a_busy_machine_claims_nothing(own: Callable[[str], Scenario]) -> None:
+    assert busy_before(1.1, 2) == "the machine was busy before the start: load 1.1 on 2 cores, wanted at most 1"
+    assert busy_before(1.0, 2) == ""
+    result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6}, doubt=busy_before(3.0, 2))
+    assert {cell["met"] for cell in result["cells"]} == {None}
+    assert all("load 3.0 on 2 cores" in cell["why"] for cell in result["cells"])
+
+
+def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Callable[[str], Scenario]) -> None:
+    calls, ended = itertools.count(), list[str]()
+
+    @contextmanager
+    def open_bed(target: Target | None) -> Iterator[Bed]:
+        try:
+            yield Bed(KafkaSettings())
+        finally:
+            ended.append("cluster")
+
+    def figures(work: Parameters, topic: str, kafka: KafkaSettings) -> dict[str, float]:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        return {"produce_per_second": 1e6}
+
+    result = measure(own(SMALL), lambda work, topic: {}, open_bed=open_bed, run_cell=figures)
+    assert result["interrupted"]
+    assert ended == ["cluster"]
+    assert [len(cell["spread"]["produce_per_second"]["runs"]) for cell in result["cells"]] == [3, 1]
+    assert result["cells"][1]["met"] is None
+    assert "interrupted after 1 of 3 runs" in result["cells"][1]["why"]
+
+
+def test_a_cell_or_target_that_fails_says_why_and_the_others_run(own: Callable[[str], Scenario]) -> None:
+    def figures(work: Parameters, topic: str) -> dict[str, float]:
+        if work.message_bytes == 20 and work.mode == "split":
+            message = "no right to create topics"
+            raise UnavailableError(message)
+        return {"produce_per_second": 1e6}
+
+    result = measure(own(SMALL), figures)
+    # The stream's second goal needs the split cell that failed.
+    assert [cell["why"] for cell in result["cells"]][2] == "no right to create topics"
+    assert [len(cell["spread"]) > 0 for cell in result["cells"]] == [True, True, False, True]
+    assert result["faults"] == ["own message_bytes=20 mode=split: no right to create topics"]
+
+    @contextmanager
+    def open_bed(target: Target | None) -> Iterator[Bed]:
+        message = "too little memory"
+        raise UnavailableError(message)
+        yield
+
+    result = measure(own(SMALL), figures, open_bed=open_bed)
+    assert [cell["why"] for cell in result["cells"]] == ["too little memory"] * 4
+
+
+def test_progress_estimates_the_time_left_from_what_was_done() -> None:
+    now, told = [0.0], list[str]()
+    progress = Progress(told.append, steps=4, seconds_per_step=10.0, clock=lambda: now[0])
+    progress.step("a")
+    now[0] = 60.0
+    progress.step("b")
+    assert told == ["[1/4] a, 40 s left", "[2/4] b, 3 min left"]
+    assert [duration_text(seconds) for seconds in (0.2, 89, 600, 4800)] == ["1 s", "89 s", "10 min", "1 h 20 min"]
