@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ PREFIX: Final = "tidegate-bench-"
 
 @dataclass(frozen=True)
 class Bed:
-    """A Kafka that answers; `brokers` are process ids of those on this machine, by name."""
+    """A Kafka that answers; `brokers` are process ids of its servers on this machine, by name."""
 
     kafka: KafkaSettings
     brokers: Mapping[str, int] = field(default_factory=dict)
@@ -71,17 +70,21 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
     Raises:
         UnavailableError: it does not start, or this machine cannot have such a cluster.
     """
-    open_cluster = import_module("deploy.testbed.cluster").open_cluster
+    from deploy.testbed.cluster import open_cluster
+
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     with ExitStack() as parts:
         parts.callback(shutil.rmtree, folder, ignore_errors=True)
         cluster = parts.enter_context(
             open_cluster(folder, brokers=target.brokers, mode=target.metadata, secure=target.security == "sasl_ssl")
         )
-        nodes = {f"broker_{number}": node for number, node in enumerate(cluster.nodes, start=1)}
+        nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
+        processes = {name: node.pid for name, node in nodes.items()}
+        if cluster.zookeeper is not None:
+            processes["zookeeper"] = cluster.zookeeper.process.pid
         yield Bed(
             cluster.settings,
-            {name: node.pid for name, node in nodes.items() if node.pid is not None},
+            {name: pid for name, pid in processes.items() if pid is not None},
             {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
             folder,
         )
