@@ -294,3 +294,25 @@ def test_the_newer_sensors_of_meshtastic_have_their_units(shown: Shown) -> None:
             "co2_humidity 40.5 %",
         )
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "wanted"),
+    [
+        # theengs/decoder, src/devices/TPMS_json.h, JQJCY01YM_json.h and another with hPa (d6fdd20).
+        ("home/OMG/BTtoMQTT/80EACA10E7CE", {"id": "80:EA:CA:10:E7:CE", "model_id": "TPMS", "pres": 2.34, "tempc": 20.1},
+         ["80:EA:CA:10:E7:CE|pres 2.34 bar", "80:EA:CA:10:E7:CE|tempc 20.1 °C"]),
+        ("home/OMG/BTtoMQTT/80EACA10E7CE", {"id": "80:EA:CA:10:E7:CE", "model_id": "RuuviTag_RAWv1", "pres": 1027.66},
+         ["80:EA:CA:10:E7:CE|pres 1027.66 hPa"]),
+        ("home/OMG/BTtoMQTT/80EACA10E7CE", {"id": "80:EA:CA:10:E7:CE", "model_id": "JQJCY01YM", "for": 0.02, "tempc": 21.0},
+         ["80:EA:CA:10:E7:CE|for 0.02 mg/m³", "80:EA:CA:10:E7:CE|tempc 21.0 °C"]),
+        # Matter 1.4 Application Cluster Specification 4.3: Thermostat holds temperatures in hundredths of a degree.
+        ("matter/node/4/1/513/0", "2150", ["matter/4|1.513.0 21.5 °C"]),
+        ("matter/4/1/Thermostat/localTemperature", "2150", ["matter/4|1.Thermostat.localTemperature 21.5 °C"]),
+        ("matter/4/1/thermostat/occupiedHeatingSetpoint", "2000", ["matter/4|1.thermostat.occupiedHeatingSetpoint 20.0 °C"]),
+        ("matter/node/4/1/513/0", "-32768", ["!bad_number"]),
+        ("matter/node/4/1/513/28", "4", ["matter/4|1.513.28 4.0"]),
+    ],
+)  # fmt: skip
+def test_units_that_depend_on_the_model(shown: Shown, topic: str, payload: object, wanted: list[str]) -> None:
+    assert shown(topic, payload) == wanted
