@@ -5,6 +5,7 @@ from typing import Any
 import psutil
 import pytest
 
+from deploy.bench.kafka_load.peer import run_peer
 from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.workload import Workload
 from ingest.admin import admin_client, partition_counts
@@ -43,6 +44,16 @@ def test_split_and_streaming_loads_arrive_whole(kafka: KafkaSettings) -> None:
     assert 0 < found["end_to_end_p50_ms"] <= found["end_to_end_max_ms"]
     # Open loop: 600 messages at 400 a second take one and a half seconds, however quick Kafka is.
     assert found["produce_seconds"] >= 1.49
+
+
+def test_kafkas_own_tools_give_the_peers_figures(kafka: KafkaSettings, kafka_server: Any) -> None:
+    workload = Workload(topic=TOPIC, messages=3000, message_bytes=32, batch_records=20, warmup_messages=1000)
+    found = run_peer(workload, kafka, kafka_server.part.tool)
+    assert found["peer_produce_per_second"] > 0 < found["peer_consume_per_second"]
+    assert found["peer_ack_p50_ms"] <= found["peer_ack_p99_ms"]
+    with pytest.raises(UnavailableError, match=r"Kafka's own test failed: .*no-such"):
+        run_peer(workload, kafka, lambda name, *_: kafka_server.part.tool(name, "--no-such"))
+    assert topics(kafka) == set()
 
 
 def test_failures_are_sentences_and_leave_no_topic(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:

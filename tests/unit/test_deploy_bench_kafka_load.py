@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench.kafka_load.latency import Latencies, merged
+from deploy.bench.kafka_load.peer import batch_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
 from ingest.contract.errors import ConfigError
 
@@ -68,3 +69,12 @@ def test_latencies_of_several_processes_are_one() -> None:
     assert figures["ack_max_ms"] == pytest.approx(5000, rel=0.002)
     assert [at for at, _ in found.curve()] == sorted(at for at, _ in found.curve())
     assert Latencies().figures("ack") == {} and Latencies().curve() == []
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "wanted"),
+    # As Kafka's tool for its log files shows them: a batch of 20 records of 32 bytes takes 841 bytes.
+    [(1, 32, 0), (20, 32, 841), (20, 8, 361), (50, 32, 2011)],
+)
+def test_a_batch_of_the_peer_holds_as_many_records(records: int, size: int, wanted: int) -> None:
+    assert batch_bytes(Workload(topic="t", messages=1, batch_records=records, message_bytes=size)) == wanted

@@ -1,0 +1,116 @@
+"""The same load by Kafka's own performance tools: how much of a figure is the client's, and how much Kafka's."""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from deploy.bench.kafka_load.workload import Workload
+from ingest.contract.errors import UnavailableError
+from ingest.settings import KafkaSettings
+from ingest.topic_setup import create_topic, delete_topic
+
+__all__ = ["Tool", "batch_bytes", "run_peer"]
+
+Tool = Callable[..., list[str]]
+"""(class, arguments…) to a command line, see `KafkaCluster.tool`."""
+
+_PRODUCER: Final = "org.apache.kafka.tools.ProducerPerformance"
+_CONSUMER: Final = "org.apache.kafka.tools.ConsumerPerformance"
+_SECONDS: Final = 600.0
+_BATCH_HEADER_BYTES: Final = 61
+_RECORD_HEADER_BYTES: Final = 7
+"""Of a record without key and headers: length, attributes, and the differences of time and offset (Kafka's record format v2)."""
+_SENT = re.compile(
+    r"(?P<records>\d+) (?:steady state )?records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, "
+    r"(?P<max>[\d.]+) ms max latency, (?P<p50>\d+) ms 50th, (?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99.9th"
+)
+
+
+def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
+    """Produce and consume with `kafka-producer-perf-test` and `kafka-consumer-perf-test`, one after the other.
+
+    They know neither several processes nor both at the same time, and a batch there is a number of bytes: those that
+    `batch_records` records take.
+
+    Returns:
+        `peer_produce_per_second`, `peer_consume_per_second` (records), `peer_ack_p50_ms`, `peer_ack_p99_ms`.
+
+    Raises:
+        UnavailableError: a tool failed; the text has its last words.
+    """
+    topic = f"{workload.topic}-peer"
+    settings = kafka.model_copy(update={"replication": workload.replication})
+    create_topic(settings, topic, partitions=workload.partitions, config=dict(workload.properties))
+    try:
+        return {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
+    finally:
+        delete_topic(kafka, topic)
+
+
+def batch_bytes(workload: Workload) -> int:
+    """`batch.size` of Kafka's Java producer for batches of this many records; 0 sends each record alone."""
+    if workload.batch_records == 1:
+        return 0
+    # A length above 63 takes a second byte, in the value's own length and in the record's.
+    wide = workload.message_bytes > 60
+    return _BATCH_HEADER_BYTES + workload.batch_records * (workload.message_bytes + _RECORD_HEADER_BYTES + 2 * wide)
+
+
+def _produce(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
+    options = {
+        "acks": workload.acks, "batch.size": batch_bytes(workload), "linger.ms": 5 if workload.batch_records > 1 else 0,
+        "compression.type": workload.compression,
+    }  # fmt: skip
+    arguments = [
+        "--topic", topic, "--bootstrap-server", kafka.bootstrap_servers,
+        "--num-records", str(workload.messages + workload.warmup_messages),
+        "--record-size", str(workload.message_bytes), "--throughput", str(round(workload.rate) or -1),
+    ]  # fmt: skip
+    if workload.warmup_messages:
+        arguments += ["--warmup-records", str(workload.warmup_messages)]
+    # One flag with all of them: of several flags the tool takes the last alone.
+    arguments += ["--command-property", *(f"{name}={value}" for name, value in options.items())]
+    text = _run(tool(_PRODUCER, *arguments))
+    # The last line counts what came after the warm-up.
+    found = list(_SENT.finditer(text))
+    if not found:
+        message = f"Kafka's producer test gave no figures: {text.strip()[-300:]}"
+        raise UnavailableError(message)
+    last = found[-1]
+    return {
+        "peer_produce_per_second": float(last["rate"]),
+        "peer_ack_p50_ms": float(last["p50"]),
+        "peer_ack_p99_ms": float(last["p99"]),
+    }
+
+
+def _consume(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
+    wanted = workload.messages + workload.warmup_messages
+    arguments = ["--topic", topic, "--bootstrap-server", kafka.bootstrap_servers, "--num-records", str(wanted)]
+    lines = [line.split(", ") for line in _run(tool(_CONSUMER, *arguments)).splitlines()]
+    named = dict(zip(lines[0], lines[-1], strict=False)) if len(lines) > 1 else {}
+    try:
+        # The tool's own rate has the seconds in it that its group took to form.
+        return {"peer_consume_per_second": float(named["fetch.nMsg.sec"])}
+    except (KeyError, ValueError):
+        message = f"Kafka's consumer test gave no figures: {lines[-1:]}"
+        raise UnavailableError(message) from None
+
+
+def _run(command: list[str]) -> str:
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=Path(folder)
+            )
+        except subprocess.TimeoutExpired:
+            message = f"Kafka's own test took longer than {_SECONDS:g} s: {command[-1]}"
+            raise UnavailableError(message) from None
+    if done.returncode:
+        words = " ".join((done.stderr or done.stdout).split())
+        message = f"Kafka's own test failed: {words[-400:]}"
+        raise UnavailableError(message)
+    return done.stdout
