@@ -58,10 +58,10 @@ _HASHED: Final = """
 
 _NUMBERED: Final = "SELECT *, row_number() OVER () AS row FROM rows"
 
-# Topic and payload are the whole identity of a retained message (`rt:`): its copies cannot differ.
+# Topic and payload are the whole identity of a retained message (`rt:`) and of a replay: their copies cannot differ.
 _COPIES: Final = f"""
     SELECT n.*, c.position, n."offset" IN (SELECT "offset" FROM kept k WHERE k.partition = n.partition) AS partial
-    FROM ({_NUMBERED}) n JOIN copies c USING (row) WHERE NOT starts_with(n.message_id, 'rt:')"""  # noqa: S608
+    FROM ({_NUMBERED}) n JOIN copies c USING (row) WHERE NOT replayed AND NOT starts_with(n.message_id, 'rt:')"""  # noqa: S608
 
 _KEPT: Final = f"SELECT * EXCLUDE (row) FROM ({_NUMBERED}) WHERE row NOT IN (SELECT row FROM copies)"  # noqa: S608
 

@@ -1,15 +1,18 @@
 """Which records of a batch lost readings because those were stored already: the rows of `duplicates`, one a record."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from lakehouse.create import table_uri
+from lakehouse.dataset import dataset_of
 from streaming.arrow_sql import ArrowSql
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COPIED_COLUMNS", "duplicate_rows", "without_landed"]
+__all__ = ["COPIED_COLUMNS", "Counted", "counted_copies", "duplicate_rows", "without_landed"]
 
 _MESSAGE: Final = "device, gateway, gateway_epoch, message_number"
 COPIED_COLUMNS: Final = (
@@ -29,6 +32,33 @@ _ROWS: Final = f"""
         any_value(message_number) AS message_number, count(*)::BIGINT AS readings_dropped, any_value(whole) AS whole,
         partition, "offset", any_value(date) AS date
     FROM judged WHERE is_copy GROUP BY partition, "offset" ORDER BY partition, "offset\""""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What earlier commits of `duplicates` say of a batch.
+
+    Attributes:
+        ends: of each partition that they cover, the offset up to which they do.
+        records: those with readings left out: partition, offset, readings_dropped.
+    """
+
+    ends: tuple[tuple[int, int], ...]
+    records: "pa.Table"
+
+
+def counted_copies(root: str, rows: "pa.Table", ends: Iterable[tuple[int, int]]) -> Counted:
+    """The records of these rows (`received_at`, partition, offset) that `duplicates` counts already."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+
+    stored, received = dataset_of(DeltaTable(table_uri(root, "duplicates"))), ds.field("received_at")
+    first, last = (
+        pc.cast(at, stored.schema.field("received_at").type) for at in pc.min_max(rows["received_at"]).values()
+    )
+    wanted = (received >= first) & (received <= last) & ds.field("offset").isin(rows["offset"].combine_chunks())
+    return Counted(tuple(ends), stored.to_table(["partition", "offset", "readings_dropped"], filter=wanted))
 
 
 def duplicate_rows(rows: "pa.Table", copies: "pa.Table", landed_at: datetime) -> "pa.Table":

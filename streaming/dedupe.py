@@ -81,7 +81,7 @@ _DUPLICATES: Final = """
         SELECT DISTINCT placed.row FROM seen JOIN placed ON placed.counted AND seen.a = placed.a AND seen.b = placed.b
             AND placed.number BETWEEN seen.low AND seen.high
     )
-    SELECT row, partition, "offset", position FROM placed WHERE message_id IS NOT NULL
+    SELECT row, partition, "offset", position, FALSE AS replayed FROM placed WHERE message_id IS NOT NULL
         AND (copy > 1 OR row IN (FROM stored) OR (NOT counted AND a IN (SELECT a FROM points))) ORDER BY row"""
 
 _RANGES: Final = f"""
@@ -232,7 +232,7 @@ class Seen:
             logger.warning("The ranges of older readings are not whole; the next start reads them again: %s", error)
 
     def duplicates(self, rows: "pa.Table") -> "pa.Table":
-        """The rows of a batch that are stored already or stand twice in it: row (from 1), partition, offset, position.
+        """The rows of a batch that are stored already or stand twice in it: row (from 1), partition, offset, position, replayed.
 
         Args:
             rows: KEY_COLUMNS, in the order written; `position` counts rows of the same record.

@@ -31,7 +31,7 @@ from lakehouse.local_rows import local_rows
 from streaming.batches import Batches
 from streaming.checkpoint import Checkpoint
 from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
-from streaming.copies import COPIED_COLUMNS, duplicate_rows, without_landed
+from streaming.copies import COPIED_COLUMNS, counted_copies, duplicate_rows, without_landed
 from streaming.decode import (
     CONFLICT_SCHEMA,
     IS_READING,
@@ -112,7 +112,7 @@ class Landing(Batches):
         self._done = {name: _ends(mark) for name, mark in marks.items()}
         self._marked = largest(*(mark.ends for mark in marks.values() if mark is not None))
         self._position: Offsets | None = None
-        self._spark, self._topics = spark, topics
+        self._spark, self._root, self._topics = spark, root, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
         self._parallelism = spark.sparkContext.defaultParallelism
         # Learning a batch's identities can go on beside the next batch's Spark job.
@@ -165,7 +165,7 @@ class Landing(Batches):
             written = append.read_back(_READ_BACK)
             held = _record_total(written)
             self._await_learning()
-            copies, refused = self._copies(append, written), False
+            copies, refused = self._copies(batch, append, written), False
             self._progress.lap("check")
             letters = held < batch.count(self._topics.readings) or batch.count(self._topics.dead_letters) > 0
             if copies.num_rows:
@@ -184,14 +184,16 @@ class Landing(Batches):
         self._learning = self._worker.submit(self._learn, written, paths, batch.began_at, time.time())
         return held, refused
 
-    def _copies(self, append: Append, written: "pa.Table") -> "pa.Table":
-        """The rows that are stored already: row, partition, offset, position."""
+    def _copies(self, batch: _Batch, append: Append, written: "pa.Table") -> "pa.Table":
+        """The rows that are stored already: row, partition, offset, position, replayed."""
         import pyarrow.compute as pc
 
         copies = self._seen.duplicates(written.select(KEY_COLUMNS))
-        if not pc.any(written["retained"]).as_py():
+        ends = [(part, end) for topic, part, end in self._behind(batch, "duplicates") if topic == self._topics.readings]
+        if not ends and not pc.any(written["retained"]).as_py():
             return copies
-        return self._replays.add_stored(append.read_back(REPLAY_COLUMNS), copies)
+        counted = counted_copies(self._root, written, ends) if ends else None
+        return self._replays.add_stored(append.read_back(REPLAY_COLUMNS), copies, counted)
 
     def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime, committed_at: float) -> None:
         import pyarrow as pa

@@ -43,7 +43,9 @@ class Search:
         self._lookup, self._sql, self._clock = lookup, sql, clock
         self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
 
-    def find(self, wanted: "pa.Table", keys: set[int], key: str, keyed: str) -> "list[pa.Table]":
+    def find(
+        self, wanted: "pa.Table", keys: set[int], key: str, keyed: str, *, bounded: bool = True
+    ) -> "list[pa.Table]":
         """What the table holds of these rows, piece by piece, until all keys are found or the time is over.
 
         Args:
@@ -51,9 +53,10 @@ class Search:
             keys: theirs.
             key: the column of the keys.
             keyed: SQL that makes them of `rows`.
+            bounded: False takes the time that it needs.
         """
         found, left = [], set(keys)
-        for piece in self._bounded(wanted) if left else ():
+        for piece in (self._bounded if bounded else self._lookup)(wanted) if left else ():
             found.append(self._sql.query(keyed, rows=piece))
             left.difference_update(found[-1][key].to_pylist())
             if not left:

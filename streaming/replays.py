@@ -4,6 +4,9 @@ A retained message is recognised by its topic and payload, however long ago it w
 the live delivery of the same message has none where the device gives none. So the table itself is asked, of devices that
 the batch holds retained messages of. That happens only after a new subscription. Look-ups have a bounded share of the time;
 what was not found in it is stored, and marked `retained` like any other replay.
+
+A batch that is run again after `duplicates` counted its copies leaves out the same ones, however long the look-up takes:
+else a message would be stored and counted as a copy too.
 """
 
 import time
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.create import table_uri
 from streaming.arrow_sql import ArrowSql
+from streaming.copies import Counted
 from streaming.lookups import Lookup, Search, admitted_files, matching_rows
 
 if TYPE_CHECKING:
@@ -32,8 +36,24 @@ _WANTED: Final = f"""
 _LIVE: Final = f"SELECT DISTINCT {_HASH} AS key FROM rows WHERE NOT coalesce(retained, false)"  # noqa: S608
 _KEYS: Final = f"SELECT DISTINCT {_HASH} AS key FROM rows"  # noqa: S608
 _FOUND: Final = """
-    SELECT row, partition, "offset", position FROM wanted WHERE key IN (SELECT key FROM known)
-    UNION ALL SELECT row, partition, "offset", position FROM copies ORDER BY row"""
+    SELECT row, partition, "offset", position, TRUE AS replayed FROM wanted WHERE key IN (SELECT key FROM known)
+    UNION ALL SELECT row, partition, "offset", position, replayed FROM copies ORDER BY row"""
+
+# The records that an earlier run of this batch has judged: with all of their readings left out, some, or none.
+_JUDGED: Final = """
+    WITH numbered AS (SELECT *, row_number() OVER () AS row FROM rows),
+    placed AS (
+        SELECT *, row_number() OVER (PARTITION BY partition, "offset" ORDER BY row) - 1 AS position,
+            count(*) OVER (PARTITION BY partition, "offset") AS readings FROM numbered
+    )
+    SELECT row, p.partition, p."offset", position, coalesce(readings_dropped, 0) AS dropped, readings
+    FROM placed p JOIN covered v ON v.partition = p.partition AND p."offset" < v."end"
+        LEFT JOIN counted c ON c."offset" = p."offset" AND c.partition = p.partition"""
+_COUNTED: Final = """
+    SELECT row, partition, "offset", position, replayed FROM copies
+    UNION ALL SELECT row, partition, "offset", position, TRUE FROM judged
+    WHERE dropped = readings AND row NOT IN (SELECT row FROM copies) ORDER BY row"""
+_STILL_WANTED: Final = "SELECT * FROM wanted WHERE row NOT IN (SELECT row FROM judged WHERE dropped = 0)"
 
 
 class Replays:
@@ -43,22 +63,35 @@ class Replays:
         self._sql = ArrowSql()
         self._search = Search(lookup, self._sql, clock)
 
-    def add_stored(self, rows: "pa.Table", copies: "pa.Table") -> "pa.Table":
+    def add_stored(self, rows: "pa.Table", copies: "pa.Table", counted: Counted | None = None) -> "pa.Table":
         """The copies of a batch, and the readings of its retained messages that are stored already, by row.
 
         Args:
             rows: all rows of the batch, REPLAY_COLUMNS, in the order written.
             copies: as `Seen.duplicates` gives them.
+            counted: what an earlier run of the batch left out; None where this is the first.
         """
         import pyarrow as pa
 
+        judged = None if counted is None else self._judged(rows, counted)
+        if judged is not None:
+            copies = self._sql.query(_COUNTED, copies=copies, judged=judged)
         wanted = self._sql.query(_WANTED, rows=rows, copies=copies)
+        if judged is not None:
+            wanted = self._sql.query(_STILL_WANTED, wanted=wanted, judged=judged)
         if not wanted.num_rows:
             return copies
         known = [self._sql.query(_LIVE, rows=rows)]
         left = set(wanted["key"].to_pylist()) - set(known[0]["key"].to_pylist())
-        known += self._search.find(wanted, left, "key", _KEYS)
+        known += self._search.find(wanted, left, "key", _KEYS, bounded=counted is None)
         return self._sql.query(_FOUND, wanted=wanted, copies=copies, known=pa.concat_tables(known))
+
+    def _judged(self, rows: "pa.Table", counted: Counted) -> "pa.Table":
+        import pyarrow as pa
+
+        schema = pa.schema([("partition", pa.int32()), ("end", pa.int64())])
+        ends = [{"partition": partition, "end": end} for partition, end in counted.ends]
+        return self._sql.query(_JUDGED, rows=rows, covered=pa.Table.from_pylist(ends, schema), counted=counted.records)
 
 
 def make_replay_lookup(root: str) -> Lookup:

@@ -122,6 +122,33 @@ def test_copies_are_counted_once_wherever_their_batch_is_killed(
     assert found == [("conflicting_duplicate", 1), ("spark_corrupt_record", 5)]
 
 
+def test_a_replay_is_counted_once_though_its_batch_is_killed_and_its_look_up_is_late(
+    lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found before the kill may not be found after it; a new identity of the same message is no conflict."""
+    from streaming.land import Landing
+
+    whole = Landing._commit
+
+    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
+        if table == "readings":
+            message = "killed here"
+            raise RuntimeError(message)
+        whole(self, append, batch, table, *rest)
+
+    lander.land(record(1, payload_hash=7))
+    with monkeypatch.context() as patched, pytest.raises(Exception, match="killed here"):
+        patched.setattr(Landing, "_commit", crash)
+        lander.land(record(2, payload_hash=7, message_id="id:7", retain=True), record(3))
+    assert noted(lander) == [(1, 2, 2, True)]
+    monkeypatch.setattr("streaming.land.make_replay_lookup", lambda _root: lambda _wanted: ())
+    lander.forget_checkpoint()
+    lander.land(record(4))
+    assert [row["message_number"] for row in lander.rows()] == [1, 1, 3, 3, 4, 4]
+    assert noted(lander) == [(1, 2, 2, True)]
+    assert lander.rows("dead_letters") == []
+
+
 def noted(lander: Any) -> list[tuple[Any, ...]]:
     names = ("offset", "message_number", "readings_dropped", "whole")
     return [tuple(row[name] for name in names) for row in lander.rows("duplicates")]

@@ -122,12 +122,13 @@ def landed(first: ReadingRecord, second: ReadingRecord) -> tuple[list[dict[str, 
         ]
     )  # fmt: skip
     places = [
-        {"row": place, "partition": 0, "offset": 1, "position": place}
+        {"row": place, "partition": 0, "offset": 1, "position": place, "replayed": False}
         for place, row in enumerate([*rows, *more], start=1)
         if place > len(rows) and row in copies
     ]
     whole = pa.Table.from_pylist([*rows, *more], schema=schema).select(COMPARED_COLUMNS)
     places_schema = pa.schema([(name, pa.int64()) for name in ("row", "partition", "offset", "position")])
+    places_schema = places_schema.append(pa.field("replayed", pa.bool_()))
     conflicts, _ = Contents().conflicts(whole, pa.Table.from_pylist(places, schema=places_schema))
     return [row for row in more if row not in copies], conflicts
 

@@ -26,7 +26,15 @@ SCHEMA = pa.schema(
         ("received_at", pa.timestamp("us", "UTC")),
     ]
 )  # fmt: skip
-COPIES = pa.schema([("row", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()), ("position", pa.int64())])
+COPIES = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("position", pa.int64()),
+        ("replayed", pa.bool_()),
+    ]
+)
 
 
 def row(offset: int, message_id: str | None = "bs:1:1", metric: str = "t", **more: Any) -> dict[str, Any]:
@@ -49,15 +57,26 @@ def rows(*each: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(each), schema=SCHEMA).select(COMPARED_COLUMNS)
 
 
-def refused(contents: Contents, *each: dict[str, Any], kept: int = 0) -> tuple[list[dict[str, Any]], int]:
+def refused(
+    contents: Contents, *each: dict[str, Any], kept: int = 0, replayed: bool = False
+) -> tuple[list[dict[str, Any]], int]:
     """All rows but the first `kept` are copies, each the first reading of its record."""
     batch = rows(*each)
-    copies = [{"row": i + 1, "partition": 0, "offset": x["offset"], "position": 0} for i, x in enumerate(each)][kept:]
+    places = [{"row": i + 1, "partition": 0, "offset": x["offset"], "position": 0} for i, x in enumerate(each)][kept:]
+    copies = [place | {"replayed": replayed} for place in places]
     return contents.conflicts(batch, pa.Table.from_pylist(copies, schema=COPIES))
 
 
 def kinds(found: tuple[list[dict[str, Any]], int]) -> tuple[list[tuple[int, str]], int]:
     return [(letter["offset"], letter["reason"]) for letter in found[0]], found[1]
+
+
+def test_a_replay_that_the_table_holds_under_another_identity_needs_no_comparison() -> None:
+    """A mapping that names an identity since then must not make a dead letter of each retained message."""
+    contents = Contents(lambda copies: [rows(row(1, None))])
+    replay = row(2, "id:7", payload_hash=5)
+    assert kinds(refused(contents, replay, replayed=True)) == ([], 0)
+    assert kinds(refused(contents, replay)) == ([(2, "unchecked_duplicate")], 1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse.create import create_table
-from lakehouse.tables import READINGS
+from lakehouse.tables import DUPLICATES, READINGS
+from streaming.copies import Counted, counted_copies
 from streaming.replays import REPLAY_COLUMNS, Replays, make_replay_lookup
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
@@ -21,7 +22,16 @@ SCHEMA = pa.schema(
         ("payload_hash", pa.int64()), ("retained", pa.bool_()), ("partition", pa.int32()), ("offset", pa.int64()),
     ]
 )  # fmt: skip
-COPIES = pa.schema([("row", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()), ("position", pa.int64())])
+COPIES = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("position", pa.int64()),
+        ("replayed", pa.bool_()),
+    ]
+)
+COUNTED = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("readings_dropped", pa.int64())])
 NO_COPIES = COPIES.empty_table()
 
 
@@ -50,12 +60,14 @@ def test_a_replay_is_found_by_topic_and_payload_and_only_there() -> None:
 
 def test_the_live_delivery_may_be_in_the_same_batch_and_copies_stay_copies() -> None:
     batch = rows(row(1, retained=False), row(1, offset=1), row(2, offset=2), row(2, offset=2, metric="u"))
-    copies = pa.Table.from_pylist([{"row": 3, "partition": 0, "offset": 2, "position": 0}], schema=COPIES)
+    copies = pa.Table.from_pylist(
+        [{"row": 3, "partition": 0, "offset": 2, "position": 0, "replayed": False}], schema=COPIES
+    )
     left_out = Replays(lambda wanted: [rows(row(2, metric="u"))]).add_stored(batch, copies)
     assert left_out.to_pylist() == [
-        {"row": 2, "partition": 0, "offset": 1, "position": 0},
-        {"row": 3, "partition": 0, "offset": 2, "position": 0},
-        {"row": 4, "partition": 0, "offset": 2, "position": 1},
+        {"row": 2, "partition": 0, "offset": 1, "position": 0, "replayed": True},
+        {"row": 3, "partition": 0, "offset": 2, "position": 0, "replayed": False},
+        {"row": 4, "partition": 0, "offset": 2, "position": 1, "replayed": True},
     ]
 
 
@@ -77,6 +89,58 @@ def test_a_look_up_ends_with_what_it_wants_or_with_its_time() -> None:
     assert replays.add_stored(rows(row(2)), NO_COPIES).num_rows == 1, "its share has grown again"
 
 
+def counted(*records: tuple[int, int], end: int = 10) -> Counted:
+    """What an earlier run left out: (offset, readings) of partition 0, for all records below `end`."""
+    each = [{"partition": 0, "offset": offset, "readings_dropped": dropped} for offset, dropped in records]
+    return Counted(((0, end),), pa.Table.from_pylist(each, schema=COUNTED))
+
+
+def test_a_batch_that_is_run_again_leaves_out_what_was_counted_and_nothing_else() -> None:
+    """Its look-up has another time than that of the first run, which was killed before `readings`."""
+    batch = rows(row(1), row(2, offset=1), row(2, offset=1, metric="u"), row(3, offset=2), row(4, offset=12))
+    stored = rows(*(row(said) for said in (1, 2, 3, 4)))
+
+    def again(first: Counted | None, *found: pa.Table) -> list[int]:
+        return list(Replays(lambda wanted: found).add_stored(batch, NO_COPIES, first)["row"].to_pylist())
+
+    assert again(None, stored) == [1, 2, 4, 5]
+    assert again(counted((0, 1), (1, 2), (2, 1))) == [1, 2, 3, 4], "though nothing is found any more"
+    assert again(counted(), stored) == [5], "the first run had no time left: it counted none"
+    assert again(counted((1, 1)), stored) == [2, 5], "of a record that is stored in part"
+    assert again(counted((1, 1), end=2), stored) == [2, 4, 5]
+
+
+def test_such_a_batch_takes_its_time() -> None:
+    now, batch = [0.0], rows(row(1), row(1, metric="u"))
+
+    def slow(wanted: pa.Table) -> Iterator[pa.Table]:
+        for said in (7, 8, 1):
+            now[0] += 60.0
+            yield rows(row(said))
+
+    found = Replays(slow, clock=lambda: now[0]).add_stored(batch, NO_COPIES, counted((0, 1)))
+    assert found["row"].to_pylist() == [1]
+
+
+def test_what_was_counted_is_read_back(tmp_path: Path) -> None:
+    create_table(str(tmp_path), DUPLICATES, log_retention_hours=24)
+    table = DeltaTable(str(tmp_path / "duplicates"))
+    made = [
+        {
+            **dict.fromkeys(("received_at", "kafka_time", "landed_at"), AT + timedelta(days=day)),
+            "device": "d", "partition": 0, "offset": offset, "readings_dropped": offset, "whole": True, "date": AT.date(),
+        }
+        for day, offset in ((0, 1), (0, 2), (9, 1))
+    ]  # fmt: skip
+    write_deltalake(table, pa.Table.from_pylist(made, schema=pa.schema(table.schema().to_arrow())), mode="append")
+    batch = pa.table(
+        {"received_at": pa.array([AT] * 2, pa.timestamp("us", "UTC")), "offset": pa.array([1, 3], pa.int64())}
+    )
+    found = counted_copies(str(tmp_path), batch, [(0, 7)])
+    assert found.records.to_pylist() == [{"partition": 0, "offset": 1, "readings_dropped": 1}]
+    assert found.ends == ((0, 7),)
+
+
 SAID = st.integers(0, 3)
 STORED: list[pa.Table] = []
 REPLAYS = Replays(lambda wanted: STORED, clock=lambda: 0.0)
@@ -96,7 +160,7 @@ def test_any_order_of_deliveries_leaves_each_retained_message_once(batches: list
         copies = []
         for place, (said, is_replay) in enumerate(batch):
             if is_replay and (said, True) in seen:
-                copies.append({"row": place + 1, "partition": 0, "offset": place, "position": 0})
+                copies.append({"row": place + 1, "partition": 0, "offset": place, "position": 0, "replayed": False})
             if is_replay:
                 seen.add((said, True))
         STORED[:] = [rows(*table)]
