@@ -48,8 +48,11 @@ SHARED_FIXTURES = (
     "fixtures_audit_history.py",
     "fixtures_ledger.py",
     "fixtures_mutants.py",
-    "fixtures_mutants_table.py",
+    "fixtures_mutants_gateway.py",
+    "fixtures_mutants_stream.py",
+    "fixtures_sql_streams.py",
     "fixtures_outcome.py",
+    "fixtures_mapping.py",
     "fixtures_counters.py",
     "fixtures_dead_letters.py",
 )

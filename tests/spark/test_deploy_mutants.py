@@ -24,14 +24,13 @@ from tidegate_tests_fixtures_mutants import (
     ledger_finds,
     recomputation_finds,
 )
-from tidegate_tests_fixtures_mutants_table import (
+from tidegate_tests_fixtures_mutants_gateway import GATEWAY, Mutant
+from tidegate_tests_fixtures_mutants_stream import (
     BATCHES,
     DERIVATION,
-    GATEWAY,
     STREAM_NAMES,
     STREAMS,
     WRITES,
-    Mutant,
     break_writes,
 )
 

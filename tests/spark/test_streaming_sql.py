@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -11,132 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
+from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import ConfigError, TidegateError
-from ingest.contract.reading import Reading
-from ingest.contract.topics import stream_group, stream_topic
-from ingest.groups import group_lag
 from lakehouse.requests import Request
-from lakehouse.settings import LakeSettings
 from streaming.chores import handle
-from streaming.settings import StreamSettings
 from streaming.sql.offsets import checkpoint_path
 from streaming.sql.status import read_status
 from streaming.sql.supervisor import Streams
-from streaming.writer import Writer
 
 EXAMPLES = files("streaming.sql") / "examples"
-
-
-class Scene:
-    """The writing process of a test: requests as a command sends them, passes as the chores' thread makes them."""
-
-    def __init__(self, lander: Any, record: Any, wait_until: Any) -> None:
-        self.lander, self.record, self.wait_until = lander, record, wait_until
-        settings = StreamSettings(checkpoint=str(lander.checkpoint / "land"))
-        lake = LakeSettings(root=lander.root)
-        self.writer = Writer(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
-        self.streams = Streams(self.writer)
-        self.sent = 0
-
-    def ask(self, kind: str, name: str, **arguments: Any) -> dict[str, Any]:
-        return handle(self.writer, Request(f"streams.{kind}", {"name": name, **arguments}))
-
-    def apply(self, name: str, text: str) -> dict[str, Any]:
-        return self.ask("apply", name, text=text)
-
-    def send(self, device: str, metric: str, *, at: datetime | None = None, tags: Any = None, **value: Any) -> None:
-        self.sent += 1
-        time_us = int(at.timestamp() * 1_000_000) if at else None
-        reading = Reading(metric, time_us=time_us, **value)
-        self.lander.send(
-            self.record(self.sent, device=device, readings=[reading], tags=tags, message_id=f"m{self.sent}")
-        )
-
-    def event(self, name: str, country: str, city: str) -> None:
-        self.send(f"event-{name}", "event_name", text=name, tags={"country": country, "city": city})
-
-    def restart(self) -> None:
-        self.streams.close()
-        self.streams = Streams(self.writer)
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        if not DeltaTable.is_deltatable(f"{self.lander.root}/{table}"):
-            return []
-        return list(pa.table(DeltaTable(f"{self.lander.root}/{table}").to_pyarrow_table()).to_pylist())
-
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
-        looked_at = 0.0
-
-        def passed() -> Any:
-            nonlocal looked_at
-            if time.monotonic() - looked_at < 0.2:  # looking costs Spark and Kafka more than the wait
-                return None
-            looked_at = time.monotonic()
-            self.streams.run()
-            return condition()
-
-        return self.wait_until(passed, seconds=120, what=what)
-
-    def until_read(self, *names: str) -> None:
-        """Until the group of each stream stands at the end of what it reads."""
-
-        def read() -> bool:
-            for name in names:
-                lag = group_lag(self.lander.kafka, stream_group(name), self.sources(name))
-                if not lag or any(at < end for parts in lag.values() for at, end in parts.values()):
-                    return False
-            return True
-
-        self.until(read, f"{names} to be read")
-
-    def sources(self, name: str) -> list[str]:
-        from streaming.sql.applied import load_applied
-
-        return list(load_applied(self.lander.root)[name].start)
-
-    def records(self, name: str) -> list[tuple[str, dict[str, Any], dict[str, str]]]:
-        """Key, value and headers of a stream's topic."""
-        conf = {"bootstrap.servers": self.lander.kafka.bootstrap_servers, "group.id": "t", "enable.auto.commit": False}
-        consumer, found = Consumer(conf), []
-        topic = stream_topic(name)
-        for part in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=10)
-            consumer.assign([TopicPartition(topic, part, 0)])
-            while end > 0:
-                message = consumer.poll(10)
-                assert message is not None
-                assert message.error() is None
-                headers = {key: value.decode() for key, value in message.headers()}
-                found.append((message.key().decode(), json.loads(message.value()), headers))
-                if message.offset() == end - 1:
-                    break
-        consumer.close()
-        return found
-
-    def forget_commit(self, name: str) -> None:
-        """As after a crash between the table's commit and the checkpoint's."""
-        commits = next(Path(checkpoint_path(self.writer.settings.checkpoint, name)).iterdir()) / "commits"
-        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-        for path in (f"{newest}", f".{newest}.crc"):
-            (commits / path).unlink(missing_ok=True)
-
-    def metric(self, name: str, stream: str) -> float | None:
-        return self.lander.metric(f"tidegate_stream_sql_{name}", stream=stream)
-
-
-@pytest.fixture
-def scene(lander: Any, record: Any, wait_until: Any) -> Iterator[Scene]:
-    from lakehouse.create import ensure_tables
-    from lakehouse.derived import ALL_TABLES
-
-    ensure_tables(lander.root, ALL_TABLES.values(), log_retention_hours=24)
-    made = Scene(lander, record, wait_until)
-    yield made
-    made.streams.close()
 
 
 def events(rows: list[dict[str, Any]]) -> list[str]:
@@ -360,143 +243,3 @@ def test_golden_data_of_the_shipped_examples_and_the_rows_that_differ(lake: Any,
     assert [json.loads(row)["at"] for row in compared.missing] == ["2026-05-01T12:01:00.000000Z"]
     with pytest.raises(ConfigError, match="readings has no column 'tempo'"):
         run_golden(lake.spark, "by_minute", read_golden(['{"in": "readings", "row": {"tempo": 1}}'], "g"), streams, "g")
-
-
-def _rewind_over_clocks_that_run_ahead(scene: Scene, text: str) -> None:
-    """A gateway may allow any clock: a rewind reads back as far as that."""
-    rows, now = len(scene.rows("past")), datetime.now(UTC)
-    scene.send("ahead", "temperature", at=now + timedelta(minutes=50), value=4.0)
-    scene.until(lambda: len(scene.rows("past")) > rows, "the row of a clock that runs ahead")
-    half_an_hour_on = (now + timedelta(minutes=30)).isoformat()
-    told = scene.ask("rewind", "past", text=text, since=half_an_hour_on, ahead_seconds=3600)
-    assert (told["diff"]["same"], told["diff"]["only_live"], told["diff"]["only_shadow"]) == (1, 0, 0)
-
-
-def test_what_kafka_no_longer_has_comes_from_delta_or_a_clock_that_runs_ahead(scene: Scene) -> None:
-    for number in range(3):
-        scene.send(f"d{number}", "temperature", value=float(number))
-    scene.lander.land()
-    admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
-    for done in admin.delete_records([TopicPartition(scene.lander.topics.readings, 0, 2)]).values():
-        done.result(60)
-    past = "-- sink: table\n-- backfill: delta\nSELECT device, value, event_time FROM readings"
-    scene.apply("past", past)
-    scene.until(lambda: len(scene.rows("past")) == 3, "history and what Kafka has")
-    scene.restart()
-    scene.send("d3", "temperature", value=3.0)
-    scene.until(lambda: len(scene.rows("past")) > 3, "what comes after it")
-    assert sorted(row["device"] for row in scene.rows("past")) == ["d0", "d1", "d2", "d3"]
-
-    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    told = scene.ask("rewind", "past", text=past, since=hour_ago)
-    assert told["from_delta"] == {scene.lander.topics.readings: {0: "offsets before 2"}}
-    assert told["from_kafka"][scene.lander.topics.readings][0] == [2, 4]
-    assert (told["diff"]["same"], told["diff"]["only_live"], told["diff"]["only_shadow"]) == (4, 0, 0)
-    _rewind_over_clocks_that_run_ahead(scene, past)
-    windows = "-- sink: table\n-- watermark: event_time 1 minute\n-- backfill: earliest\n" + (
-        "SELECT window.start AS at, count(*) AS n FROM readings GROUP BY window(event_time, '1 minute')"
-    )
-    scene.apply("windows", windows)
-    with pytest.raises(TidegateError, match="is rebuilt from Kafka alone: name a later --since"):
-        scene.ask("rewind", "windows", text=windows, since=hour_ago)
-
-
-def newest_files(folder: Path) -> list[Path]:
-    """The newest numbered file of a folder of a checkpoint or a log, with its checksum."""
-    newest = max(
-        (path for path in folder.iterdir() if path.name.split(".")[0].isdigit()), key=lambda path: int(path.stem)
-    )
-    return [newest, newest.with_name(f".{newest.name}.crc")]
-
-
-def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None:
-    scene.apply(
-        "found", "-- sink: table, topic\n-- key: device\n-- backfill: earliest\nSELECT device, text FROM readings"
-    )
-    path = Path(checkpoint_path(scene.writer.settings.checkpoint, "found"))
-
-    def checkpoint() -> Path:
-        return max(path.iterdir(), key=lambda folder: folder.stat().st_mtime)
-
-    def devices() -> list[str]:
-        return sorted(row["device"] for row in scene.rows("found"))
-
-    def lose(*folders: Path) -> None:
-        """As after a power cut, with the stream stopped."""
-        scene.until_read("found")
-        scene.streams.close()
-        for file in (file for folder in folders for file in newest_files(folder)):
-            file.unlink(missing_ok=True)
-        scene.lander.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-    def refusal(words: str) -> str:
-        scene.streams = Streams(scene.writer)
-        scene.until(lambda: read_status(scene.lander.root)[1]["found"]["state"] == "failed", "the refusal")
-        said = str(read_status(scene.lander.root)[1]["found"])
-        assert words in said
-        assert f"move the folder {checkpoint()} away" in said
-        scene.streams.close()
-        return said
-
-    def move_away() -> None:
-        checkpoint().rename(scene.lander.checkpoint / f"away-{time.monotonic()}")
-        scene.streams = Streams(scene.writer)
-
-    for name in ("a", "b"):
-        scene.send(name, "event", text=name)
-        scene.until(lambda name=name: name in devices(), f"the row of {name}")
-    # The plan of the newest batch is lost, its rows are not: the number comes again with a later end.
-    lose(checkpoint() / "commits", checkpoint() / "offsets")
-    scene.send("c", "event", text="c")
-    scene.streams = Streams(scene.writer)
-    scene.until(lambda: "c" in devices(), "the rest of the batch")
-    assert devices() == ["a", "b", "c"]
-    scene.until_read("found")
-    sent = [(value["device"], headers["batch"]) for _, value, headers in scene.records("found")]
-    again = [batch for device, batch in sent if device == "b"]
-    assert len(again) == 2
-    assert len(set(again)) == 1, "what was sent before is sent as it was"
-    assert [batch for device, batch in sent if device == "c"] == [f"{again[0]}-rest"]
-
-    # The newest commit of the table is lost, and the checkpoint says that its batch is done.
-    scene.send("d", "event", text="d")
-    scene.until(lambda: "d" in devices(), "the row of d")
-    lose(Path(scene.lander.root) / "found" / "_delta_log")
-    assert "d" not in devices()
-    refusal("its newest commits are gone")
-    move_away()
-    scene.until(lambda: "d" in devices(), "the row of d again")
-    assert devices() == ["a", "b", "c", "d"]
-
-    # The topic is made again, and filled past what was read of the old one.
-    lose()
-    topic = scene.lander.topics.readings
-    admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
-    admin.delete_topics([topic])[topic].result(60)
-    scene.wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, what="the topic being gone")
-    scene.wait_until(
-        lambda: admin.create_topics([NewTopic(topic, 2, 1)])[topic].exception(20) is None, what="the topic"
-    )
-    scene.lander.producer = Producer({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
-    for number in range(10):
-        scene.send(f"e{number}", "event", text="e")
-    refusal(f"{topic} partition 0 was made anew or cut")
-    move_away()
-    scene.until(lambda: "e9" in devices(), "the rows of the new topic")
-    assert devices() == ["a", "b", "c", "d", *(f"e{number}" for number in range(10))]
-
-
-def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:
-    from streaming.sql.frame import make_frame, new_session
-    from streaming.sql.header import parse_definition
-    from streaming.sql.sources import Source, Sources
-
-    session = new_session(lake.spark, partitions=1)
-    rows = session.sql(
-        "SELECT timestamp'2026-05-01T12:00:00Z' AS _tidegate_at, event_time FROM "
-        "VALUES (timestamp'2026-05-01T12:09:00Z'), (timestamp'2026-05-01T11:00:00Z') AS t(event_time)"
-    )
-    text = "-- sink: table\n-- watermark: event_time 1 minute\nSELECT CAST(event_time AS STRING) AS at FROM readings"
-    sources = Sources((Source("readings", "t"),), ())
-    found = make_frame(session, parse_definition("x", text), sources, "/nowhere", lambda source: rows).collect()
-    assert [row["at"] for row in found] == ["2026-05-01 12:00:10", "2026-05-01 11:00:00"]

@@ -1,60 +1,19 @@
-"""X02: documents inside texts, delimited text, columns with offsets, numbers in text, scales, quality."""
+"""Text in a message: documents inside a field, delimited text, and what neither may do."""
 
 import base64
 import json
 import tomllib
-from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tidegate_tests_fixtures_mapping import HOURLY, LIMITS, MATCH, NOW_US, decode, shown
 
 from gateway.decoders.mapping import BadPath, CompiledMapping
-from gateway.decoders.mapping_numbers import NumberRule
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.decoders.value_settings import NumberSettings
-from gateway.settings import GatewaySettings
+from gateway.decoders.shape import Decoded
 from ingest.contract.dead_letter import Reject
-
-LIMITS = GatewaySettings()
-NOW_US = 1_900_000_000_000_000
-MATCH = RouteMatch("mapping", "from-topic", "state", ("ts",), topic="a/from-topic/state", names={"site": "north"})
-
-
-def decode(toml: str, document: object, limits: GatewaySettings = LIMITS) -> Any:
-    mapping = CompiledMapping(MappingSettings.model_validate(tomllib.loads(toml)), MATCH.names, MATCH.units)
-    text = document if isinstance(document, str | bytes) else json.dumps(document)
-    payload = text.encode() if isinstance(text, str) else text
-    return mapping(payload, MATCH, limits, NOW_US)
-
-
-def shown(toml: str, document: object) -> list[str]:
-    """`device metric value unit @time ~flags` of each reading, then `!reason path` of each part that was refused."""
-    decoded = decode(toml, document)
-    if isinstance(decoded, Reject):
-        return [f"!{decoded.reason.value} {decoded.path}"]
-    lines: list[str] = []
-    for one in decoded if isinstance(decoded, list) else [decoded]:
-        for r in one.readings:
-            value = r.value if r.text is None else r.text
-            at = "" if r.time_us is None else f" @{_iso(r.time_us)}"
-            flags = "".join(f" ~{flag}" for flag in r.flags or ())
-            lines.append(f"{one.device} {r.metric} {value}{'' if r.unit is None else ' ' + r.unit}{at}{flags}")
-        lines += [f"!{fault.reason.value} {fault.path}" for fault in one.rejects]
-    return lines
-
-
-def _iso(time_us: int) -> str:
-    return (
-        (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us))
-        .strftime("%m-%dT%H:%M:%S.%f")
-        .rstrip("0")
-        .rstrip(".")
-    )
 
 
 def in_base64(text: str) -> str:
@@ -193,179 +152,6 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
 )  # fmt: skip
 def test_delimited_text(toml: str, text: str, wanted: list[str]) -> None:
     assert shown(toml, text) == wanted
-
-
-# Columns.
-
-PPMP = """
-device = "{$.device.id}"
-items = "measurements[].series.rows[]"
-time = "^.ts"
-time_offset = { path = "time", unit = "ms" }
-inside = { "measurements[].series" = { kind = "columns", by = "time" } }
-"""
-HOURLY = 'inside = { hourly = "columns" }\nitems = "hourly.rows[]"\ntime = "time"'
-
-
-def ppmp(**series: object) -> dict[str, object]:
-    return {"device": {"id": "d"}, "measurements": [{"ts": "2026-11-28T21:06:40Z", "series": series}]}
-
-
-@pytest.mark.parametrize(
-    ("toml", "document", "wanted"),
-    [
-        (PPMP, ppmp(time=[0, 250.5], t=[20.5, 21]), ["d t 20.5 @11-28T21:06:40", "d t 21.0 @11-28T21:06:40.2505"]),
-        (PPMP, ppmp(time=[0, 1], t=[None, 21]), ["d t 21.0 @11-28T21:06:40.001"]),
-        # Ragged: nobody knows which rows the values are of.
-        (PPMP, ppmp(time=[0, 1], t=[20.5], h=[40, 41]),
-         ["d h 40.0 @11-28T21:06:40", "d h 41.0 @11-28T21:06:40.001", "!undecoded $.measurements[0].series.rows[0].t"]),
-        (PPMP, ppmp(t=[20.5]), ["!missing_field $.measurements[0].series"]),
-        (PPMP, ppmp(time=[], t=[20.5]), ["!undecoded $.measurements[0].series"]),
-        (PPMP, ppmp(time=[0, "x"], t=[1, 2]),
-         ["d t 1.0 @11-28T21:06:40", "!bad_timestamp $.measurements[0].series.rows[1].time"]),
-        (PPMP, ppmp(time=[0, None], t=[1, 2]),
-         ["d t 1.0 @11-28T21:06:40", "!missing_field $.measurements[0].series.rows[1].time"]),
-        (PPMP, ppmp(time=[0, 10**300], t=[1, 2]),
-         ["d t 1.0 @11-28T21:06:40", "!bad_timestamp $.measurements[0].series.rows[1].time"]),
-        (PPMP, ppmp(time=[0, -4 * 10**12], t=[1, 2]),
-         ["d t 1.0 @11-28T21:06:40", "!ts_too_old $.measurements[0].series.rows[1].time"]),
-        # An offset from no time is no time.
-        (PPMP, {"device": {"id": "d"}, "measurements": [{"series": {"time": [0], "t": [1]}}]},
-         ["!missing_field $.measurements[0].series.rows[0].time"]),
-        (HOURLY, {"hourly": {"time": [1795900000, 1795900001], "t": [1, 2]}, "x": 1},
-         ["from-topic t 1.0 @11-28T21:06:40", "from-topic t 2.0 @11-28T21:06:41"]),
-        (HOURLY, {"hourly": {"time": [1795900000, 1795900001], "t": [1]}}, ["!undecoded $.hourly"]),
-        # Regular samples: a first time and the distance.
-        ('items = "rows[]"\ntime = "^.t0"\ntime_offset = { step = "^.dt", unit = "s" }\ninside = { "$" = "columns" }',
-         {"t0": 1795900000, "dt": 0.5, "v": [1, 2, 3]},
-         ["from-topic v 1.0 @11-28T21:06:40", "from-topic v 2.0 @11-28T21:06:40.5", "from-topic v 3.0 @11-28T21:06:41"]),
-        ('items = "rows[]"\ntime = "^.t0"\ntime_offset = { step = "^.dt" }\ninside = { "$" = "columns" }',
-         {"t0": 1795900000, "v": [1]}, ["!missing_field ^.dt"]),
-        # A table with its names in the first row.
-        ('inside = { "$" = { kind = "rows", header = true } }\ntime = "at"', [["at", "t"], [1795900000, 0.5], [1795900001, 1]],
-         ["from-topic t 0.5 @11-28T21:06:40", "from-topic t 1.0 @11-28T21:06:41"]),
-        ('device = ["{.id}", "{^.id}"]\nitems = ["$", "rows[]"]\ntime = "at"\n'
-         '[inside]\n"$" = { kind = "columns", columns = ["at", "t"] }',
-         {"id": "d", "battery": 3.1, "at": [1795900000], "t": [1], "position": [8.5, 50]},
-         ["d battery 3.1", "d position[0] 8.5", "d position[1] 50.0", "d t 1.0 @11-28T21:06:40"]),
-    ],
-)  # fmt: skip
-def test_columns(toml: str, document: object, wanted: list[str]) -> None:
-    assert shown(toml, document) == wanted
-
-
-def test_an_offset_that_is_no_number_costs_its_row() -> None:
-    payload = (
-        b'{"device":{"id":"d"},"measurements":[{"ts":"2026-11-28T21:06:40Z","series":{"time":[0,NaN],"t":[1,2]}}]}'
-    )
-    assert shown(PPMP, payload) == ["d t 1.0 @11-28T21:06:40", "!bad_timestamp $.measurements[0].series.rows[1].time"]
-
-
-def test_rows_of_columns_have_places_of_their_own() -> None:
-    document = ppmp(time=[0, 0], t=[1, 2])
-    document["measurements"] = [*document["measurements"], *document["measurements"]]  # type: ignore[misc]
-    assert [r.index for r in decode(PPMP, document).readings] == [0, 1, 2, 3]
-
-
-# Units in a tree of their own.
-
-
-@pytest.mark.parametrize(
-    ("toml", "document", "wanted"),
-    [
-        (HOURLY + '\nvalue_units = { tree = "$.hourly_units" }',
-         {"hourly_units": {"time": "unixtime", "t": "°C"}, "hourly": {"time": [1795900000], "t": [1], "h": [2]}},
-         ["from-topic t 1.0 °C @11-28T21:06:40", "from-topic h 2.0 @11-28T21:06:40"]),
-        (PPMP + 'value_units = { tree = "^.context", leaf = "unit" }\nunit_names = { Cel = "°C" }',
-         {"device": {"id": "d"}, "measurements": [{"context": {"t": {"unit": "Cel"}, "h": {}}, "ts": "2026-11-28T21:06:40Z",
-                                                   "series": {"time": [0], "t": [1], "h": [2]}}]},
-         ["d t 1.0 °C @11-28T21:06:40", "d h 2.0 @11-28T21:06:40"]),
-        ('values = "v"\nvalue_units = { tree = "u" }\nunits = { a = "V", c = "A" }',
-         {"v": {"a": 1, "b": {"x": 2}, "c": 3, "d": "21 %"}, "u": {"a": "mV", "b": {"x": "%"}, "c": 7}},
-         ["from-topic a 1.0 mV", "from-topic b.x 2.0 %", "from-topic c 3.0 A", "from-topic d 21 %"]),
-    ],
-)  # fmt: skip
-def test_units_in_a_tree(toml: str, document: object, wanted: list[str]) -> None:
-    assert shown(toml, document) == wanted
-
-
-# Numbers.
-
-
-@pytest.mark.parametrize(
-    ("number", "value", "wanted"),
-    [
-        ({"scale": 0.01}, 2150, "21.5"),
-        ({"scale": "0.01"}, 2151, "21.51"),
-        ({"scale": "1e-7"}, 525200066, "52.5200066"),
-        ({"scale": 0.1}, 3, "0.3"),
-        ({"scale": "1/16"}, 25, "1.5625"),
-        ({"scale": "5/9", "offset": 0}, 9, "5.0"),
-        ({"scale": 0.1, "offset": -273.15}, 2946.5, "21.5"),
-        ({"offset": 0.2}, 0.1, "0.3"),
-        ({"scale": -1}, True, "true"),
-        ({"scale": 0.01}, "2150", "21.5"),
-        ({"text": "[{number}]"}, "[21.5]", "21.5"),
-        ({"text": "{number} °C"}, "21.5 °C", "21.5"),
-        ({"text": "*T={number}*"}, "H=40 T=-2.5e1 x", "-25.0"),
-        ({"text": "*{number}*"}, "about 21 or 22", "21.0"),
-        ({"text": "{number} mm", "decimal": ","}, "1,5 mm", "1.5"),
-        ({"decimal": ","}, "1,5", "1.5"),
-        ({"text": "[{number}]", "scale": 0.1}, "[215]", "21.5"),
-        ({"text": "[{number}]"}, "[21.5", "!bad_number"),
-        ({"text": "[{number}]"}, "x[21.5]", "!bad_number"),
-        ({"text": "*{number}*"}, "1,016.76", "!bad_number"),
-        ({"text": "*{number}*"}, "none here", "!bad_number"),
-        ({"text": "*{number}*"}, "9" * 999, "!bad_number"),
-        ({"scale": "1e30"}, 1e300, "!bad_number"),
-    ],
-)
-def test_numbers(number: dict[str, object], value: object, wanted: str) -> None:
-    mapping = CompiledMapping(MappingSettings.model_validate({"numbers": {"v": number}}))
-    decoded = mapping(json.dumps({"v": value}).encode(), MATCH, LIMITS, NOW_US)
-    assert isinstance(decoded, Decoded)
-    found = [str(r.value) if r.text is None else r.text for r in decoded.readings] + [
-        f"!{r.reason.value}" for r in decoded.rejects
-    ]
-    assert found == [wanted]
-
-
-def test_errors_are_compared_with_what_came() -> None:
-    toml = 'numbers = { "t*" = { scale = 0.01 } }\nerrors = { "t*" = [-32768] }\nunits = { t1 = "°C" }'
-    assert shown(toml, {"t1": 2150, "t2": -32768, "u": 7}) == [
-        "from-topic t1 21.5 °C", "from-topic u 7.0", "!bad_number $.t2",
-    ]  # fmt: skip
-
-
-@given(st.integers(-(2**53), 2**53), st.integers(1, 10**6), st.integers(0, 12))
-def test_a_scaled_number_is_the_double_next_to_the_exact_result(raw: int, factor: int, places: int) -> None:
-    rule = NumberRule(NumberSettings.model_validate({"scale": f"{factor}e-{places}"}))
-    assert rule.scaled(raw) == float(Fraction(raw) * factor / 10**places)
-
-
-# Quality.
-
-SIEMENS = 'items = "vals[]"\nvalues = "val"\nprefix = "{.id}"\ntime = "ts"\nrename = { val = "" }\n'
-
-
-@pytest.mark.parametrize(
-    ("toml", "document", "wanted"),
-    [
-        ('quality = { path = "q", good = ["true"] }', {"v": 1, "q": True}, ["from-topic v 1.0"]),
-        ('quality = { path = "q", good = ["true"] }', {"v": 1, "q": False}, ["!bad_number $"]),
-        ('quality = { path = "q", good = ["true"] }', {"v": 1}, ["from-topic v 1.0"]),
-        ('quality = { path = "q", good = ["Good*"], bad = ["Bad*"] }', {"v": 1, "q": "Uncertain"},
-         ["from-topic v 1.0 ~quality_uncertain"]),
-        ('items = "l[]"\nquality = { path = "q", good = ["192"], bad = ["?", "??"] }',
-         {"l": [{"v": 1, "q": 192}, {"v": 2, "q": 0}, {"v": 3, "q": 216}]},
-         ["from-topic v 1.0", "from-topic v 3.0 ~quality_uncertain", "!bad_number $.l[1]"]),
-        ('[quantity]\nvalue = "Value"\nquality = { path = "Status", good = ["Good"], bad = ["Bad*"] }',
-         {"a": {"Value": 1, "Status": "Good"}, "b": {"Value": 2, "Status": "BadNoData"}, "c": {"Value": 3, "Status": "?"}},
-         ["from-topic a 1.0", "from-topic c 3.0 ~quality_uncertain", "!bad_number $.b"]),
-    ],
-)  # fmt: skip
-def test_quality(toml: str, document: object, wanted: list[str]) -> None:
-    assert shown(toml, document) == wanted
 
 
 # Hostile texts: a refusal, in bounds.

@@ -1,0 +1,156 @@
+"""SQL streams over what is lost: records that Kafka no longer has, checkpoints, topics, and clocks that run ahead."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tidegate_tests_fixtures_sql_streams import Scene
+
+from ingest.contract.errors import TidegateError
+from streaming.sql.offsets import checkpoint_path
+from streaming.sql.status import read_status
+from streaming.sql.supervisor import Streams
+
+
+def _rewind_over_clocks_that_run_ahead(scene: Scene, text: str) -> None:
+    """A gateway may allow any clock: a rewind reads back as far as that."""
+    rows, now = len(scene.rows("past")), datetime.now(UTC)
+    scene.send("ahead", "temperature", at=now + timedelta(minutes=50), value=4.0)
+    scene.until(lambda: len(scene.rows("past")) > rows, "the row of a clock that runs ahead")
+    half_an_hour_on = (now + timedelta(minutes=30)).isoformat()
+    told = scene.ask("rewind", "past", text=text, since=half_an_hour_on, ahead_seconds=3600)
+    assert (told["diff"]["same"], told["diff"]["only_live"], told["diff"]["only_shadow"]) == (1, 0, 0)
+
+
+def test_what_kafka_no_longer_has_comes_from_delta_or_a_clock_that_runs_ahead(scene: Scene) -> None:
+    for number in range(3):
+        scene.send(f"d{number}", "temperature", value=float(number))
+    scene.lander.land()
+    admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
+    for done in admin.delete_records([TopicPartition(scene.lander.topics.readings, 0, 2)]).values():
+        done.result(60)
+    past = "-- sink: table\n-- backfill: delta\nSELECT device, value, event_time FROM readings"
+    scene.apply("past", past)
+    scene.until(lambda: len(scene.rows("past")) == 3, "history and what Kafka has")
+    scene.restart()
+    scene.send("d3", "temperature", value=3.0)
+    scene.until(lambda: len(scene.rows("past")) > 3, "what comes after it")
+    assert sorted(row["device"] for row in scene.rows("past")) == ["d0", "d1", "d2", "d3"]
+
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    told = scene.ask("rewind", "past", text=past, since=hour_ago)
+    assert told["from_delta"] == {scene.lander.topics.readings: {0: "offsets before 2"}}
+    assert told["from_kafka"][scene.lander.topics.readings][0] == [2, 4]
+    assert (told["diff"]["same"], told["diff"]["only_live"], told["diff"]["only_shadow"]) == (4, 0, 0)
+    _rewind_over_clocks_that_run_ahead(scene, past)
+    windows = "-- sink: table\n-- watermark: event_time 1 minute\n-- backfill: earliest\n" + (
+        "SELECT window.start AS at, count(*) AS n FROM readings GROUP BY window(event_time, '1 minute')"
+    )
+    scene.apply("windows", windows)
+    with pytest.raises(TidegateError, match="is rebuilt from Kafka alone: name a later --since"):
+        scene.ask("rewind", "windows", text=windows, since=hour_ago)
+
+
+def newest_files(folder: Path) -> list[Path]:
+    """The newest numbered file of a folder of a checkpoint or a log, with its checksum."""
+    newest = max(
+        (path for path in folder.iterdir() if path.name.split(".")[0].isdigit()), key=lambda path: int(path.stem)
+    )
+    return [newest, newest.with_name(f".{newest.name}.crc")]
+
+
+def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None:
+    scene.apply(
+        "found", "-- sink: table, topic\n-- key: device\n-- backfill: earliest\nSELECT device, text FROM readings"
+    )
+    path = Path(checkpoint_path(scene.writer.settings.checkpoint, "found"))
+
+    def checkpoint() -> Path:
+        return max(path.iterdir(), key=lambda folder: folder.stat().st_mtime)
+
+    def devices() -> list[str]:
+        return sorted(row["device"] for row in scene.rows("found"))
+
+    def lose(*folders: Path) -> None:
+        """As after a power cut, with the stream stopped."""
+        scene.until_read("found")
+        scene.streams.close()
+        for file in (file for folder in folders for file in newest_files(folder)):
+            file.unlink(missing_ok=True)
+        scene.lander.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def refusal(words: str) -> str:
+        scene.streams = Streams(scene.writer)
+        scene.until(lambda: read_status(scene.lander.root)[1]["found"]["state"] == "failed", "the refusal")
+        said = str(read_status(scene.lander.root)[1]["found"])
+        assert words in said
+        assert f"move the folder {checkpoint()} away" in said
+        scene.streams.close()
+        return said
+
+    def move_away() -> None:
+        checkpoint().rename(scene.lander.checkpoint / f"away-{time.monotonic()}")
+        scene.streams = Streams(scene.writer)
+
+    for name in ("a", "b"):
+        scene.send(name, "event", text=name)
+        scene.until(lambda name=name: name in devices(), f"the row of {name}")
+    # The plan of the newest batch is lost, its rows are not: the number comes again with a later end.
+    lose(checkpoint() / "commits", checkpoint() / "offsets")
+    scene.send("c", "event", text="c")
+    scene.streams = Streams(scene.writer)
+    scene.until(lambda: "c" in devices(), "the rest of the batch")
+    assert devices() == ["a", "b", "c"]
+    scene.until_read("found")
+    sent = [(value["device"], headers["batch"]) for _, value, headers in scene.records("found")]
+    again = [batch for device, batch in sent if device == "b"]
+    assert len(again) == 2
+    assert len(set(again)) == 1, "what was sent before is sent as it was"
+    assert [batch for device, batch in sent if device == "c"] == [f"{again[0]}-rest"]
+
+    # The newest commit of the table is lost, and the checkpoint says that its batch is done.
+    scene.send("d", "event", text="d")
+    scene.until(lambda: "d" in devices(), "the row of d")
+    lose(Path(scene.lander.root) / "found" / "_delta_log")
+    assert "d" not in devices()
+    refusal("its newest commits are gone")
+    move_away()
+    scene.until(lambda: "d" in devices(), "the row of d again")
+    assert devices() == ["a", "b", "c", "d"]
+
+    # The topic is made again, and filled past what was read of the old one.
+    lose()
+    topic = scene.lander.topics.readings
+    admin = AdminClient({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(60)
+    scene.wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, what="the topic being gone")
+    scene.wait_until(
+        lambda: admin.create_topics([NewTopic(topic, 2, 1)])[topic].exception(20) is None, what="the topic"
+    )
+    scene.lander.producer = Producer({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
+    for number in range(10):
+        scene.send(f"e{number}", "event", text="e")
+    refusal(f"{topic} partition 0 was made anew or cut")
+    move_away()
+    scene.until(lambda: "e9" in devices(), "the rows of the new topic")
+    assert devices() == ["a", "b", "c", "d", *(f"e{number}" for number in range(10))]
+
+
+def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:
+    from streaming.sql.frame import make_frame, new_session
+    from streaming.sql.header import parse_definition
+    from streaming.sql.sources import Source, Sources
+
+    session = new_session(lake.spark, partitions=1)
+    rows = session.sql(
+        "SELECT timestamp'2026-05-01T12:00:00Z' AS _tidegate_at, event_time FROM "
+        "VALUES (timestamp'2026-05-01T12:09:00Z'), (timestamp'2026-05-01T11:00:00Z') AS t(event_time)"
+    )
+    text = "-- sink: table\n-- watermark: event_time 1 minute\nSELECT CAST(event_time AS STRING) AS at FROM readings"
+    sources = Sources((Source("readings", "t"),), ())
+    found = make_frame(session, parse_definition("x", text), sources, "/nowhere", lambda source: rows).collect()
+    assert [row["at"] for row in found] == ["2026-05-01 12:00:10", "2026-05-01 11:00:00"]
