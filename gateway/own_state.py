@@ -159,8 +159,11 @@ class OwnState:
             self._session,
             self.filters,
         )
-        if self._saving is not None or not (is_due or is_new or stopped):
+        if not (stopped or (self._saving is None and (is_due or is_new))):
             return
+        if self._saving is not None:
+            # A stop does not wait: there is no next time.
+            self._dirty |= self._saving[0]
         # Before the numbers are read: an outcome from now on may be among them or behind.
         held = Held(self._session, self.filters, self._wall_ms(), stopped, self.process, self.reached_us // 1000)
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)

@@ -95,6 +95,17 @@ def test_it_is_written_about_once_a_minute_and_when_the_filters_change() -> None
     assert Gateway(log, outcomes).own.filters == ("hall1/#",)
 
 
+def test_a_stop_is_written_though_a_save_is_on_its_way() -> None:
+    log, outcomes = MemoryLog(), []
+    first = Gateway(log, outcomes)
+    first.count(("d", 7, 49))
+    first.own.save(first.writer)
+    first.count(("d", 7, 50))
+    first.save(stopped=True)
+    assert Gateway(log, [], session="other@b:1883").own.shared_with is None, "the first one said that it stopped"
+    assert Gateway(log, []).count(("d", 7, 52)) == (1, 0)
+
+
 def test_what_was_on_its_way_to_a_lost_writer_is_written_again() -> None:
     log, outcomes = MemoryLog(), []
     gateway = Gateway(log, outcomes)
