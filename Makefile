@@ -33,8 +33,8 @@ check: setup ## lint, formatting, types and import rules
 	@$(VENV) -m mypy
 	@$(VENV) -c "from importlinter.cli import lint_imports_command as main; main()"
 
-bench: setup ## measure publish-to-row latency and speed (ARGS="--rate 1000 --seconds 60")
-	@./tidegate bench e2e $(ARGS)
+bench: setup ## measure the short form of all scenarios into bench-report/ (ARGS="--repeats 5")
+	@./tidegate bench run --all --short --report bench-report $(ARGS)
 
 chaos: setup ## break each part for minutes under load and account for every message, then fuzz (ARGS="--fault F17")
 	@$(VENV) -m deploy.local.apt mosquitto

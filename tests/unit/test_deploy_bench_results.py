@@ -137,7 +137,13 @@ def test_the_report_is_one_file_without_any_address(tmp_path: Path) -> None:
     assert "sizes &lt;b&gt;" in text
     assert "<script>alert(1)" not in text
     assert "Nothing is claimed as met: load 9." in text
-    for words in ("Paper produce_per_second", "peer produce_per_second", "Tidegate produce_per_second", "batch 20"):
+    for words in (
+        "<th>Paper</th>",
+        "<th>Kafka&#x27;s tools</th>",
+        "<th>Tidegate</th>",
+        "882 to 918, middle half 2%",
+        "batch 20",
+    ):
         assert words in text
     assert text.count('class="missed"') == 1
     assert render_report([result(0.1)]).count('class="missed"') == 3

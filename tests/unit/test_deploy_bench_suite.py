@@ -4,11 +4,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.bench.kafka_load.workload import Workload
 from deploy.bench.suite.bed import Bed, Topics
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
@@ -104,6 +106,16 @@ def test_table_ii_has_the_four_topics_of_the_paper() -> None:
         ("India", 10_000),
     ]
     assert [cell["baselines"]["paper"]["errors_per_second"] for cell in one] == [0, 0, 0.2, 0.2]
+
+
+def test_a_scenario_has_the_parameters_of_the_load_with_the_same_defaults() -> None:
+    load = {field.name: field.default for field in fields(Workload)}
+    ours = {name: field.default for name, field in Parameters.model_fields.items()}
+    assert set(load) - {"topic"} == set(ours) - {"ending"}
+    assert {name: default for name, default in load.items() if name in ours and default != ours[name]} == {
+        "messages": MISSING,
+        "properties": (),
+    }
 
 
 @pytest.mark.parametrize(
@@ -215,6 +227,27 @@ def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Cal
     assert [len(cell["spread"]["produce_per_second"]["runs"]) for cell in result["cells"]] == [3, 1]
     assert result["cells"][1]["met"] is None
     assert "interrupted after 1 of 3 runs" in result["cells"][1]["why"]
+
+
+def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_those(
+    own: Callable[[str], Scenario],
+) -> None:
+    @contextmanager
+    def open_bed(target: Target | None) -> Iterator[Bed]:
+        yield Bed(KafkaSettings(), tool=lambda *arguments: [])
+
+    def peer(work: Parameters, topic: str, kafka: KafkaSettings, tool: object) -> dict[str, float]:
+        if work.message_bytes == 20:
+            message = "the tool failed"
+            raise UnavailableError(message)
+        return {"peer_produce_per_second": 7.0}
+
+    result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6}, open_bed=open_bed, run_peer=peer)
+    assert [cell.get("peer_produce_per_second") for cell in result["cells"]] == [7, 7, None, None]
+    assert [cell["value"] for cell in result["cells"]] == [1e6] * 4
+    assert result["faults"] == [
+        f"own message_bytes=20 mode={mode}, Kafka's own tools: the tool failed" for mode in ("split", "stream")
+    ]
 
 
 def test_a_cell_or_target_that_fails_says_why_and_the_others_run(own: Callable[[str], Scenario]) -> None:

@@ -3,17 +3,17 @@
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from deploy.bench.suite.scenario import Target
-from ingest.contract.errors import TidegateError
+from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 
-__all__ = ["PREFIX", "Bed", "Topics", "cluster_bed", "existing_bed"]
+__all__ = ["PREFIX", "Bed", "Topics", "check_rights", "cluster_bed", "existing_bed"]
 
 PREFIX: Final = "tidegate-bench-"
 
@@ -26,6 +26,8 @@ class Bed:
     brokers: Mapping[str, int] = field(default_factory=dict)
     jmx_urls: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
+    tool: Callable[..., list[str]] | None = None
+    """How to start Kafka's own tools there: their class and arguments."""
 
 
 class Topics:
@@ -87,10 +89,40 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
             {name: pid for name, pid in processes.items() if pid is not None},
             {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
             folder,
+            cluster.tool,
         )
 
 
 @contextmanager
 def existing_bed(kafka: KafkaSettings) -> Iterator[Bed]:
-    """A cluster that runs already; nothing is started or ended."""
+    """A cluster that runs already; nothing is started or ended.
+
+    Raises:
+        FatalError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
+        RetryableError: Kafka does not answer.
+    """
+    check_rights(kafka)
     yield Bed(kafka)
+
+
+def check_rights(kafka: KafkaSettings) -> None:
+    """Make a topic, ask what this user may do with it, remove it.
+
+    Raises:
+        FatalError: a right is missing.
+    """
+    from ingest.topic_rights import missing_rights
+    from ingest.topic_setup import create_topic, delete_topic
+
+    topic = Topics(kafka).name("rights")
+    create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
+    missing = missing_rights(kafka, topic)
+    left = f" The topic {topic} could not be removed." if "DELETE" in missing else ""
+    if not left:
+        delete_topic(kafka, topic)
+    if missing:
+        msg = (
+            f"The Kafka user {kafka.sasl_username or 'ANONYMOUS'} lacks {' and '.join(missing)} on topics {PREFIX}*: grant "
+            f"CREATE, DESCRIBE, WRITE, READ and DELETE on topics with the prefix {PREFIX}.{left}"
+        )
+        raise FatalError(msg)

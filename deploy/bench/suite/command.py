@@ -1,13 +1,14 @@
 """`bench run` from its flags to results: plans, the question before an existing cluster, the rate cap, words for people."""
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from deploy.bench.environment import hardware, hardware_line
 from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
@@ -18,10 +19,28 @@ from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan
 from deploy.bench.suite.scenario import Cell, Parameters, Target
 from deploy.settings import load_settings
-from ingest.contract.errors import ConfigError, FatalError
+from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from ingest.settings import KafkaSettings
 
-__all__ = ["RunRequest", "exit_code", "kafka_cell", "plan_of", "render_result", "run_scenarios"]
+if TYPE_CHECKING:
+    from deploy.bench.kafka_load.workload import Workload
+
+__all__ = [
+    "RunRequest",
+    "check_disk",
+    "exit_code",
+    "kafka_cell",
+    "kafka_peer",
+    "plan_of",
+    "render_result",
+    "run_scenarios",
+]
+
+
+KEPT_RUNS: Final = 4
+"""Kafka deletes a removed topic's files a minute later: so many runs are on the disk at once."""
+RECORD_BYTES: Final = 20
+"""Of a record besides its value."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +67,15 @@ def run_scenarios(
     Raises:
         ConfigError: a scenario or a target's file that cannot be read; nothing was started then.
         FatalError: the question before an existing cluster was answered with no.
+        UnavailableError: a scenario writes more than the disk holds.
     """
     kafka = _existing(request.target) if request.target is not None else None
     plans = [plan_of(name, request, kafka) for name in dict.fromkeys(request.names)]
     if kafka is not None and not request.agreed and not ask(_question(plans, kafka)):
         msg = "Nothing was written. Give --yes to start without the question."
         raise FatalError(msg)
+    if kafka is None:
+        check_disk(plans, shutil.disk_usage(tempfile.gettempdir()).free // 10**6)
     machine = hardware()
     doubt = busy_before(os.getloadavg()[0], int(machine["cores"] or 1))
     if doubt:
@@ -69,7 +91,14 @@ def run_scenarios(
 
     with _terminated_as_interrupted():
         for plan in plans:
-            one = run_plan(plan, open_bed=open_bed, run_cell=run_cell or kafka_cell, progress=progress, doubt=doubt)
+            one = run_plan(
+                plan,
+                open_bed=open_bed,
+                run_cell=run_cell or kafka_cell,
+                run_peer=kafka_peer,
+                progress=progress,
+                doubt=doubt,
+            )
             results.append(one)
             if one["interrupted"]:
                 break
@@ -90,12 +119,30 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     return Plan(name, scenario, cells, request.repeats or scenario.repeats)
 
 
+def check_disk(plans: Sequence[Plan], free_mb: int) -> None:
+    """Compare what scenarios write with the free disk, before anything starts.
+
+    Raises:
+        UnavailableError: the first that does not fit; with what it needs, what is free, and the next step.
+    """
+    for plan in plans:
+        needed = KEPT_RUNS * max(_megabytes(cell.workload) for cell in plan.cells)
+        if needed > free_mb:
+            most = max(plan.cells, key=lambda cell: _megabytes(cell.workload)).workload
+            fits = int(most.messages * free_mb / needed)
+            msg = (
+                f"The scenario {plan.name} needs about {needed:,.0f} MB of disk in {tempfile.gettempdir()}, and {free_mb:,} MB "
+                f"are free; {fits:,} messages of {most.message_bytes} B would fit. Set TMPDIR to a larger disk, or give --short."
+            )
+            raise UnavailableError(msg)
+
+
 def exit_code(results: Sequence[Mapping[str, Any]]) -> int:
     """0 where no goal was missed and each cell was measured, 130 after an interrupt, else 1."""
     if any(result["interrupted"] for result in results):
         return 130
-    missed = any(cell["met"] is False for result in results for cell in result["cells"])
-    return 1 if missed or any(result["faults"] for result in results) else 0
+    cells = [cell for result in results for cell in result["cells"]]
+    return 1 if any(cell["met"] is False or not cell["spread"] for cell in cells) else 0
 
 
 def render_result(result: Mapping[str, Any]) -> str:
@@ -116,12 +163,26 @@ def render_result(result: Mapping[str, Any]) -> str:
 
 def kafka_cell(workload: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
     """One run of the load generator."""
-    load = import_module("deploy.bench.kafka_load.run")
-    form = import_module("deploy.bench.kafka_load.workload").Workload
+    from deploy.bench.kafka_load.run import run_workload
+
+    return run_workload(_load(workload, topic), kafka)
+
+
+def kafka_peer(
+    workload: Parameters, topic: str, kafka: KafkaSettings, tool: Callable[..., list[str]]
+) -> Mapping[str, float]:
+    """The same by Kafka's own performance tools."""
+    from deploy.bench.kafka_load.peer import run_peer
+
+    return run_peer(_load(workload, topic), kafka, tool)
+
+
+def _load(workload: Parameters, topic: str) -> "Workload":
+    from deploy.bench.kafka_load.workload import Workload
+
     values = workload.model_dump(exclude={"ending", "properties"})
-    properties = tuple(tuple(pair.split("=", 1)) for pair in workload.properties.split())
-    found: Mapping[str, Any] = load.run_workload(form(topic=topic, properties=properties, **values), kafka)
-    return found
+    pairs = (pair.split("=", 1) for pair in workload.properties.split())
+    return Workload(topic=topic, properties=tuple((name, value) for name, value in pairs), **values)
 
 
 def _figures_text(cell: Mapping[str, Any]) -> str:
@@ -148,6 +209,10 @@ def _existing(file: Path) -> KafkaSettings:
 
 def _capped(workload: Parameters, rate: float) -> Parameters:
     return workload.model_copy(update={"rate": min(workload.rate or rate, rate)})
+
+
+def _megabytes(work: Parameters) -> float:
+    return (work.messages + work.warmup_messages) * (work.message_bytes + RECORD_BYTES) * work.replication / 1e6
 
 
 def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:

@@ -16,6 +16,8 @@ __all__ = ["estimated_seconds", "list_scenarios", "load_scenario", "scenario_nam
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 START_SECONDS: Final = 15.0
 """About what a cluster takes to start and to end."""
+PEER_SECONDS: Final = 6.0
+"""About what Kafka's own tools take, which start a JVM each."""
 
 
 def scenario_names(folder: Path = FOLDER) -> list[str]:
@@ -69,9 +71,10 @@ def _check_baselines(file: Path, scenario: Scenario, cells: list[dict[str, Any]]
 
 def estimated_seconds(scenario: Scenario, *, repeats: int | None = None) -> float:
     """About how long it takes, the start of its clusters included."""
+    peers = PEER_SECONDS * scenario.peer_runs * len(scenario.workloads)
     runs = len(scenario.workloads) * (repeats or scenario.repeats) + scenario.warmup_runs
     starts = sum(START_SECONDS * target.brokers for target in scenario.targets)
-    return starts + runs * len(scenario.targets) * scenario.seconds_per_run
+    return starts + (runs * scenario.seconds_per_run + peers) * len(scenario.targets)
 
 
 def list_scenarios(folder: Path = FOLDER) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ KEPT_SAMPLES: Final = 3600
 _MB: Final = 1024**2
 _GB: Final = 1024**3
 _TOPICS: Final = "kafka_server_brokertopicmetrics"
+_QUANTILES: Final = ("0.50", "0.95", "0.99", "0.999")
 _REQUESTS: Final = "kafka_network_requestmetrics"
 
 
@@ -136,7 +137,7 @@ class Sampler:
                 return
 
     def _processes(self) -> tuple[dict[str, float], dict[str, float]]:
-        counters = {"broker_cpu_cores": 0.0, "client_cpu_cores": 0.0, "context_switches_per_second": 0.0}
+        counters = {"broker_cpu_cores": 0.0, "client_cpu_cores": 0.0}
         gauges = {"broker_rss_mb": 0.0, "client_rss_mb": 0.0}
         own = psutil.Process()
         names = {pid: name for name, pid in self._brokers.items()}
@@ -146,12 +147,11 @@ class Sampler:
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 with process.oneshot():
-                    times, rss, switches = process.cpu_times(), process.memory_info().rss, process.num_ctx_switches()
+                    times, rss = process.cpu_times(), process.memory_info().rss
                 part = "broker" if pid in of_brokers else "client"
                 # What a child used counts with its parent once it has ended: so no process that comes and goes is missed.
                 seconds = times.user + times.system + times.children_user + times.children_system
                 counters[f"{part}_cpu_cores"] += seconds
-                counters["context_switches_per_second"] += switches.voluntary + switches.involuntary
                 gauges[f"{part}_rss_mb"] += rss / _MB
                 if pid in names:
                     counters[f"{names[pid]}_cpu_cores"] = seconds
@@ -174,6 +174,8 @@ def _add_machine(counters: dict[str, float], gauges: dict[str, float]) -> None:
     # Of what this machine could do: cores that wait for the disk, over all cores.
     counters["io_wait_ratio"] = waiting / (psutil.cpu_count() or 1)
     counters["other_cpu_cores"] = busy - counters["broker_cpu_cores"] - counters["client_cpu_cores"]
+    # Of the whole machine: a process's own count knows its first thread only, and a broker has a hundred.
+    counters["context_switches_per_second"] = psutil.cpu_stats().ctx_switches
     network = psutil.net_io_counters()
     if network is not None:
         counters["network_received_bytes_per_second"] = network.bytes_recv
@@ -196,7 +198,11 @@ def _add_broker(found: Scrape, counters: dict[str, float], gauges: dict[str, flo
     for request, short in (("Produce", "produce"), ("FetchConsumer", "fetch")):
         for (name, labels), value in found.values.items():
             pairs = dict(labels)
-            if name == f"{_REQUESTS}_totaltimems" and pairs.get("request") == request:
+            if (
+                name == f"{_REQUESTS}_totaltimems"
+                and pairs.get("request") == request
+                and pairs["quantile"] in _QUANTILES
+            ):
                 key = f"{short}_total_ms_p{pairs['quantile'].removeprefix('0.')}"
                 gauges[key] = max(gauges.get(key, 0.0), value)
     for operation in ("Produce", "Fetch"):

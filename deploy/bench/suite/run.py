@@ -33,6 +33,15 @@ class RunCell(Protocol):
         """Run the workload once."""
 
 
+class RunPeer(Protocol):
+    """The same by Kafka's own tools; figures whose names begin with `peer_`."""
+
+    def __call__(
+        self, workload: Parameters, topic: str, kafka: KafkaSettings, tool: Callable[..., list[str]]
+    ) -> Mapping[str, float]:
+        """Run the workload once."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """One scenario as it will run."""
@@ -66,6 +75,7 @@ def run_plan(
     open_bed: Callable[[Target | None], AbstractContextManager[Bed]],
     run_cell: RunCell,
     progress: Progress,
+    run_peer: RunPeer | None = None,
     doubt: str = "",
 ) -> dict[str, Any]:
     """Measure one scenario; its result as `bench run --json` prints it.
@@ -78,9 +88,10 @@ def run_plan(
         open_bed: gives the Kafka of a target, and ends what it started with its block.
         run_cell: the load generator.
         progress: gets a step for each run.
+        run_peer: Kafka's own tools, where the scenario wants them next to its figures.
         doubt: why the figures prove nothing, as `busy_before` says; empty where they do.
     """
-    machine, course, interrupted = hardware(), _Course(plan, run_cell, progress, doubt), False
+    machine, course, interrupted = hardware(), _Course(plan, run_cell, run_peer, progress, doubt), False
     try:
         for target, cells in plan.by_target():
             course.run_target(target, cells, open_bed)
@@ -97,6 +108,7 @@ def run_plan(
         "interrupted": interrupted,
         "busy": doubt,
         "cells": judge_cells(plan.scenario, course.measured),
+        "shows": list(plan.scenario.shows),
         "baselines": {
             name: {"title": each.title, "source": each.source} for name, each in plan.scenario.baselines.items()
         },
@@ -112,8 +124,9 @@ def run_plan(
 class _Course:
     """One scenario while it runs, and what is known of it so far."""
 
-    def __init__(self, plan: Plan, run_cell: RunCell, progress: Progress, doubt: str) -> None:
-        self._plan, self._run_cell, self._progress, self._doubt = plan, run_cell, progress, doubt
+    def __init__(self, plan: Plan, run_cell: RunCell, run_peer: RunPeer | None, progress: Progress, doubt: str) -> None:
+        self._plan, self._run_cell, self._run_peer = plan, run_cell, run_peer
+        self._progress, self._doubt = progress, doubt
         self.measured: list[Measured] = []
         self.resources: list[dict[str, Any]] = []
         self.faults: list[str] = []
@@ -143,22 +156,34 @@ class _Course:
         def run_once(work: Parameters) -> Mapping[str, Any]:
             return self._run_cell(work, topics.name(work.ending), bed.kafka)
 
+        def run_peer(work: Parameters) -> Mapping[str, float]:
+            if self._run_peer is None or bed.tool is None:
+                return {}
+            return self._run_peer(work, topics.name(work.ending), bed.kafka, bed.tool)
+
         try:
             with sampler.running():
                 for _ in range(self._plan.scenario.warmup_runs):
                     self._progress.tell("Warming up.")
                     run_once(cells[0].workload)
                 for cell in cells:
-                    self._measure(cell, run_once, sampler)
+                    self._measure(cell, run_once, run_peer, sampler)
         finally:
             self.resources.append({"target": target_text(target), "series": sampler.series()})
             if kept := topics.sweep():
                 self._progress.tell(f"Kafka did not delete {', '.join(kept)}; remove them by hand.")
 
-    def _measure(self, cell: Cell, run_once: Callable[[Parameters], Mapping[str, Any]], sampler: Sampler) -> None:
+    def _measure(
+        self,
+        cell: Cell,
+        run_once: Callable[[Parameters], Mapping[str, Any]],
+        run_peer: Callable[[Parameters], Mapping[str, float]],
+        sampler: Sampler,
+    ) -> None:
         """All repeats of one cell; what an interrupted cell has is kept."""
         runs: list[dict[str, float]] = []
         curves: list[Mapping[str, Any]] = []
+        peers: list[Mapping[str, float]] = []
         fault, wanted = "", self._plan.repeats
         try:
             for number in range(1, wanted + 1):
@@ -167,15 +192,26 @@ class _Course:
                 curves.append(figures.get("curves", {}))
                 runs.append({**used, **{name: value for name, value in figures.items() if name != "curves"}})
                 self._progress.end_step()
+            peers = self._peers(cell, run_peer)
         except TidegateError as error:
             fault = str(error)
             self._fault(_cell_text(self._plan, cell), error)
             self._progress.end_step()
-            self._progress.skip(wanted - len(runs) - 1)
+            self._progress.skip(max(0, wanted - len(runs) - 1))
         finally:
             if runs or fault:
                 short = f"interrupted after {len(runs)} of {wanted} runs" if len(runs) < wanted else ""
-                self.measured.append(self._measured(cell, runs, curves, fault=fault, short=short))
+                self.measured.append(self._measured(cell, [*runs, *peers], curves, fault=fault, short=short))
+
+    def _peers(self, cell: Cell, run_peer: Callable[[Parameters], Mapping[str, float]]) -> list[Mapping[str, float]]:
+        """Of Kafka's own tools; where they fail, the cell's own figures still count."""
+        found: list[Mapping[str, float]] = []
+        try:
+            for _ in range(self._plan.scenario.peer_runs):
+                found.append(run_peer(cell.workload))
+        except TidegateError as error:
+            self._fault(f"{_cell_text(self._plan, cell)}, Kafka's own tools", error)
+        return found
 
     def _measured(
         self,

@@ -127,6 +127,7 @@ class Short(_Form):
     matrix: list[dict[str, Axis]] | None = None
     targets: list[Target] | None = None
     repeats: int | None = Field(None, ge=1)
+    peer_runs: int = Field(0, ge=0, le=20)
 
 
 class Cell(_Form):
@@ -151,9 +152,13 @@ class Scenario(_Form):
     matrix: list[dict[str, Axis]] = Field(default=[{}], min_length=1)
     targets: list[Target] = Field(default_factory=lambda: [Target()], min_length=1)
     measures: list[str] = Field(default_factory=list, description="Each is a cell of its own in the result.")
+    shows: list[str] = Field(
+        default_factory=list, description="Figures in the report's table, besides those of goals and baselines."
+    )
     baselines: dict[str, Baseline] = Field(default_factory=dict)
     goals: list[Goal] = Field(default_factory=list)
     repeats: int = Field(5, ge=1, le=100)
+    peer_runs: int = Field(1, ge=0, le=20, description="Runs of Kafka's own performance tools for each cell.")
     warmup_runs: int = Field(1, ge=0, le=10, description="Runs of the first workload of a target, not counted.")
     seconds_per_run: float = Field(2.0, gt=0, description="About how long one run takes; only for the time left.")
     short: Short = Field(default_factory=Short)
@@ -192,6 +197,7 @@ class Scenario(_Form):
             update={
                 "workload": {**self.workload, **short.workload},
                 "matrix": [{**block, **short.workload} for block in matrix],
+                "peer_runs": short.peer_runs,
                 "targets": short.targets if short.targets is not None else self.targets,
                 "repeats": short.repeats if short.repeats is not None else min(self.repeats, 3),
             }

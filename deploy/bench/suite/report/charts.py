@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.scenario import Target
 
 __all__ = ["charts_of"]
 
@@ -31,19 +32,23 @@ def charts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _latency(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A chart per kind of latency, one line per cell; x is the number of nines, so that the tail has as much room."""
+    """A chart per kind of latency and target, one line per cell; x is the number of nines, so that the tail has as much room."""
     names = differing(cells)
+    of_target = [name for name in names if name in Target.model_fields]
+    of_workload = [name for name in names if name not in of_target]
     lines: dict[str, dict[str, dict[float, float]]] = {}
     for cell in cells:
         # Cells that only differ in what is judged come from the same runs.
-        text = cell_text({name: cell[name] for name in names if name in cell}, names)
+        given = {name: cell[name] for name in names if name in cell}
+        where = f": {cell_text(given, of_target)}" if of_target else ""
         for kind, curve in cell["curves"].items():
-            lines.setdefault(kind, {})[text] = {_nines(percentile): value for percentile, value in curve}
+            title = f"Latency by percentile (ms), {_KINDS.get(kind, kind)}{where}"
+            line = {_nines(percentile): value for percentile, value in curve}
+            lines.setdefault(title, {})[cell_text(given, of_workload)] = line
     charts = []
-    for kind, by_cell in lines.items():
+    for title, by_cell in lines.items():
         places = sorted({place for line in by_cell.values() for place in line})
         data = [places, *([line.get(place) for place in places] for line in by_cell.values())]
-        title = f"Latency by percentile (ms), {_KINDS.get(kind, kind)}"
         charts.append({"title": title, "kind": "percentile", "names": list(by_cell), "data": data})
     return charts
 

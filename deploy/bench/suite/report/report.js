@@ -5,7 +5,8 @@
   const style = getComputedStyle(document.documentElement);
   const text = style.getPropertyValue("--text").trim();
   const line = { stroke: style.getPropertyValue("--line").trim(), width: 1 };
-  const percentile = (nines) => (nines >= 5 ? "max" : `p${+(100 * (1 - 10 ** -nines)).toFixed(3)}`);
+  const NAMED = [0.301, 1, 2, 3, 4, 5];
+  const percentile = (nines) => (nines >= 5 ? "max" : `p${+(100 * (1 - 10 ** -nines)).toPrecision(4)}`);
   const axis = (values) => ({ stroke: text, grid: line, ticks: line, size: 62, ...(values ? { values } : {}) });
   const number = (value) => (value == null ? "" : value.toLocaleString("en", { maximumSignificantDigits: 4 }));
   const serie = (name, index) => ({
@@ -23,7 +24,7 @@
         title: chart.title, width: Math.min(620, place.clientWidth), height: 260,
         scales: { x: { time: false, ...(curve ? { range: (_plot, low, high) => [low - 0.1, high + 0.1] } : {}) }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.05] } },
         axes: [
-          { ...axis((_plot, values) => values.map(xName)), size: 40, ...(curve ? { splits: () => chart.data[0] } : {}) },
+          { ...axis((_plot, values) => values.map(xName)), size: 40, ...(curve ? { splits: () => NAMED } : {}) },
           axis((_plot, values) => values.map(number)),
         ],
         series: [{ label: curve ? "percentile" : "time", value: (_plot, value) => (value == null ? "" : xName(value)) },

@@ -1,88 +1,81 @@
-"""Tables of the report: cells next to their baselines and goals, and heat maps of throughput over size and batch."""
+"""Tables of the report: each figure of a cell next to baselines and goal, and heat maps of throughput over size and batch."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
 from deploy.bench.suite.parameters import differing, parameter_names
-from deploy.bench.suite.spread import better
 
 __all__ = ["cells_table", "heat_tables"]
 
 RATES: Final = ("produce_per_second", "consume_per_second")
+SHOWN: Final = (
+    *RATES,
+    "ack_p50_ms",
+    "ack_p99_ms",
+    "end_to_end_p50_ms",
+    "end_to_end_p99_ms",
+    "client_cpu_us_per_message",
+)
 PEER: Final = "peer_"
 _WORDS: Final = {True: "met", False: "missed", None: "undecided"}
 
 
 def cells_table(result: Mapping[str, Any]) -> str:
-    """One row per cell: parameters in which cells differ, the measured figure, baselines, peer, goal."""
+    """A row per cell and figure: the cell's parameters, then baselines, peer, Tidegate with its spread, goal, verdict."""
     cells = result["cells"]
     if not cells:
         return '<p class="notice">No cell was measured.</p>'
-    names = differing(cells)
-    figures = ["value"] if any("measure" in cell for cell in cells) else _shown_figures(cells)
-    baselines = [
-        (base, figure)
-        for base in result["baselines"]
-        for figure in figures
-        if any(_baseline(cell, base, figure) is not None for cell in cells)
+    names, bases = differing(cells), list(result["baselines"])
+    figures = [_figures_of(cell, cells, result.get("shows", ())) for cell in cells]
+    has_peer = any(f"{PEER}{figure}" in cell for cell, own in zip(cells, figures, strict=True) for figure in own)
+    heads = [
+        *names,
+        "figure",
+        *(result["baselines"][base]["title"] for base in bases),
+        *(["Kafka's tools"] if has_peer else []),
     ]
-    peers = [figure for figure in figures if any(_peer(cell, figure) is not None for cell in cells)]
-    heads = [*names, *(["measure"] if figures == ["value"] else [])]
-    heads += [f"{result['baselines'][base]['title']}{_of(figure)}" for base, figure in baselines]
-    heads += [f"peer{_of(figure)}" for figure in peers] + [f"Tidegate{_of(figure)}" for figure in figures]
+    header = "".join(f"<th>{escape(head)}</th>" for head in [*heads, "Tidegate", "range", "goal", "verdict", "why"])
     rows = []
-    for cell in cells:
-        row = [_td(cell.get(name, "")) for name in names]
-        row += [_td(cell["measure"])] if figures == ["value"] else []
-        row += [_td(_baseline(cell, base, figure)) for base, figure in baselines]
-        row += [_td(_peer(cell, figure)) for figure in peers]
-        row += [_measured(cell, figure) for figure in figures]
-        word = _WORDS[cell["met"]] if cell["goal"] else ""
-        row += [
-            f"<td>{escape(cell['goal'])}</td>",
-            f'<td class="{word}">{word}</td>',
-            f"<td>{escape(cell['why'])}</td>",
-        ]
-        rows.append(f"<tr>{''.join(row)}</tr>")
-    header = "".join(f"<th>{escape(head)}</th>" for head in [*heads, "goal", "met", "why"])
+    for cell, own in zip(cells, figures, strict=True):
+        span = f' rowspan="{max(1, len(own))}"'
+        place = "".join(_td(cell.get(name, ""), span) for name in names)
+        for number, figure in enumerate(own):
+            row = [_td(figure), *(_td(cell["baselines"].get(base, {}).get(figure)) for base in bases)]
+            row += [_td(cell.get(f"{PEER}{figure}"))] if has_peer else []
+            rows.append(
+                f"<tr>{'' if number else place}{''.join(row)}{_measured(cell, figure)}{_verdict(cell, figure)}</tr>"
+            )
     return f'<div class="wide"><table><thead><tr>{header}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def _shown_figures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those that goals and baselines are about, then those that say better or worse by themselves."""
-    named = [goal["figure"] for cell in cells for goal in cell["goals"]]
-    named += [figure for cell in cells for figures in cell["baselines"].values() for figure in figures]
-    named += [name for cell in cells for name in cell["spread"] if better(name) and not name.startswith(PEER)]
-    return list(dict.fromkeys(named))
-
-
-def _of(figure: str) -> str:
-    return "" if figure == "value" else f" {figure}"
-
-
-def _figure_of(cell: Mapping[str, Any], figure: str) -> str:
-    return str(cell["measure"]) if figure == "value" else figure
-
-
-def _baseline(cell: Mapping[str, Any], base: str, figure: str) -> float | None:
-    found: float | None = cell["baselines"].get(base, {}).get(_figure_of(cell, figure))
-    return found
-
-
-def _peer(cell: Mapping[str, Any], figure: str) -> float | None:
-    found: float | None = cell.get(f"{PEER}{_figure_of(cell, figure)}")
-    return found
+def _figures_of(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], shows: Sequence[str]) -> list[str]:
+    """The measure; else those that goals and baselines are about, and those that the scenario names, or the usual ones."""
+    if "measure" in cell:
+        return [cell["measure"]]
+    named = [goal["figure"] for goal in cell["goals"]]
+    named += [figure for figures in cell["baselines"].values() for figure in figures]
+    measured = {name for each in cells for name in each["spread"]}
+    return list(dict.fromkeys([*named, *(name for name in shows or SHOWN if name in measured)])) or [""]
 
 
 def _measured(cell: Mapping[str, Any], figure: str) -> str:
-    spread = cell["spread"].get(_figure_of(cell, figure))
+    spread = cell["spread"].get(figure)
     if spread is None:
-        return _td(None)
-    title = f"{number_text(spread['min'])} to {number_text(spread['max'])}, middle half {spread['iqr_ratio']:.0%}"
-    return (
-        f'<td class="number" title="{escape(title)}">{number_text(spread["median"])}<small>{escape(title)}</small></td>'
-    )
+        return _td(None) + _td(None)
+    span = f"{number_text(spread['min'])} to {number_text(spread['max'])}, middle half {spread['iqr_ratio']:.0%}"
+    return f'{_td(spread["median"])}<td class="quiet">{escape(span)}</td>'
+
+
+def _verdict(cell: Mapping[str, Any], figure: str) -> str:
+    goals = [goal for goal in cell["goals"] if goal["figure"] == figure]
+    if not goals:
+        return f"<td></td><td></td><td>{'' if cell['goals'] else escape(cell['why'])}</td>"
+    verdicts = [goal["met"] for goal in goals]
+    word = _WORDS[False if False in verdicts else None if None in verdicts else True]
+    texts = "; ".join(goal["goal"].removeprefix(f"{figure} ") for goal in goals)
+    why = "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"]))
+    return f'<td>{escape(texts)}</td><td class="{word}">{word}</td><td>{escape(why)}</td>'
 
 
 def heat_tables(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -126,9 +119,7 @@ def number_text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _td(value: object) -> str:
-    if value is None:
-        return "<td></td>"
+def _td(value: object, span: str = "") -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f'<td class="number">{number_text(value)}</td>'
-    return f"<td>{escape(str(value))}</td>"
+        return f'<td class="number"{span}>{number_text(value)}</td>'
+    return f"<td{span}>{'' if value is None else escape(str(value))}</td>"

@@ -1,0 +1,141 @@
+"""`bench run` from flags to results: an existing cluster is asked about, capped and left alone."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.bench.suite.bed import Topics, check_rights
+from deploy.bench.suite.command import RunRequest, check_disk, exit_code, plan_of, render_result, run_scenarios
+from deploy.bench.suite.scenario import Parameters
+from ingest.contract.errors import ConfigError, FatalError, UnavailableError
+from ingest.settings import KafkaSettings
+
+SCENARIO = """
+title = "one"
+repeats = 2
+[workload]
+messages = 1000
+message_bytes = 500
+[[matrix]]
+rate = [0, 100]
+[[targets]]
+[[targets]]
+metadata = "zookeeper"
+[[goals]]
+figure = "lost"
+at_most = 0
+[short]
+repeats = 1
+workload = { messages = 10 }
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Topics, "sweep", lambda self: [])
+    monkeypatch.setattr("deploy.bench.suite.bed.check_rights", lambda kafka: None)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    (tmp_path / "own.toml").write_text(SCENARIO)
+    return str(tmp_path / "own.toml")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    (tmp_path / "cluster.toml").write_text('[kafka]\nbootstrap_servers = "broker.example:9092"\n')
+    return tmp_path / "cluster.toml"
+
+
+def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scenario: str, cluster: Path) -> None:
+    asked: list[str] = []
+
+    def refuse(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    def never(work: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+        raise AssertionError
+
+    with pytest.raises(FatalError, match="Nothing was written"):
+        run_scenarios(RunRequest((scenario,), target=cluster), say=print, ask=refuse, run_cell=never)
+    assert asked == [
+        "Write 4,000 messages (2 MB) to topics tidegate-bench-* of broker.example:9092, at most 10,000 a second? "
+        "Each topic is removed after its run; no other is touched."
+    ]
+
+
+def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str, cluster: Path) -> None:
+    seen: list[tuple[str, float, bool]] = []
+
+    def run_cell(work: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+        seen.append((kafka.bootstrap_servers, work.rate, topic.startswith("tidegate-bench-")))
+        return {"lost": 0, "produce_per_second": 99.0}
+
+    request = RunRequest((scenario, scenario), target=cluster, agreed=True, max_rate=500)
+    (result,) = run_scenarios(request, say=print, ask=lambda question: False, run_cell=run_cell)
+    at = "broker.example:9092"
+    assert seen == [(at, 500, True)] * 3 + [(at, 100, True)] * 2
+    assert "metadata" not in result["cells"][0]
+    assert exit_code([result]) == 0
+    assert "rate=100" in render_result(result)
+    assert exit_code([{**result, "interrupted": True}]) == 130
+    assert exit_code([{**result, "cells": [{"met": False, "spread": {"lost": 1}}]}]) == 1
+
+
+def test_a_missing_right_is_said_once_for_all_cells(scenario: str, cluster: Path) -> None:
+    def run_cell(work: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+        message = "guest may not create topic x: grant CREATE, WRITE, READ and DELETE on tidegate-bench-*"
+        raise UnavailableError(message)
+
+    said: list[str] = []
+    request = RunRequest((scenario,), target=cluster, agreed=True)
+    results = run_scenarios(request, say=said.append, ask=lambda question: False, run_cell=run_cell)
+    assert sum("grant CREATE" in line for line in said) == 1
+    assert all("grant CREATE" in cell["why"] for cell in results[0]["cells"])
+    assert exit_code(results) == 1
+
+
+@pytest.mark.parametrize("missing", [[], ["WRITE", "READ"], ["DELETE"]])
+def test_rights_are_asked_for_before_the_first_message(monkeypatch: pytest.MonkeyPatch, missing: list[str]) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(
+        "ingest.topic_setup.create_topic", lambda kafka, name, partitions: done.append(f"made {name[:15]}")
+    )
+    monkeypatch.setattr("ingest.topic_setup.delete_topic", lambda kafka, name: done.append("removed"))
+    monkeypatch.setattr("ingest.topic_rights.missing_rights", lambda kafka, name: missing)
+    with pytest.raises(FatalError) if missing else nullcontext() as fault:
+        check_rights(KafkaSettings())
+    assert done == ["made tidegate-bench-", *(["removed"] if "DELETE" not in missing else [])]
+    if missing:
+        assert f"ANONYMOUS lacks {' and '.join(missing)} on topics tidegate-bench-*" in str(fault.value)
+        assert ("could not be removed" in str(fault.value)) == ("DELETE" in missing)
+
+
+def test_a_target_without_a_cluster_is_refused_before_anything_starts(scenario: str, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("[mqtt]\nport = 1884\n")
+    request = RunRequest((scenario,), target=tmp_path / "other.toml", agreed=True)
+    with pytest.raises(ConfigError, match=r"no section \[kafka\]"):
+        run_scenarios(request, say=print, ask=lambda question: True)
+    with pytest.raises(ConfigError, match="Did you mean dsbs"):
+        run_scenarios(RunRequest((scenario, "dsb")), say=print, ask=lambda question: True)
+
+
+def test_a_scenario_that_the_disk_cannot_hold_is_refused_with_what_would_fit(scenario: str) -> None:
+    plan = plan_of(scenario, RunRequest((scenario,)), None)
+    check_disk([plan], 3)
+    with pytest.raises(UnavailableError, match="needs about 2 MB of disk") as fault:
+        check_disk([plan], 1)
+    assert "480 messages of 500 B would fit" in str(fault.value)
+
+
+def test_short_and_repeats_change_the_plan(scenario: str) -> None:
+    plan = plan_of(scenario, RunRequest((scenario,)), None)
+    assert (plan.name, len(plan.cells), plan.repeats, plan.steps) == ("own", 4, 2, 8)
+    short = plan_of(scenario, RunRequest((scenario,), short=True), None)
+    assert (short.repeats, {cell.workload.messages for cell in short.cells}) == (1, {10})
+    assert plan_of(scenario, RunRequest((scenario,), repeats=7, short=True), None).repeats == 7
