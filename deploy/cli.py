@@ -22,6 +22,7 @@ from deploy.commands import (
     dlq,
     embedded,
     export,
+    groups,
     history,
     hops,
     maintain,
@@ -29,6 +30,7 @@ from deploy.commands import (
     preflight,
     profile,
     proof,
+    records,
     repair,
     route,
     soak,
@@ -57,6 +59,8 @@ embedded.register(app)
 sql.register(app)
 tables.register(app)
 topics.register(app)
+records.register(app)
+groups.register(app)
 proof.register(app)
 trace.register(app)
 repair.register(app)

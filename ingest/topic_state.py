@@ -1,10 +1,11 @@
 """Topics as Kafka has them: names, ids, partitions, configuration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
 from ingest.contract.topics import topic_specs
@@ -12,13 +13,16 @@ from ingest.settings import KafkaSettings
 
 __all__ = ["TopicState", "describe_topics", "topic_ids", "topic_limits", "topic_names"]
 
+_SET_FOR_TOPIC: Final = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as it is. `config` is empty where Kafka does not let this user read it."""
+    """A topic as it is. `config` is empty where Kafka does not let this user read it; `own` is what was set for it alone."""
 
     partitions: int
     config: Mapping[str, str]
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, TopicState]:
@@ -33,14 +37,18 @@ def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, Topi
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
     configs: dict[str, Mapping[str, str]] = {}
+    own: dict[str, Mapping[str, str]] = {}
     for resource, future in client.describe_configs(resources, request_timeout=TIMEOUT_SECONDS).items():
         try:
-            configs[resource.name] = {key: entry.value for key, entry in result_of(future).items()}
+            entries = result_of(future)
+            configs[resource.name] = {key: entry.value for key, entry in entries.items()}
+            set_here = {key: entry.value for key, entry in entries.items() if entry.source == _SET_FOR_TOPIC}
+            own[resource.name] = set_here
         except (KafkaException, TimeoutError) as error:
             if isinstance(error, TimeoutError) or error.args[0].code() not in DENIED:
                 raise unanswered(settings, error, f"describing topic {resource.name}") from error
             configs[resource.name] = {}
-    return {name: TopicState(count, configs[name]) for name, count in existing.items()}
+    return {name: TopicState(count, configs[name], own.get(name, {})) for name, count in existing.items()}
 
 
 def topic_names(settings: KafkaSettings) -> list[str]:

@@ -11,7 +11,17 @@ import typer
 if TYPE_CHECKING:
     from deploy.exported import Exported
 
-__all__ = ["Config", "Data", "Json", "OptionalConfig", "parse_span", "parse_time", "show_exported", "show_json"]
+__all__ = [
+    "Brokers",
+    "Config",
+    "Data",
+    "Json",
+    "OptionalConfig",
+    "parse_span",
+    "parse_time",
+    "show_exported",
+    "show_json",
+]
 
 Data = Annotated[
     Path | None,
@@ -19,6 +29,13 @@ Data = Annotated[
         "--data", help="Folder of the embedded run (default ./tidegate-data, or TIDEGATE_DATA).", show_default=False
     ),
 ]
+Brokers = Annotated[
+    str | None,
+    typer.Option(
+        "--brokers", "-b", metavar="HOST:PORT,…", help="A Kafka without login, instead of --config and --data.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="Settings file (TOML).", show_default=False)]
 OptionalConfig = Annotated[

@@ -153,13 +153,12 @@ def _print(found: dict[str, Any]) -> None:
 
 def reading_lines(readings: list[dict[str, Any]]) -> list[str]:
     """Readings as a table of text, each cell safe for a terminal."""
-    rows = [("device", "metric", "value", "unit", "time", "flags")]
+    from deploy.commands.text_table import text_table
+
+    rows = []
     for reading in readings:
         value = reading["value"] if reading["text"] is None else reading["text"]
         time = reading["time"] or "receive time"
         flags = ", ".join(reading.get("flags", ()))
         rows.append((reading["device"], reading["metric"], str(value), reading["unit"] or "", time, flags))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return [f"  {line}" for line in text_table(("device", "metric", "value", "unit", "time", "flags"), rows)]

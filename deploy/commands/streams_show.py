@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from deploy.commands.text_table import text_table
+
 if TYPE_CHECKING:
     from deploy.settings import Settings
 
@@ -86,10 +88,7 @@ def golden_lines(found: dict[str, Any]) -> Iterator[str]:
 
 def table_lines(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
     """Rows under their columns' names."""
-    cells = [list(columns), *([_cell(row[column]) for column in columns] for row in rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    for line in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    yield from text_table(columns, ([_cell(row[column]) for column in columns] for row in rows))
 
 
 def _cell(value: object) -> str:

@@ -143,10 +143,9 @@ def _show(found: list[dict[str, Any]], columns: tuple[str, ...], *, as_json: boo
     if as_json:
         show_json(found)
         return
-    cells = [list(columns), *([_cell(entry[column]) for column in columns] for entry in found)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    for row in cells:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    from deploy.commands.text_table import text_table
+
+    typer.echo("\n".join(text_table(columns, ([_cell(entry[column]) for column in columns] for entry in found))))
 
 
 def _cell(value: object) -> str:

@@ -1,12 +1,13 @@
-"""`tidegate topics ls | set`: Kafka's topics as they are, and how long they keep what they hold; no tool of Kafka's is needed."""
+"""`tidegate topics ls | describe | create | set | rm`: Kafka's topics without a tool of Kafka's."""
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Brokers, Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["parse_bytes", "parse_hours", "register"]
 
 topics = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Kafka's topics: list, set how long they keep what they hold."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Kafka's topics: list, describe, create, remove, set how long they keep what they hold.",
 )
 
 UNLIMITED: Final = "unlimited"
@@ -24,6 +27,8 @@ LEAST_BYTES: Final = 8 * 1024**2
 LOOK_SECONDS: Final = 20.0
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 _UNITS: Final = ("", "k", "m", "g", "t")
+
+Name = Annotated[str, typer.Argument(help="As `topics ls` lists it.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -34,6 +39,7 @@ def register(parent: typer.Typer) -> None:
 @topics.command()
 def ls(
     everything: Annotated[bool, typer.Option("--all", help="Also topics that are not Tidegate's.")] = False,
+    brokers: Brokers = None,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
@@ -43,15 +49,16 @@ def ls(
     The size is known where the embedded Kafka's disk is this machine's.
     """
     from deploy.commands.topics_text import topic_dict, topic_lines
+    from deploy.local.locate import locate_kafka
     from ingest.cluster import is_own_topic
     from ingest.topic_sight import topic_sights
 
-    settings = _settings(config, data)
-    sizes = _sizes(config, data)
+    kafka = locate_kafka(config, data, brokers)
+    sizes = {} if brokers is not None else _sizes(config, data)
     found = [
         topic_dict(topic, sizes.get(topic.name), is_own=is_own_topic(topic.name))
         for topic in topic_sights(
-            settings.kafka, lambda name: everything or is_own_topic(name), most_seconds=LOOK_SECONDS, with_times=False
+            kafka, lambda name: everything or is_own_topic(name), most_seconds=LOOK_SECONDS, with_times=False
         )
     ]
     if as_json:
@@ -60,9 +67,133 @@ def ls(
     typer.echo("\n".join(topic_lines(found)))
 
 
+@topics.command()
+def describe(
+    topic: Name,
+    brokers: Brokers = None,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Show one topic: leader, replicas and offsets of each partition, times of its records, and its own settings."""
+    from deploy.commands.topics_text import describe_lines, topic_dict
+    from deploy.local.locate import locate_kafka
+    from ingest.cluster import is_own_topic
+    from ingest.contract.errors import FatalError
+    from ingest.topic_sight import topic_sights
+    from ingest.topic_state import describe_topics
+
+    kafka = locate_kafka(config, data, brokers)
+    sights = topic_sights(kafka, lambda name: name == topic, most_seconds=LOOK_SECONDS)
+    if not sights:
+        message = f"Kafka at {kafka.bootstrap_servers} has no topic {topic}: see `tidegate topics ls --all`"
+        raise FatalError(message)
+    sizes = {} if brokers is not None else _sizes(config, data)
+    found = topic_dict(sights[0], sizes.get(topic), is_own=is_own_topic(topic))
+    found["settings"] = dict(sorted(describe_topics(kafka, [topic])[topic].own.items()))
+    for one in found["by_partition"]:
+        one["oldest_ms"] = sights[0].oldest_ms.get(one["partition"])
+        one["newest_ms"] = sights[0].newest_ms.get(one["partition"])
+    if as_json:
+        show_json(found)
+        return
+    typer.echo("\n".join(describe_lines(found)))
+
+
+@topics.command()
+def create(
+    topic: Annotated[str, typer.Argument(help="Its name.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many.")] = 1,
+    replication: Annotated[
+        int | None,
+        typer.Option(
+            "--replication", "-r", min=1, help="Copies of each; default kafka.replication.", show_default=False
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A topic setting, such as retention.ms=3600000.", show_default=False
+        ),
+    ] = None,
+    brokers: Brokers = None,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Make a topic. Those that Tidegate writes are made by its gateway, as the settings want them."""
+    from deploy.local.locate import locate_kafka
+    from ingest.cluster import is_own_topic
+    from ingest.contract.errors import FatalError
+    from ingest.topic_setup import create_topic
+
+    if is_own_topic(topic):
+        message = f"Topic {topic} is Tidegate's: its gateway makes it at its start, as the settings want it"
+        raise FatalError(message)
+    pairs = [text.partition("=") for text in setting or ()]
+    if wrong := next((name + equals + value for name, equals, value in pairs if not (name and equals)), None):
+        msg = f"--set {wrong!r}: wanted NAME=VALUE, such as retention.ms=3600000"
+        raise typer.BadParameter(msg)
+    kafka = locate_kafka(config, data, brokers)
+    if replication is not None:
+        kafka = kafka.model_copy(update={"replication": replication})
+    own = {name: value for name, _, value in pairs}
+    if not create_topic(kafka, topic, partitions=partitions, config=own):
+        message = (
+            f"Kafka at {kafka.bootstrap_servers} has a topic {topic} already: see `tidegate topics describe {topic}`"
+        )
+        raise FatalError(message)
+    if as_json:
+        show_json({"topic": topic, "partitions": partitions, "replication": kafka.replication, "settings": own})
+        return
+    typer.echo(f"Created topic {topic}: {partitions} partitions, {kafka.replication} copies of each.", err=True)
+
+
+@topics.command()
+def rm(
+    topic: Name,
+    sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    brokers: Brokers = None,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Delete a topic with all its records. Those that Tidegate or Kafka itself needs are refused."""
+    from deploy.local.locate import locate_kafka
+    from deploy.local.words import count
+    from ingest.cluster import is_own_topic
+    from ingest.contract.errors import FatalError
+    from ingest.topic_setup import delete_topic
+    from ingest.topic_sight import topic_sights
+
+    if is_own_topic(topic) or topic.startswith("__"):
+        whose = "Kafka's own" if topic.startswith("__") else "Tidegate's"
+        message = (
+            f"Topic {topic} is {whose}, and is not deleted here. An SQL stream's goes with `tidegate streams drop`"
+        )
+        raise FatalError(message)
+    kafka = locate_kafka(config, data, brokers)
+    sights = topic_sights(kafka, lambda name: name == topic, most_seconds=LOOK_SECONDS, with_times=False)
+    if not sights:
+        message = f"Kafka at {kafka.bootstrap_servers} has no topic {topic}: see `tidegate topics ls --all`"
+        raise FatalError(message)
+    records = sights[0].records
+    held = "an unknown number of" if records is None else count(records)
+    if not sure and not sys.stdin.isatty():
+        msg = f"nobody can answer here: add --yes to delete topic {topic} with {held} records"
+        raise typer.BadParameter(msg)
+    if not sure:
+        typer.confirm(f"Delete topic {topic} at {kafka.bootstrap_servers} with {held} records?", abort=True, err=True)
+    delete_topic(kafka, topic)
+    if as_json:
+        show_json({"topic": topic, "records": records})
+        return
+    typer.echo(f"Deleted topic {topic} with {held} records.", err=True)
+
+
 @topics.command("set")
 def set_topic(
-    topic: Annotated[str, typer.Argument(help="As `topics ls` lists it.")],
+    topic: Name,
     hours: Annotated[
         str | None,
         typer.Option(

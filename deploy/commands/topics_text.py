@@ -1,15 +1,17 @@
 """What `tidegate topics` says: topics as JSON and as lines, and a change of one."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final
 
+from deploy.commands.text_table import text_table
 from deploy.local.words import count
 from ingest.retention import AGE, SIZE, UNLIMITED, ConfigChange
 from ingest.topic_sight import TopicSight
 from monitoring.alerts.model import shown
 
-__all__ = ["change_lines", "topic_dict", "topic_lines"]
+__all__ = ["change_lines", "describe_lines", "topic_dict", "topic_lines"]
 
 HOUR_SECONDS: Final = 3600
 HOUR_MS: Final = 3_600_000
@@ -45,24 +47,44 @@ def topic_dict(topic: TopicSight, size_bytes: int | None, *, is_own: bool) -> di
 
 def topic_lines(topics: Sequence[Mapping[str, Any]]) -> list[str]:
     """The same for people: a table, and below it what is wrong, a line each."""
-    rows = [list(_COLUMNS), *(_row(topic) for topic in topics)]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(_COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = text_table(_COLUMNS, map(_row, topics))
     problems = [f"{topic['topic']}: {problem}" for topic in topics for problem in topic["problems"]]
     return [*lines, *(["", *problems] if problems else [])]
+
+
+def describe_lines(topic: Mapping[str, Any]) -> list[str]:
+    """One topic for people: its line, its partitions, its own settings, what is wrong."""
+    rows = [
+        (
+            str(one["partition"]), "-" if one["leader"] is None else str(one["leader"]), _ids(one["replicas"]),
+            _ids(one["in_sync"]), _known(one["oldest"]), _known(one["end"]), _when(one["oldest_ms"]), _when(one["newest_ms"]),
+        )
+        for one in topic["by_partition"]
+    ]  # fmt: skip
+    names = ("partition", "leader", "replicas", "in sync", "oldest", "end", "first record", "last record")
+    own = [f"{name} = {value}" for name, value in topic["settings"].items()] or ["none: all are the broker's defaults"]
+    lines = [*text_table(_COLUMNS, [_row(topic)]), "", *text_table(names, rows), "", "settings of its own:"]
+    return [*lines, *(f"  {line}" for line in own), *(["", *topic["problems"]] if topic["problems"] else [])]
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _known(offset: int | None) -> str:
+    return "?" if offset is None else str(offset)
+
+
+def _when(at_ms: int | None) -> str:
+    return "-" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def change_lines(topic: str, changes: Sequence[ConfigChange], *, dry_run: bool) -> list[str]:
     """What a topic had and has now, or would have."""
     if not changes:
         return [f"{topic} is so already; nothing was changed."]
-    head = [topic, "before", "would be" if dry_run else "now"]
-    rows = [
-        head,
-        *([each.setting, _told(each.setting, each.before), _told(each.setting, each.after)] for each in changes),
-    ]
-    widths = [max(len(row[index]) for row in rows) for index in range(3)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rows = [[each.setting, _told(each.setting, each.before), _told(each.setting, each.after)] for each in changes]
+    lines = text_table((topic, "before", "would be" if dry_run else "now"), rows)
     if dry_run:
         return [*lines, "Nothing was changed: a dry run. Kafka would take it."]
     less = any(each.is_less for each in changes)

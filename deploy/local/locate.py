@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from deploy.local.runfile import require_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import ConfigError, UnavailableError
+from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from deploy.snippets import Target
 
-__all__ = ["locate_settings", "locate_target"]
+__all__ = ["locate_kafka", "locate_settings", "locate_target"]
 
 
 def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) -> Settings:
@@ -42,6 +43,22 @@ def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) 
         raise UnavailableError(msg)
     # The run's own file holds everything, ports included; the environment of this shell must not bend it.
     return load_settings(file, environ={})
+
+
+def locate_kafka(config: Path | None, data: Path | None, brokers: str | None) -> KafkaSettings:
+    """The cluster to work with: `brokers` alone, or that of the settings.
+
+    Raises:
+        UnavailableError: there is no such run.
+        ConfigError: more than one of them is given.
+    """
+    if brokers is None:
+        return locate_settings(config, data, needs_run=config is None).kafka
+    if config is not None or data is not None:
+        other = f"--config {config}" if config is not None else f"--data {data}"
+        msg = f"-b {brokers} and {other} may name two clusters: give one of them"
+        raise ConfigError(msg)
+    return KafkaSettings(bootstrap_servers=brokers)
 
 
 def locate_target(config: Path | None, data: Path | None, *, with_password: bool) -> "Target":

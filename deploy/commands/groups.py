@@ -1,0 +1,145 @@
+"""`tidegate groups ls | describe` and `rewind`: consumer groups as Kafka's tools show them, and their offsets set anew."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.commands.options import Brokers, Data, Json, OptionalConfig, show_json
+
+if TYPE_CHECKING:
+    from ingest.rewind import Target
+
+__all__ = ["register"]
+
+groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Kafka's consumer groups: members and lag.")
+Name = Annotated[str, typer.Argument(help="As `groups ls` lists it.")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    parent.add_typer(groups, name="groups")
+    parent.command()(rewind)
+
+
+@groups.command()
+def ls(brokers: Brokers = None, config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
+    """List the consumer groups and their states."""
+    from deploy.commands.text_table import text_table
+    from deploy.local.locate import locate_kafka
+    from ingest.group_state import list_groups
+
+    found = list_groups(locate_kafka(config, data, brokers))
+    if as_json:
+        show_json([{"group": group.name, "state": group.state, "protocol": group.kind} for group in found])
+        return
+    typer.echo("\n".join(text_table(("group", "state", "protocol"), [(g.name, g.state, g.kind) for g in found])))
+
+
+@groups.command()
+def describe(
+    name: Name, brokers: Brokers = None, config: OptionalConfig = None, data: Data = None, as_json: Json = False
+) -> None:
+    """Show a group's members, the partitions each has, and how far the group has read."""
+    from dataclasses import asdict
+
+    from deploy.commands.text_table import text_table
+    from deploy.local.locate import locate_kafka
+    from ingest.group_state import describe_group
+
+    group = describe_group(locate_kafka(config, data, brokers), name)
+    if as_json:
+        places = [{**asdict(place), "lag": place.lag} for place in group.places]
+        show_json({**asdict(group), "places": places})
+        return
+    owners = {where: member.client_id for member in group.members for where in member.partitions}
+    typer.echo(
+        f"{group.name}: {group.state}, {len(group.members)} members, coordinator {group.coordinator or 'unknown'}"
+    )
+    rows = [
+        (place.topic, str(place.partition), str(place.committed), _or(place.end), _or(place.lag),
+         owners.get((place.topic, place.partition), "-"))
+        for place in group.places
+    ]  # fmt: skip
+    typer.echo("\n".join(text_table(("topic", "partition", "committed", "end", "lag", "member"), rows)))
+    known = {(place.topic, place.partition) for place in group.places}
+    for member in group.members:
+        fresh = [f"{topic}[{number}]" for topic, number in member.partitions if (topic, number) not in known]
+        if fresh:
+            typer.echo(f"{member.client_id} also has {', '.join(fresh)}, of which nothing is committed yet")
+        elif not member.partitions:
+            typer.echo(f"{member.client_id} has no partition: the group has more members than there are partitions")
+
+
+def rewind(
+    group: Annotated[str, typer.Argument(help="Consumer group, as `groups ls` lists it.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic whose offsets are set.")],
+    to: Annotated[
+        str, typer.Option("--to", help="earliest, latest, an offset such as 1234, or a time such as 10m-ago.")
+    ],
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="This partition alone.", show_default=False)
+    ] = None,
+    execute: Annotated[bool, typer.Option("--yes", help="Do it; without this the plan is only shown.")] = False,
+    brokers: Brokers = None,
+    config: OptionalConfig = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Set a group's offsets to an offset or a time: shows the plan, and writes it with --yes.
+
+    Refused while the group has members, and for Tidegate's own groups, whose readers do not go by their offsets.
+    """
+    from deploy.commands.text_table import text_table
+    from deploy.local.locate import locate_kafka
+    from ingest import rewind as moves
+
+    target = parse_target(to)
+    kafka = locate_kafka(config, data, brokers)
+    plan = moves.plan_rewind(kafka, group, topic, target, partition=partition)
+    if execute:
+        moves.rewind(kafka, group, topic, plan)
+    if as_json:
+        shown = [
+            {"partition": m.partition, "before": m.before, "after": m.after, "end": m.end, "again": m.again}
+            for m in plan
+        ]
+        show_json({"group": group, "topic": topic, "written": execute, "partitions": shown})
+        return
+    rows = [(str(m.partition), _or(m.before), str(m.after), str(m.end), _again(m.again)) for m in plan]
+    typer.echo("\n".join(text_table(("partition", "committed", "new", "end", "effect"), rows)))
+    typer.echo("Written." if execute else "Nothing was changed: this is the plan. Add --yes to write it.", err=True)
+
+
+def parse_target(text: str) -> "Target":
+    """`earliest`, `latest`, an offset, or a time (ISO 8601, or how long ago, such as 10m-ago).
+
+    Raises:
+        BadParameter: none of these.
+    """
+    from deploy.commands.options import parse_time
+    from ingest.rewind import Target
+
+    if text == "earliest":
+        return Target("earliest")
+    if text == "latest":
+        return Target("latest")
+    if text.isdecimal():
+        return Target("offset", int(text))
+    when = parse_time(text)
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    if when > datetime.now(UTC):
+        msg = f"--to {text!r} is in the future; wanted a time that has passed, or latest"
+        raise typer.BadParameter(msg)
+    return Target("time", int(when.timestamp() * 1000))
+
+
+def _or(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _again(number: int) -> str:
+    if number == 0:
+        return "-"
+    return f"reads {number} again" if number > 0 else f"leaves out {-number}"

@@ -1,0 +1,189 @@
+"""How `tail` prints a record and `produce` reads one, with kcat's letters."""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import typer
+
+from deploy.commands.options import parse_time
+from ingest.send import Outgoing
+from ingest.tail import Start, TailRecord
+
+__all__ = ["compile_format", "delimiter", "json_line", "parse_headers", "parse_start", "records_from"]
+
+Render = Callable[[TailRecord], bytes]
+
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
+_TOKEN: Final = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+_NULL_LENGTH: Final = -1
+_READ_BYTES: Final = 1 << 16
+MOST_RECORD_BYTES: Final = 64 * 1024 * 1024
+
+
+def _length(content: bytes | None) -> bytes:
+    return str(_NULL_LENGTH if content is None else len(content)).encode()
+
+
+_FIELDS: Final[dict[str, Render]] = {
+    "s": lambda record: record.value or b"",
+    "S": lambda record: _length(record.value),
+    "k": lambda record: record.key or b"",
+    "K": lambda record: _length(record.key),
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: str(record.partition).encode(),
+    "o": lambda record: str(record.offset).encode(),
+    "T": lambda record: str(record.at_ms).encode(),
+    "h": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
+    "%": lambda record: b"%",
+}
+
+
+def compile_format(text: str) -> Render:
+    r"""A format such as `%t %p %o %k %s\n` as a function; kcat's letters s S k K t p o T h, `\n`, `\t`, `\xHH`.
+
+    Raises:
+        BadParameter: a letter that is none of these.
+    """
+    parts: list[Render] = []
+    for match in _TOKEN.finditer(text):
+        field, code, escape, plain, lone = match.groups()
+        if field is not None and field not in _FIELDS:
+            msg = f"-f {text!r}: %{field} is unknown; wanted one of %{' %'.join(_FIELDS)}"
+            raise typer.BadParameter(msg)
+        if field is not None:
+            parts.append(_FIELDS[field])
+            continue
+        fixed = bytes([int(code, 16)]) if code else _ESCAPES.get(escape or "")
+        if fixed is None:
+            fixed = (plain or lone or f"\\{escape}").encode()
+        parts.append(_constant(fixed))
+    return lambda record: b"".join(part(record) for part in parts)
+
+
+def _constant(content: bytes) -> Render:
+    return lambda _record: content
+
+
+def delimiter(text: str) -> bytes:
+    r"""A delimiter as typed: `\n`, `\t`, `\xHH` are the characters they name.
+
+    Raises:
+        BadParameter: it is empty.
+    """
+    found = compile_format(text.replace("%", "%%"))(TailRecord("", 0, 0, -1, "", None, None))
+    if not found:
+        msg = "a delimiter has at least one character"
+        raise typer.BadParameter(msg)
+    return found
+
+
+def json_line(record: TailRecord) -> str:
+    """A record as one line of JSON, with kcat's names; bytes that are not UTF-8 are under `key_base64`, `payload_base64`."""
+    found: dict[str, object] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "tstype": record.time_type,
+        "ts": record.at_ms,
+        "headers": [part for name, value in record.headers for part in (name, _shown(value))],
+    }
+    for name, content in (("key", record.key), ("payload", record.value)):
+        try:
+            found[name] = None if content is None else content.decode()
+        except UnicodeDecodeError:
+            found[f"{name}_base64"] = base64.b64encode(content or b"").decode()
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _shown(content: bytes | None) -> str | None:
+    return None if content is None else content.decode("utf-8", "backslashreplace")
+
+
+def parse_start(text: str, option: str = "-o") -> Start:
+    """`beginning`, `end`, `-10` (the last ten), `1234` (an offset), `s@TIME` (ISO 8601, epoch ms, or such as 10m-ago).
+
+    Raises:
+        BadParameter: none of these.
+    """
+    if text in ("beginning", "earliest"):
+        return Start("beginning")
+    if text in ("end", "latest"):
+        return Start("end")
+    if re.fullmatch(r"-\d{1,18}", text):
+        return Start("last", int(text[1:]))
+    if re.fullmatch(r"\d{1,18}", text):
+        return Start("offset", int(text))
+    if text.startswith("s@"):
+        return Start("time", _epoch_ms(text[2:]))
+    msg = f"{option} {text!r}: wanted beginning, end, an offset such as 1234, -10 for the last ten, or s@TIME"
+    raise typer.BadParameter(msg)
+
+
+def _epoch_ms(text: str) -> int:
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    return int(parse_time(text).timestamp() * 1000)
+
+
+def parse_headers(texts: Iterable[str]) -> list[tuple[str, bytes | None]]:
+    """Headers as `name=value`; `name` alone has no value.
+
+    Raises:
+        BadParameter: a name is missing.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name:
+            msg = f"-H {text!r}: wanted NAME=VALUE"
+            raise typer.BadParameter(msg)
+        found.append((name, value.encode() if equals else None))
+    return found
+
+
+def records_from(
+    read: Callable[[int], bytes],
+    *,
+    delimited_by: bytes = b"\n",
+    key: bytes | None = None,
+    key_delimiter: bytes | None = None,
+    empty_is_null: bool = False,
+) -> Iterator[Outgoing]:
+    """Records of a stream of bytes, each sent when its delimiter has come; an empty one is left out.
+
+    Args:
+        read: gives some bytes, none at the end.
+        delimited_by: ends a record.
+        key: of all of them.
+        key_delimiter: what stands between key and value of each; a record without it has no key.
+        empty_is_null: an empty key or value is none at all (a value of none deletes its key).
+
+    Raises:
+        BadParameter: a record is larger than 64 MiB, so the delimiter is probably another one.
+    """
+    rest = b""
+    while piece := read(_READ_BYTES):
+        *whole, rest = (rest + piece).split(delimited_by)
+        for text in whole:
+            yield from _outgoing(text, key, key_delimiter, empty_is_null=empty_is_null)
+        if len(rest) > MOST_RECORD_BYTES:
+            msg = f"no delimiter {delimited_by!r} came within {MOST_RECORD_BYTES} bytes: name the right one with -D"
+            raise typer.BadParameter(msg)
+    yield from _outgoing(rest, key, key_delimiter, empty_is_null=empty_is_null)
+
+
+def _outgoing(
+    text: bytes, key: bytes | None, key_delimiter: bytes | None, *, empty_is_null: bool
+) -> Iterator[Outgoing]:
+    if not text:
+        return
+    value: bytes | None = text
+    if key_delimiter is not None and key_delimiter in text:
+        own, _, value = text.partition(key_delimiter)
+        key = own
+    if empty_is_null:
+        key, value = key or None, value or None
+    yield Outgoing(value, key)

@@ -1,0 +1,196 @@
+"""`tidegate produce | tail`: records of any Kafka topic by hand, with kcat's letters."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deploy.commands.options import Brokers, Data, Json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["register"]
+
+ConfigF = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-F", help="Settings file (TOML) with a [kafka] section; for a login and TLS.", show_default=False
+    ),
+]
+Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Or -t TOPIC.", show_default=False)]
+TopicOption = Annotated[str | None, typer.Option("-t", metavar="TOPIC", help="The same as TOPIC.", show_default=False)]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, help="This partition alone.", show_default=False)
+]
+KeyDelimiter = Annotated[
+    str | None,
+    typer.Option("--key-delimiter", "-K", help="Between key and value, such as : or \\t.", show_default=False),
+]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    parent.command()(produce)
+    parent.command()(tail)
+
+
+def produce(
+    topic: Topic = None,
+    topic_option: TopicOption = None,
+    partition: Partition = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of all records.", show_default=False)] = None,
+    key_delimiter: KeyDelimiter = None,
+    delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Ends a record.")] = "\\n",
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header", "-H", metavar="NAME=VALUE", help="Of each record; more than once.", show_default=False
+        ),
+    ] = None,
+    compression: Annotated[
+        str | None,
+        typer.Option("--compression", "-z", help="none, lz4, zstd, snappy or gzip.", show_default=False),
+    ] = None,
+    lines: Annotated[
+        Path | None,
+        typer.Option(
+            "--lines", "-l", help="Read this file instead of stdin.", exists=True, dir_okay=False, show_default=False
+        ),
+    ] = None,
+    empty_is_null: Annotated[
+        bool, typer.Option("--null", "-Z", help="An empty key or value is none: that deletes a compacted key.")
+    ] = False,
+    brokers: Brokers = None,
+    config: ConfigF = None,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Send records to a topic, a line each, and wait until all replicas have them.
+
+    Topics that Tidegate writes are refused: a record by hand there would break the audit. Publish readings over MQTT.
+
+    Exit 1 when Kafka refused a record.
+    """
+    from deploy.commands.options import show_json
+    from deploy.commands.record_text import delimiter, parse_headers, records_from
+    from deploy.local.locate import locate_kafka
+    from ingest.cluster import is_own_topic
+    from ingest.contract.errors import FatalError
+    from ingest.send import send
+    from ingest.settings import KafkaSettings
+
+    name = _topic(topic, topic_option)
+    if is_own_topic(name):
+        message = (
+            f"Topic {name} is written by Tidegate alone: a record by hand would break the audit. Publish readings over MQTT "
+            "(`tidegate device snippet` shows how), or name another topic"
+        )
+        raise FatalError(message)
+    if compression is not None and compression not in KafkaSettings.model_fields["compression"].annotation.__args__:  # type: ignore[union-attr]
+        msg = f"-z {compression!r}: wanted none, lz4, zstd, snappy or gzip"
+        raise typer.BadParameter(msg)
+    kafka = locate_kafka(config, data, brokers)
+    if compression is not None:
+        kafka = kafka.model_copy(update={"compression": compression})
+    headers = parse_headers(header or ())
+    ends, between = delimiter(delimiter_text), None if key_delimiter is None else delimiter(key_delimiter)
+    with _input(lines) as source:
+        records = records_from(
+            source.read1, delimited_by=ends, key=None if key is None else key.encode(), key_delimiter=between,
+            empty_is_null=empty_is_null,
+        )  # fmt: skip
+        done = send(kafka, name, records, partition=partition, headers=headers)
+    if as_json:
+        show_json({"topic": name, "acknowledged": done.acknowledged, "failed": done.failed, "why": done.why or None})
+    else:
+        typer.echo(f"{done.acknowledged} records acknowledged", err=True)
+    if done.failed:
+        typer.echo(f"{done.failed} records failed; the last: {done.why}", err=True)
+        raise typer.Exit(1)
+
+
+def tail(
+    topic: Topic = None,
+    topic_option: TopicOption = None,
+    partition: Partition = None,
+    start: Annotated[
+        str,
+        typer.Option("--offset", "-o", help="beginning, end, 1234, -10 for the last ten of each partition, or s@TIME."),
+    ] = "-10",
+    stop: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="End before this time (Kafka's clock).", show_default=False),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", min=1, help="End after so many records.", show_default=False)
+    ] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="End at the end; without it, follow.")] = False,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Such as '%t %p %o %T %k %s\\n'; kcat's letters s S k K t p o T h.",
+            show_default=False,
+        ),
+    ] = None,
+    key_delimiter: KeyDelimiter = None,
+    delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Printed after a record.")] = "\\n",
+    brokers: Brokers = None,
+    config: ConfigF = None,
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="One line of JSON a record.")] = False,
+) -> None:
+    """Print a topic's records from a place on, and go on as they come. Joins no group and commits nothing.
+
+    Values to stdout as they are. Ctrl-C ends it; so does a closed pipe.
+    """
+    from itertools import islice
+
+    from deploy.commands.record_text import parse_start
+    from deploy.local.locate import locate_kafka
+    from ingest.tail import tail as follow
+
+    name = _topic(topic, topic_option)
+    begin = parse_start(start)
+    end = None if stop is None else parse_start(f"s@{stop}", "--until")
+    render = _render(form, key_delimiter, delimiter_text, as_json=as_json)
+    kafka = locate_kafka(config, data, brokers)
+    records = follow(kafka, name, begin, partition=partition, stop=end, follow=not exit_at_end)
+    for record in islice(records, count):
+        try:
+            sys.stdout.buffer.write(render(record))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # The reader has enough, such as `head`; Python would complain once more as it ends.
+            sys.stdout = None
+            return
+
+
+def _render(form: str | None, key_delimiter: str | None, ends: str, *, as_json: bool) -> "Callable[[Any], bytes]":
+    from deploy.commands.record_text import compile_format, delimiter, json_line
+
+    if as_json:
+        return lambda record: json_line(record).encode("utf-8", "backslashreplace") + b"\n"
+    if form is not None:
+        return compile_format(form)
+    end = delimiter(ends)
+    if key_delimiter is None:
+        return lambda record: (record.value or b"") + end
+    between = delimiter(key_delimiter)
+    return lambda record: (record.key or b"") + between + (record.value or b"") + end
+
+
+def _topic(argument: str | None, option: str | None) -> str:
+    if (argument is None) == (option is None):
+        msg = "name one topic: TOPIC or -t TOPIC"
+        raise typer.BadParameter(msg)
+    return argument or option or ""
+
+
+def _input(file: Path | None) -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext(sys.stdin.buffer) if file is None else file.open("rb")

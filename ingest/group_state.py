@@ -1,0 +1,162 @@
+"""Consumer groups as Kafka's own tools see them: members, what each reads, and how far the group has read."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ingest.admin import TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.cluster_reader import ClusterReader
+from ingest.contract.errors import FatalError
+from ingest.group_reader import GroupReader
+from ingest.settings import KafkaSettings
+
+__all__ = ["Group", "GroupPlace", "Member", "describe_group", "list_groups"]
+
+_EMPTY: Final = frozenset({"EMPTY", "DEAD"})
+_RETRIED: Final = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer of a group, and the partitions that it has."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlace:
+    """How far a group has read a partition: the next offset it reads, and the next to be written (None: not known)."""
+
+    topic: str
+    partition: int
+    committed: int
+    end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that wait."""
+        return None if self.end is None else max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group.
+
+    Attributes:
+        name: its id.
+        state: Kafka's word, such as STABLE or EMPTY.
+        kind: `classic` or `consumer`, the protocol of its members.
+        coordinator: host and port of the broker that keeps it.
+        assignor: how partitions are shared out.
+        members: by client id.
+        places: where it committed, by topic and partition.
+    """
+
+    name: str
+    state: str
+    kind: str
+    coordinator: str = ""
+    assignor: str = ""
+    members: tuple[Member, ...] = ()
+    places: tuple[GroupPlace, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no member is there that would write over an offset."""
+        return self.state in _EMPTY
+
+
+def list_groups(settings: KafkaSettings) -> list[Group]:
+    """All groups that this user may see, by name, without members and places.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    client = admin_client(settings)
+    try:
+        found = result_of(client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
+    except (KafkaException, TimeoutError) as error:
+        raise unanswered(settings, error, "listing consumer groups") from error
+    return sorted(
+        (Group(one.group_id, one.state.name, "" if one.type is None else one.type.name.lower()) for one in found.valid),
+        key=lambda group: group.name,
+    )
+
+
+def describe_group(settings: KafkaSettings, name: str) -> Group:
+    """One group with its members and its places.
+
+    Raises:
+        FatalError: there is no such group, or this user may not see it.
+        RetryableError: Kafka does not answer.
+    """
+    found = _described(settings, name)
+    members = tuple(
+        sorted(
+            (
+                Member(
+                    one.member_id,
+                    one.client_id,
+                    one.host,
+                    tuple(sorted((place.topic, place.partition) for place in one.assignment.topic_partitions)),
+                )
+                for one in found.members
+            ),
+            key=lambda member: (member.client_id, member.member_id),
+        )
+    )
+    places = _places(settings, name)
+    if found.state.name == "DEAD" and not places:
+        message = f"Kafka at {settings.bootstrap_servers} has no consumer group {name}: see `tidegate groups ls`"
+        raise FatalError(message)
+    kind = "" if getattr(found, "type", None) is None else found.type.name.lower()
+    where = found.coordinator
+    return Group(
+        name, found.state.name, kind, "" if where is None else f"{where.host}:{where.port}",
+        found.partition_assignor or "", members, places,
+    )  # fmt: skip
+
+
+def _described(settings: KafkaSettings, name: str) -> Any:
+    """Kafka's own description; a new cluster needs a moment to find a coordinator for its first group."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    client = admin_client(settings)
+    while True:
+        try:
+            return result_of(client.describe_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)[name])
+        except TimeoutError as error:
+            raise unanswered(settings, error, f"describing group {name}") from error
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                user = settings.sasl_username or "ANONYMOUS"
+                message = f"The Kafka user {user} may not see group {name}: grant it DESCRIBE on the group"
+                raise FatalError(message) from error
+            if code not in _RETRIED or time.monotonic() > deadline:
+                raise unanswered(settings, error, f"describing group {name}") from error
+            time.sleep(0.1)
+
+
+def _places(settings: KafkaSettings, name: str) -> tuple[GroupPlace, ...]:
+    """What the group committed, of all partitions that there are: its members may be gone."""
+    cluster = ClusterReader(settings)
+    group = GroupReader(settings, name, lambda _error: None)
+    try:
+        _brokers, partitions = cluster.topics(lambda topic: True, TIMEOUT_SECONDS)
+        committed: Mapping[tuple[str, int], int] = group.committed(
+            [(one.topic, one.partition) for one in partitions], TIMEOUT_SECONDS
+        )
+        read = [one for one in partitions if (one.topic, one.partition) in committed]
+        ended = cluster.with_offsets(read, TIMEOUT_SECONDS) if read else []
+    finally:
+        group.close()
+        cluster.close()
+    return tuple(GroupPlace(one.topic, one.partition, committed[one.topic, one.partition], one.end) for one in ended)

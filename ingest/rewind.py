@@ -1,0 +1,124 @@
+"""Sets a group's offsets back or forward in one topic: planned first, written only while no member is there."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from ingest.clients import make_client
+from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.topics import LAND_GROUP, stream_group
+from ingest.group_state import Group, describe_group
+from ingest.offsets import begin_offsets, end_offsets, offsets_at
+from ingest.security import consumer_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["Move", "Target", "plan_rewind", "rewind"]
+
+_TRY_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a group shall go on: at both ends of the topic, an offset, or the first record at or after a time (epoch ms)."""
+
+    kind: Literal["earliest", "latest", "offset", "time"]
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition: the next offset the group reads before and after; `before` is None where it never committed."""
+
+    partition: int
+    before: int | None
+    after: int
+    end: int
+
+    @property
+    def again(self) -> int:
+        """Records that the group reads once more; less than 0: records it leaves out."""
+        return 0 if self.before is None else self.before - self.after
+
+
+def plan_rewind(
+    settings: KafkaSettings, group: str, topic: str, target: Target, *, partition: int | None = None
+) -> list[Move]:
+    """What `rewind` would do; nothing is written.
+
+    Raises:
+        FatalError: the group is one of Tidegate's own, has members, or there is no such group, topic or partition.
+        RetryableError: Kafka does not answer.
+    """
+    _refuse_own(group)
+    found = describe_group(settings, group)
+    _refuse_members(found)
+    oldest, ends = begin_offsets(settings, topic), end_offsets(settings, topic)
+    if partition is not None and partition not in ends:
+        message = f"Topic {topic} has no partition {partition}: it has {len(ends)}, counted from 0"
+        raise FatalError(message)
+    before = {place.partition: place.committed for place in found.places if place.topic == topic}
+    wanted = {
+        "earliest": lambda: oldest,
+        "latest": lambda: ends,
+        "offset": lambda: {one: min(max(target.at, oldest[one]), ends[one]) for one in ends},
+        "time": lambda: offsets_at(settings, topic, target.at),
+    }[target.kind]()
+    return [Move(one, before.get(one), wanted[one], ends[one]) for one in sorted(ends) if partition in (None, one)]
+
+
+def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -> None:
+    """Write a plan to the group.
+
+    Raises:
+        FatalError: a member has joined meanwhile, or this user may not write to the group.
+        RetryableError: Kafka does not answer.
+    """
+    _refuse_own(group)
+    conf = consumer_conf(settings, client_id="tidegate-rewind", group=group) | {
+        "error_cb": lambda _error: None,
+        "log_level": 0,
+        "socket.timeout.ms": int(_TRY_SECONDS * 1000),
+    }
+    consumer = make_client(Consumer, conf, settings)
+    try:
+        done = consumer.commit(
+            offsets=[TopicPartition(topic, move.partition, move.after) for move in moves], asynchronous=False
+        )
+    except KafkaException as error:
+        # A group that has members takes no offsets from outside: one joined between plan and commit.
+        _refuse_members(describe_group(settings, group))
+        message = (
+            f"Kafka at {settings.bootstrap_servers} did not take the offsets of group {group}: {error.args[0].str()}"
+        )
+        raise RetryableError(message) from error
+    finally:
+        consumer.close()
+    for one in done or []:
+        if one.error is not None:
+            message = f"Kafka refuses the offset of {topic}[{one.partition}] for group {group}: {one.error.str()}"
+            raise FatalError(message)
+
+
+def _refuse_own(group: str) -> None:
+    if group == LAND_GROUP:
+        message = (
+            f"{group} only shows how far the landing has read; the landing goes on where the tables end. To read records "
+            "again into corrected tables, see `tidegate correct --help` and `tidegate repair --help`"
+        )
+        raise FatalError(message)
+    if group.startswith(stream_group("")):
+        name = group.removeprefix(stream_group(""))
+        message = f"{group} only shows how far an SQL stream has read: use `tidegate streams rewind {name}`"
+        raise FatalError(message)
+
+
+def _refuse_members(group: Group) -> None:
+    if group.is_empty:
+        return
+    who = ", ".join(sorted({f"{member.client_id} on {member.host}" for member in group.members})[:5]) or "unknown"
+    message = (
+        f"Group {group.name} is in use ({group.state}; {len(group.members)} members: {who}): a member would write over "
+        "the new offsets. Stop its consumers, wait until `tidegate groups describe` shows EMPTY, and try again"
+    )
+    raise FatalError(message)

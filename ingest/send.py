@@ -1,0 +1,118 @@
+"""Records that a person sends by hand: each is acknowledged by all replicas, or counted as failed with Kafka's words."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ingest.admin import admin_client, partition_counts
+from ingest.clients import make_client
+from ingest.contract.errors import FatalError, UnavailableError
+from ingest.security import client_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["Outgoing", "Sent", "send"]
+
+_FLUSH_SECONDS: Final = 120.0
+_ANY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record to be sent; a value of None deletes its key in a compacted topic."""
+
+    value: bytes | None
+    key: bytes | None = None
+
+
+@dataclass(slots=True)
+class Sent:
+    """How many Kafka acknowledged, and why others failed."""
+
+    acknowledged: int = 0
+    failed: int = 0
+    why: str = ""
+
+
+def send(
+    settings: KafkaSettings,
+    topic: str,
+    records: Iterable[Outgoing],
+    *,
+    partition: int | None = None,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> Sent:
+    """Send the records in their order and wait for every acknowledgement.
+
+    Args:
+        settings: the cluster; its compression is used.
+        topic: must exist; it is never made by a mistyped name.
+        records: read as they are sent, so a pipe may go on for hours.
+        partition: for all of them; without it, that of the key's hash as Kafka's own clients choose it.
+        headers: of each record.
+
+    Raises:
+        FatalError: there is no such topic.
+        UnavailableError: there is no such partition.
+        RetryableError: Kafka does not answer.
+    """
+    partitions = partition_counts(admin_client(settings), settings).get(topic)
+    if partitions is None:
+        message = (
+            f"Kafka at {settings.bootstrap_servers} has no topic {topic}: make it with `tidegate topics create {topic}`"
+        )
+        raise FatalError(message)
+    if partition is not None and not 0 <= partition < partitions:
+        message = f"Topic {topic} has no partition {partition}: it has {partitions}, counted from 0"
+        raise UnavailableError(message)
+    done = Sent()
+
+    def report(error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            done.acknowledged += 1
+        else:
+            done.failed, done.why = done.failed + 1, error.str()
+
+    conf = client_conf(settings, client_id="tidegate-produce") | {
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": "murmur2_random",
+        "compression.type": settings.compression,
+        "linger.ms": 5,
+        "message.timeout.ms": 60_000,
+        "message.max.bytes": max(settings.max_record_bytes, 1_000_000),
+        "error_cb": lambda _error: None,
+        "log_level": 0,
+    }
+    producer = make_client(Producer, conf, settings)
+    where = _ANY if partition is None else partition
+    for record in records:
+        _one(producer, topic, record, where, list(headers), report, done)
+        producer.poll(0)
+    waiting = producer.flush(_FLUSH_SECONDS)
+    if waiting:
+        done.failed, done.why = done.failed + waiting, f"no answer within {_FLUSH_SECONDS:g} s"
+    return done
+
+
+def _one(
+    producer: Producer,
+    topic: str,
+    record: Outgoing,
+    partition: int,
+    headers: list[tuple[str, bytes | None]],
+    report: object,
+    done: Sent,
+) -> None:
+    while True:
+        try:
+            producer.produce(topic, record.value, record.key, partition, on_delivery=report, headers=headers)  # type: ignore[arg-type]
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as error:
+            # Larger than the client sends: Kafka would refuse it too.
+            done.failed, done.why = done.failed + 1, error.args[0].str()
+            return
+        else:
+            return

@@ -1,0 +1,234 @@
+"""Records of one topic from a place on, and on as they come: no group, no commit, nothing held but one batch."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+)
+from confluent_kafka import TopicPartition as Place
+
+from ingest.clients import make_client
+from ingest.contract.errors import FatalError, RetryableError, UnavailableError
+from ingest.offsets import begin_offsets, end_offsets, offsets_at
+from ingest.security import consumer_conf
+from ingest.settings import KafkaSettings
+
+__all__ = ["Start", "TailRecord", "tail", "tail_record"]
+
+_WAIT_SECONDS: Final = 0.2
+_BATCH: Final = 500
+_SILENT_SECONDS: Final = 30.0
+_TIME_TYPES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "logappend"}
+_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin in each partition.
+
+    Attributes:
+        kind: `beginning`, `end`, `last` (so many records before the end), `offset` or `time`.
+        at: a count, an offset or epoch ms.
+    """
+
+    kind: Literal["beginning", "end", "last", "offset", "time"]
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TailRecord:
+    """One record as Kafka has it.
+
+    Attributes:
+        topic, partition, offset: its place.
+        at_ms: its time in epoch ms; -1 where it has none.
+        time_type: `create` is the producer's clock, `logappend` Kafka's; empty without a time.
+        key, value: its bytes, None where there are none.
+        headers: names and values in their order.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    time_type: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def tail(
+    settings: KafkaSettings,
+    topic: str,
+    start: Start,
+    *,
+    partition: int | None = None,
+    stop: Start | None = None,
+    follow: bool = True,
+) -> Iterator[TailRecord]:
+    """The records from `start` on, by offset within a partition, partitions mixed.
+
+    Args:
+        settings: the cluster.
+        topic: its name.
+        start: where to begin.
+        partition: this one alone.
+        stop: the `time` before which to end; with it nothing is followed.
+        follow: go on with what comes later; else it ends at what was the end when this was called.
+
+    Raises:
+        FatalError: there is no such topic.
+        UnavailableError: there is no such partition, or this user may not read the topic.
+        RetryableError: Kafka does not answer; also while it follows, after half a minute without a broker.
+    """
+    oldest, ends = begin_offsets(settings, topic), end_offsets(settings, topic)
+    if partition is not None and partition not in ends:
+        message = f"Topic {topic} has no partition {partition}: it has {len(ends)}, counted from 0"
+        raise UnavailableError(message)
+    chosen = [one for one in sorted(ends) if partition in (None, one)]
+    starts = _starts(settings, topic, start, oldest, ends)
+    until = ends if stop is None else offsets_at(settings, topic, stop.at)
+    if follow and stop is None:
+        yield from _read(settings, topic, {one: starts[one] for one in chosen}, None)
+        return
+    yield from _read(settings, topic, {one: starts[one] for one in chosen}, {one: until[one] for one in chosen})
+
+
+def tail_record(message: Message) -> TailRecord:
+    """What a message of the client holds."""
+    kind, at_ms = message.timestamp()
+    named = _TIME_TYPES.get(kind, "")
+    return TailRecord(
+        message.topic() or "", message.partition() or 0, message.offset() or 0, at_ms if named else -1, named,
+        _bytes(message.key()), _bytes(message.value()), _headers(message),
+    )  # fmt: skip
+
+
+def _starts(
+    settings: KafkaSettings, topic: str, start: Start, oldest: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, int]:
+    match start.kind:
+        case "beginning":
+            return dict(oldest)
+        case "end":
+            return dict(ends)
+        case "last":
+            return {one: max(oldest[one], end - start.at) for one, end in ends.items()}
+        case "offset":
+            return {one: min(max(start.at, oldest[one]), end) for one, end in ends.items()}
+        case "time":
+            return offsets_at(settings, topic, start.at)
+
+
+def _read(
+    settings: KafkaSettings, topic: str, starts: Mapping[int, int], until: Mapping[int, int] | None
+) -> Iterator[TailRecord]:
+    left = None if until is None else {one for one, end in until.items() if starts[one] < end}
+    if left is not None and not left:
+        return
+    consumer = make_client(Consumer, _conf(settings), settings)
+    try:
+        consumer.assign([Place(topic, one, at) for one, at in starts.items() if left is None or one in left])
+        silent = _Silence(settings, consumer)
+        while left is None or left:
+            # The first record is waited for; a wait for a full batch would hold it back.
+            found = consumer.consume(1, _WAIT_SECONDS)
+            for message in found + (consumer.consume(_BATCH, 0) if found else []):
+                record = _take(message, until, left, topic, settings)
+                if record is not None:
+                    yield record
+            silent.judge(heard=bool(found))
+    finally:
+        consumer.close()
+
+
+def _conf(settings: KafkaSettings) -> dict[str, Any]:
+    return consumer_conf(settings, client_id="tidegate-tail", group="tidegate-tail") | {
+        # Its last offsets may hold no record (compaction, transaction markers), so a partition's end is an event.
+        "enable.partition.eof": True,
+        "error_cb": lambda _error: None,
+        "log_level": 0,
+        "queued.max.messages.kbytes": 8 * 1024,
+    }
+
+
+def _take(
+    message: Message, until: Mapping[int, int] | None, left: set[int] | None, topic: str, settings: KafkaSettings
+) -> TailRecord | None:
+    error, number, offset = message.error(), message.partition(), message.offset()
+    if error is not None:
+        _judge(error, topic, settings)
+    if number is None or offset is None or number < 0:
+        return None
+    if until is not None and left is not None:
+        past = offset >= until.get(number, 0)
+        if offset >= until.get(number, 0) - 1:
+            left.discard(number)
+        if past:
+            return None
+    return None if error is not None else tail_record(message)
+
+
+def _judge(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
+    if error.code() in _DENIED:
+        user = settings.sasl_username or "ANONYMOUS"
+        message = f"The Kafka user {user} may not read topic {topic}: grant it READ on the topic"
+        raise UnavailableError(message)
+    if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
+        message = f"Topic {topic} was deleted while it was read"
+        raise FatalError(message)
+    if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
+        message = f"Retention removed records of topic {topic} while they were read: run the command again"
+        raise RetryableError(message)
+
+
+class _Silence:
+    """Tells a topic that is quiet from a broker that is gone: only the second is an error."""
+
+    def __init__(self, settings: KafkaSettings, consumer: Consumer) -> None:
+        self._settings, self._consumer = settings, consumer
+        self._answered_at = self._asked_at = time.monotonic()
+
+    def judge(self, *, heard: bool) -> None:
+        """After each wait.
+
+        Raises:
+            RetryableError: no broker answered for half a minute.
+        """
+        now = time.monotonic()
+        if heard:
+            self._answered_at = self._asked_at = now
+            return
+        if now - self._asked_at < _SILENT_SECONDS / 6:
+            return
+        self._asked_at = now
+        try:
+            self._consumer.list_topics(timeout=2.0)
+            self._answered_at = now
+        except KafkaException as error:
+            if now - self._answered_at > _SILENT_SECONDS:
+                why = error.args[0].str()
+                message = f"Kafka at {self._settings.bootstrap_servers} does not answer any more: {why}"
+                raise RetryableError(message) from error
+
+
+def _bytes(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    try:
+        found = message.headers() or []
+    except UnicodeDecodeError:
+        # Kafka wants names in UTF-8 and checks none.
+        return ()
+    listed = found.items() if isinstance(found, dict) else found
+    return tuple((name, _bytes(content)) for name, content in listed)

@@ -1,0 +1,114 @@
+"""kcat's letters: formats, delimiters, places to begin, records of a stream of bytes."""
+
+import json
+import time
+from base64 import b64decode
+from collections.abc import Callable
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.commands import record_text
+from deploy.commands.groups import parse_target
+from deploy.commands.record_text import (
+    compile_format,
+    delimiter,
+    json_line,
+    parse_headers,
+    parse_start,
+    records_from,
+)
+from ingest.rewind import Target
+from ingest.send import Outgoing
+from ingest.tail import Start, TailRecord
+
+RECORD = TailRecord("rooms", 2, 17, 1_764_000_000_000, "create", b"k", b"v\xff", (("a", b"1"), ("b", None)))
+
+
+def source(content: bytes, step: int) -> Callable[[int], bytes]:
+    pieces = [content[at : at + step] for at in range(0, len(content), step)]
+    return lambda _most: pieces.pop(0) if pieces else b""
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        (r"%t[%p]@%o %T\n", b"rooms[2]@17 1764000000000\n"),
+        (r"%k=%s", b"k=v\xff"),
+        (r"%K %S %h", b"1 2 a=1,b="),
+        (r"100%% \x41\t\\ \q", b"100% A\t\\ \\q"),
+    ],
+)
+def test_a_format_prints_a_record(form: str, wanted: bytes) -> None:
+    assert compile_format(form)(RECORD) == wanted
+
+
+def test_a_record_without_key_and_value_has_their_lengths_as_minus_one() -> None:
+    assert compile_format("%K %S")(TailRecord("t", 0, 0, -1, "", None, None)) == b"-1 -1"
+
+
+def test_an_unknown_letter_names_those_there_are() -> None:
+    with pytest.raises(typer.BadParameter, match=r"%x is unknown; wanted one of %s %S %k"):
+        compile_format("%x")
+
+
+@given(st.binary(), st.one_of(st.none(), st.binary()))
+def test_a_line_of_json_loses_no_byte(value: bytes, key: bytes | None) -> None:
+    found = json.loads(json_line(TailRecord("t", 0, 5, 1, "create", key, value)))
+    for name, content in (("payload", value), ("key", key)):
+        back = found[name] if name in found else b64decode(found[f"{name}_base64"])
+        assert (back.encode() if isinstance(back, str) else back) == content
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("beginning", Start("beginning")),
+        ("end", Start("end")),
+        ("-3", Start("last", 3)),
+        ("1234", Start("offset", 1234)),
+        ("s@1764000000000", Start("time", 1_764_000_000_000)),
+        ("s@2025-11-24T16:00:00Z", Start("time", 1_764_000_000_000)),
+    ],
+)
+def test_places_to_begin(text: str, wanted: Start) -> None:
+    assert parse_start(text) == wanted
+
+
+def test_a_place_or_target_that_is_none_says_what_was_wanted() -> None:
+    for text in ("", "--3", "s@yesterday", "+4", "1.5", "9" * 30):
+        with pytest.raises(typer.BadParameter, match="wanted"):
+            parse_start(text)
+    assert parse_target("earliest") == Target("earliest") and parse_target("7") == Target("offset", 7)
+    assert abs(parse_target("10m-ago").at - (time.time() - 600) * 1000) < 5000
+    with pytest.raises(typer.BadParameter, match="in the future"):
+        parse_target("2999-01-01T00:00:00Z")
+
+
+@given(
+    st.lists(st.binary(max_size=6).filter(lambda text: b"\n" not in text), max_size=8), st.integers(1, 7), st.booleans()
+)
+def test_records_do_not_depend_on_how_bytes_come(texts: list[bytes], step: int, ended: bool) -> None:
+    content = b"\n".join(texts) + (b"\n" if ended else b"")
+    assert [one.value for one in records_from(source(content, step))] == [text for text in texts if text]
+
+
+def test_keys_delimiters_and_nulls() -> None:
+    content = b"a:1;b:;plain;:x"
+    found = list(records_from(source(content, 3), delimited_by=b";", key_delimiter=b":", empty_is_null=True))
+    assert found == [Outgoing(b"1", b"a"), Outgoing(None, b"b"), Outgoing(b"plain", None), Outgoing(b"x", None)]
+    assert list(records_from(source(b"one", 9), key=b"k")) == [Outgoing(b"one", b"k")]
+    assert delimiter(r"\t") == b"\t" and delimiter("%") == b"%"
+    with pytest.raises(typer.BadParameter, match="at least one character"):
+        delimiter("")
+    assert parse_headers(["a=1=2", "b"]) == [("a", b"1=2"), ("b", None)]
+    with pytest.raises(typer.BadParameter, match="wanted NAME=VALUE"):
+        parse_headers(["=1"])
+
+
+def test_a_stream_without_delimiter_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_text, "MOST_RECORD_BYTES", 1000)
+    with pytest.raises(typer.BadParameter, match="name the right one with -D"):
+        list(records_from(lambda _most: b"x" * 100))
