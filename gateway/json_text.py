@@ -1,7 +1,8 @@
 """Strict JSON: bytes to a python document with flags, or a refusal. Never an exception, whatever the bytes are.
 
-The usual document goes through one fast parse (msgspec, C). Only where that refuses, or where a key may have stood twice
-or digits may have been lost, does a second, exact parse say what is going on: good input hardly ever costs that.
+The usual document goes through one fast parse (msgspec, C). Only where that refuses, or where a key was there twice or
+digits may have been lost, a second, exact parse finds out: good input hardly ever costs that. A key that was there twice
+shows in the colons: written again, the document has fewer of them.
 """
 
 import json
@@ -30,10 +31,10 @@ _SMALL_EXPONENT_UPPER = re.compile(rb"E-\d{3}")
 """Two that begin with fixed bytes: a class of bytes is searched for much slower."""
 _MANY_ZEROS: Final = b"0" * 300
 """A fraction needs more leading zeros than these to be less than every double."""
-_SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK: Final = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
 class BadNumber:
@@ -91,16 +92,15 @@ def _parse(payload: bytes, max_depth: int) -> Document | Reject:
         return _too_deep(max_depth)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _parse_exactly(strip_mark(payload), max_depth)
-    if max_depth and type(value) is dict and payload.count(b"{") == 1 and b"[" not in payload:
-        # The usual object holds no other.
-        keys, depth = len(value), 1
-    else:
-        keys, depth = _count_keys(value)
-    if depth > max_depth:
+    brackets = payload.count(b"{") + payload.count(b"[")
+    if brackets > max_depth and _depth(value) > max_depth:
         return _too_deep(max_depth)
-    if (payload.count(b":") != keys and _key_may_stand_twice(payload, keys)) or _may_underflow(payload):
-        return _parse_exactly(payload, max_depth)
-    return Document(value)
+    if brackets == 1 and type(value) is dict and payload.count(b":") == len(value):
+        # The usual object holds no other, and no colons in its texts.
+        is_whole = not _may_underflow(payload)
+    else:
+        is_whole = _is_whole(payload, value)
+    return Document(value) if is_whole else _parse_exactly(payload, max_depth)
 
 
 def strip_mark(payload: bytes) -> bytes:
@@ -108,41 +108,47 @@ def strip_mark(payload: bytes) -> bytes:
     return payload.removeprefix(_MARK)
 
 
-def _key_may_stand_twice(payload: bytes, keys: int) -> bool:
-    """Every key brings a colon; of more colons than keys, texts (times) may hold the rest.
+def _is_whole(payload: bytes, value: object) -> bool:
+    """Whether the parsed document has lost no key and no digits, for sure.
 
-    Where no quote and colon have blanks between them, each key that was written shows as `":`.
+    Written again it has the same colons, those of its keys and those in its texts; one fewer for each key that was lost.
     """
-    if payload.count(b'":') != keys:
+    again = _encode(value)
+    if again == payload:
         return True
-    blank = b'" ' in payload or b'"\n' in payload or b'"\t' in payload or b'"\r' in payload
-    return blank and _SPACED_COLON.search(payload) is not None
+    if b"\\" in payload and (b"\\u003a" in payload or b"\\u003A" in payload):
+        # A colon that is written as none.
+        return False
+    return payload.count(b":") == again.count(b":") and not (b"0.0" in again and _may_underflow(payload))
 
 
 def _may_underflow(payload: bytes) -> bool:
-    if b"e-" in payload and _SMALL_EXPONENT.search(payload) is not None:
-        return True
-    if b"E-" in payload and _SMALL_EXPONENT_UPPER.search(payload) is not None:
+    """Whether a number that is not 0 may have become 0."""
+    if b"-" in payload and _has_small_exponent(payload):
         return True
     return len(payload) > len(_MANY_ZEROS) and _MANY_ZEROS in payload
 
 
-def _count_keys(value: object) -> tuple[int, int]:
-    """Keys of all objects, and the depth of nesting (a scalar has 0). By levels: a recursion could run too deep."""
-    keys = depth = 0
+def _has_small_exponent(payload: bytes) -> bool:
+    if b"e-" in payload and _SMALL_EXPONENT.search(payload) is not None:
+        return True
+    return b"E-" in payload and _SMALL_EXPONENT_UPPER.search(payload) is not None
+
+
+def _depth(value: object) -> int:
+    """How deep objects and arrays are nested; a scalar has 0. By levels: a recursion could run too deep."""
+    depth = 0
     level: list[Any] = [value] if type(value) is dict or type(value) is list else []
     while level:
         depth += 1
         deeper: list[Any] = []
         for node in level:
             members: Iterable[Any] = node.values() if type(node) is dict else node
-            if type(node) is dict:
-                keys += len(node)
             for item in members:
                 if type(item) is dict or type(item) is list:
                     deeper.append(item)
         level = deeper
-    return keys, depth
+    return depth
 
 
 def _too_deep(max_depth: int) -> Reject:
@@ -161,7 +167,7 @@ def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
         return _too_deep(max_depth)
     except json.JSONDecodeError as error:
         return Reject(Reason.BAD_JSON, got=show(_fault(error, text)), wanted="one JSON document")
-    if _count_keys(value)[1] > max_depth:
+    if _depth(value) > max_depth:
         return _too_deep(max_depth)
     if "\\u" in text and _holds_surrogate(value):
         return Reject(Reason.BAD_ENCODING, got="half of a surrogate pair", wanted="whole characters")
