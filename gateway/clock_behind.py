@@ -14,8 +14,10 @@ CLOCK_BEHIND: Final = "clock_behind"
 GPS_WEEK_ROLLOVER: Final = "gps_week_rollover"
 _DAY_US: Final = 86_400 * 1_000_000
 _WEEKS: Final = (1024, 2048)
-_ROLLED_US: Final = 1023 * 7 * _DAY_US
+_ROLLED_SECONDS: Final = 1023 * 7 * 86_400
+_ROLLED_US: Final = _ROLLED_SECONDS * 1_000_000
 """Younger than this no time is behind by a rollover."""
+_NO_FLAGS: Final[list[str]] = []
 
 
 def rolled_over_weeks(time_us: int, received_us: int) -> int | None:
@@ -29,7 +31,7 @@ def rolled_over_weeks(time_us: int, received_us: int) -> int | None:
 
 def earliest_usual_us(received_us: int, behind_seconds: int) -> int:
     """No time from here on is flagged; `behind_seconds` is the bound, 0 for none."""
-    return received_us - (min(behind_seconds * 1_000_000, _ROLLED_US) if behind_seconds else _ROLLED_US)
+    return received_us - (behind_seconds * 1_000_000 if 0 < behind_seconds < _ROLLED_SECONDS else _ROLLED_US)
 
 
 def flag_clocks_behind(readings: Iterable[Reading], received_us: int, sent_us: int | None, behind_seconds: int) -> None:
@@ -43,7 +45,7 @@ def flag_clocks_behind(readings: Iterable[Reading], received_us: int, sent_us: i
     """
     usual_us = earliest_usual_us(received_us, behind_seconds)
     # Readings of one message mostly share their time.
-    judged_us, flags = usual_us, list[str]()
+    judged_us, flags = usual_us, _NO_FLAGS
     for reading in readings:
         time_us = reading.time_us
         if time_us is None or time_us >= usual_us:

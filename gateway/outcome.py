@@ -215,13 +215,14 @@ class Gate:
     def _accept(self, message: Message, topic: str, decoded: Decoded) -> Outcome:
         message_id = identity_of(message, decoded)
         flags = decoded.flags
-        if message_id is None and any(reading.message_id is None for reading in decoded.readings):
+        readings = decoded.readings
+        if message_id is None and (readings[0].message_id is None or any(one.message_id is None for one in readings)):
             flags = [*(flags or ()), NO_IDENTITY]
         if message.retain:
             flags = [*(flags or ()), RETAINED]
         if message.waited_since_us is not None:
             _flag_waited(decoded)
-        flag_clocks_behind(decoded.readings, message.received_us, _sent_us(message), self._limits.clock_behind_seconds)
+        flag_clocks_behind(readings, message.received_us, _sent_us(message), self._limits.clock_behind_seconds)
         record = ReadingRecord(
             RECORD_VERSION,
             self._limits.gateway_id,
@@ -230,7 +231,7 @@ class Gate:
             message.received_us,
             topic,
             decoded.device,
-            decoded.readings,
+            readings,
             message.qos,
             message.dup,
             message.retain,
@@ -247,12 +248,14 @@ class Gate:
             [Record(READINGS, decoded.device.encode(), encode_record(record))],
             decoded.device,
             accepted=True,
-            readings=len(decoded.readings),
+            readings=len(readings),
             sequence=decoded.sequence,
             replies=decoded.replies,
             refusals=[
                 _refusal(message, topic, fault, decoded.device, message_id, partial=True) for fault in decoded.rejects
-            ],
+            ]
+            if decoded.rejects
+            else [],
         )
 
     def _write(self, message: Message, outcome: Outcome) -> Outcome:

@@ -6,7 +6,7 @@ one item that come to the same name are both kept: the second takes another inde
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gateway.decoders.mapping_names import Rule, Rules
@@ -26,6 +26,8 @@ __all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "add_fl
 METRIC_TWICE: Final = "metric_twice"
 MAX_UNIT_CHARACTERS: Final = 64
 """What is longer is no unit; and one text of a message would be repeated in each of its readings."""
+_MAX_WORD: Final = 32
+_MAX_WORDS: Final = 1000
 TWICE_STEP: Final = 200_000
 """Times the readings that a message may hold, an index still fits the 32 bits of the tables' column."""
 
@@ -91,6 +93,15 @@ class Shape:
     times_format: How = AUTO
     units: Path | None = None
     units_leaf: str | None = None
+    words: set[str] = field(default_factory=set, compare=False)
+    """Texts of letters alone that are values, as states are: they come again with every message. Bounded."""
+
+    def remember(self, text: str) -> None:
+        """Take a text that is a value among `words`, if it is one."""
+        if len(text) <= _MAX_WORD and text.replace("_", "a").isalpha():
+            if len(self.words) >= _MAX_WORDS:
+                self.words.clear()
+            self.words.add(text)
 
 
 class Flattener:
@@ -146,7 +157,7 @@ class Flattener:
         head = f"{name}." if name else ""
         rules, known, readings, index = self._rules, self._rules.known, self.readings, self._index
         time_us, claimed_us, flag = self._at
-        usual = flag is None and self._times is None and self._units is None
+        usual, words = flag is None and self._times is None and self._units is None, self._shape.words
         for key, value in body.items():
             kind = type(value)
             flat = head + key
@@ -162,6 +173,9 @@ class Flattener:
             if usual and rule.plain and (kind is float or (kind is int and -EXACT <= value <= EXACT)):
                 unit = rule.unit if rule.unit_template is None else self._unit(rule, None)
                 readings.append(Reading(rule.name, float(value), None, unit, time_us, claimed_us, index))
+            elif usual and rule.plain_words and (kind is bool or (kind is str and value in words)):
+                number, text = (None, value) if kind is str else (1.0, "true") if value else (0.0, "false")
+                readings.append(Reading(rule.name, number, text, None, time_us, claimed_us, index))
             elif value is not None:
                 self._add(value, rule, (trail, key))
         if len(readings) + len(self.rejects) > self._limit:
@@ -309,6 +323,7 @@ class Flattener:
             found = guess_number(text, rule.name)
             if found is not None:
                 return (found, unit) if isinstance(found, Reject) else (found[0], unit or found[1])
+        self._shape.remember(text)
         return (text if rule.text else None), unit
 
     def _unit(self, rule: Rule, given: str | None) -> str | None:

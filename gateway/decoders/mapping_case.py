@@ -71,6 +71,18 @@ class Case:
         self.telegram = (
             Telegram(AnyOf(settings.radio), [_flat(steps) for _, steps in times]) if needs_telegram else None
         )
+        self.is_usual = not (
+            several
+            or self.values
+            or self.device
+            or self.same_device
+            or self.time_offset
+            or self.id_holds_time
+            or self.telegram
+            or settings.quality
+            or settings.vendors
+        )
+        """A message is one item of the topic's device, with its readings as members."""
         self.shape = _shape(settings)
         self.brand = _usable(settings.brand, segments, "brand")
         hidden = self._hidden(settings)

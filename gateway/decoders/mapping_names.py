@@ -27,6 +27,7 @@ _MAX_HELD: Final = 100_000
 class Rule(msgspec.Struct, gc=False):
     """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and the unit.
 
+    `plain_words`: so are booleans and words, and they have no unit.
     `chosen` is False where a selection (`keep`, `text`) leaves the field out that no `skip` names; `dropped` counts what is left
     out, but for fields that say who, when and which.
     """
@@ -45,6 +46,7 @@ class Rule(msgspec.Struct, gc=False):
     chosen: bool = True
     hidden: bool = False
     dropped: int = 0
+    plain_words: bool = False
 
 
 class Patterns:
@@ -201,7 +203,8 @@ class Names:
         number = _first(self._numbers, name, last, old)
         plain, fixed = fault is None and not errors and number is None, None if template is not None else unit or None
         text, numeric, guess = (test(name, last) or test(*old) for test in (self._text, self._numeric, self._guess))
-        return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number)
+        words = plain and text and not numeric and unit is None
+        return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number, plain_words=words)
 
     def says(self, flat: str, last: str, prefix: str) -> bool:
         """Whether the mapping names a field itself: as hidden, left out or renamed."""

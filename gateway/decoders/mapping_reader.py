@@ -50,7 +50,8 @@ def read_case(
         return Decoded(match.device if device is None else device, [], [refused])
     clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
     try:
-        return _Reader(case, document, payload, match, clock, limits.max_readings_per_message).read()
+        reader = _Reader(case, document, payload, match, clock, limits.max_readings_per_message)
+        return reader.read_usual(root) if case.is_usual and type(root) is dict else reader.read()
     except TooManyReadings as error:
         return error.reject
 
@@ -111,6 +112,23 @@ class _Reader:
         for decoded in found:
             number_twins(decoded.readings)
         return found[0] if len(found) == 1 else found
+
+    def read_usual(self, root: dict[str, Any]) -> Decoding:
+        """As `read`, of an object that is the one item of a usual case: with less to look at."""
+        match = self._match
+        scope = Scope(match, self._payload, root, root, self._clock.received_us)
+        time_key = self._time_key(root)
+        at = self._time_of(scope, "$", time_key)
+        decoded = self._begin(match.device, scope)
+        if isinstance(at, Reject):
+            decoded.rejects = [at]
+            return decoded
+        self._flatten(self._case, scope, root, "$", at, decoded, 0, None, time_key)
+        if decoded.readings:
+            number_twins(decoded.readings)
+        elif not decoded.rejects and (refused := self._nothing_kept()) is not None:
+            decoded.rejects = [refused]
+        return decoded
 
     def _nothing_kept(self) -> Reject | None:
         case = self._case

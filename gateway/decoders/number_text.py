@@ -8,6 +8,7 @@ this rule (`21,5`, `1,016`, `0x1F`, `<5`) is refused: it has two meanings or non
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from gateway.decoders.values import NOT_FINITE
@@ -25,6 +26,8 @@ Number = tuple[float | int, str | None]
 """The value, and the unit that the text itself names."""
 
 _NUMBER: Final = re.compile(r"([+-]?)(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d{1,9})?(\s*)(.*)", re.ASCII | re.DOTALL)
+_USUAL: Final = re.compile(r"-?(?:0|[1-9]\d{0,13})(?:\.\d{1,17})?", re.ASCII)
+"""Numbers that every reader reads the same."""
 _GROUPED: Final = re.compile(
     r"([+-]?[1-9]\d{0,2}(?:(?P<with_point>,\d{3}(?:,\d{3})*| \d{3}(?: \d{3})*)(?=\.\d)|(?:'\d{3})+))(.*)",
     re.ASCII | re.DOTALL,
@@ -105,11 +108,25 @@ def guess_number(text: str, name: str) -> Number | Reject | None:
     Leading zeros, integers of 15 digits and more, phone numbers, and what a field such as `serial` or `version` holds
     are names. A unit counts only if it is known, and is no letter that makes a name of an integer (`24h`, `4K`).
     """
-    if len(text) > _MOST_CHARACTERS or not any(map(str.isdecimal, text)):
+    if text.isalpha() or len(text) > _MOST_CHARACTERS or not any(map(str.isdecimal, text)) or _holds_names(name):
         return None
+    if _USUAL.fullmatch(text):
+        return float(text) if "." in text else int(text), None
+    return _guess(text)
+
+
+@lru_cache(maxsize=2048)
+def _holds_names(name: str) -> bool:
+    """Whether a field such as `serial` or `version` holds names, not numbers."""
     last = re.split(r"[./\[]", name)[-1]
+    return not _TEXT_WORDS.isdisjoint(word.lower() for word in _WORD.findall(last))
+
+
+@lru_cache(maxsize=2048)
+def _guess(text: str) -> Number | Reject | None:
+    """As `guess_number`, of a text in any field. The same few texts come with every message."""
     tidy = _tidy(text)
-    if _LEADING_ZERO.match(tidy) or _TEXT_WORDS & {word.lower() for word in _WORD.findall(last)}:
+    if _LEADING_ZERO.match(tidy):
         return None
     found = _parse(tidy)
     if found is None:

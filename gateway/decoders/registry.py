@@ -33,11 +33,14 @@ IGNORE: Final = "ignore"
 """Decoders of routes that name none, but a mapping or a reason to ignore."""
 
 _JSON_STARTS: Final = b'{["'
+_OPENED: Final = (b"{", b"[")
 _BLANK: Final = b" \t\r\n"
 
 
 def decode_auto(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
     """JSON where the first byte that is not blank begins an object, array or string; else plain."""
+    if payload.startswith(_OPENED):
+        return decode_json(payload, match, limits, received_us)
     # UTF-16 goes to the JSON decoder, which names it.
     head = strip_mark(payload[:64]).lstrip(_BLANK)[:1]
     like_json = (head and (head in _JSON_STARTS or head in b"\xff\xfe\0")) or b"\0" in payload[:4]

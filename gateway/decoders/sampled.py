@@ -57,7 +57,8 @@ class SampledFlattener(ColumnFlattener):
             self.walk(body, name, last, trail)
             return
         if time_key is not None:
-            body = {key: value for key, value in body.items() if key != time_key}
+            body = body.copy()
+            del body[time_key]
         if not self._names.untimed(body):
             if inner and self._object(body, "", last, trail):
                 return
@@ -70,7 +71,9 @@ class SampledFlattener(ColumnFlattener):
         kind = type(value)
         if (kind is dict or kind is list) and value and len(flat) <= MAX_METRIC_BYTES:
             if kind is dict and self._names.untimed(value):
-                if not (self._rules.skips(flat, last) or self._quantity(value, flat, last, trail)):
+                if self._rules.skips(flat, last):
+                    return
+                if self._shape.quantity.value not in value or not self._quantity(value, flat, last, trail):
                     self.members(value, flat, trail)
                 return
             if len(value) > self._limit:

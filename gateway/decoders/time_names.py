@@ -149,9 +149,11 @@ def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
         found = body.get(key)
         if found is not None and type(found) is not list and not (type(found) is str and not found.strip()):
             return key
-    if names.keys().isdisjoint(body):
-        return None
-    return min((key for key in body if key in names and is_time(body[key])), key=lambda key: names[key], default=None)
+    best: str | None = None
+    for key, value in body.items():
+        if key in names and (best is None or names[key] < names[best]) and is_time(value):
+            best = key
+    return best
 
 
 def is_time(value: object) -> bool:
