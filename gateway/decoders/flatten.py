@@ -333,7 +333,7 @@ class Flattener:
             found = rule.unit_template.fill(self._scope)
         if found is None or len(found) > MAX_UNIT_CHARACTERS:
             return None
-        return self._shape.unit_names.get(found, found) if self._shape.unit_names else found
+        return (self._shape.unit_names.get(found, found) or None) if self._shape.unit_names else found
 
     def _own_time(self, trail: Trail) -> At | Reject:
         """The value's time in the tree beside the readings, else the item's."""

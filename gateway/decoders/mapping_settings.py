@@ -233,7 +233,7 @@ class CaseSettings(BaseModel):
         description="Pattern to unit, or to a template such as {$.TempUnit}; '' says none. The route's win.",
     )
     unit_names: dict[str, str] = Field(
-        default_factory=dict, description="What a unit in the payload is called in readings: C = °C."
+        default_factory=dict, description="What a unit in the payload is called in readings: C = °C; '' says none."
     )
     tags: dict[str, str] = Field(default_factory=dict, description="Tag to template.")
     flags: dict[str, dict[str, Condition]] = Field(

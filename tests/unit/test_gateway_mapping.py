@@ -140,6 +140,7 @@ def test_names_and_what_is_a_reading(toml: str, document: object, wanted: dict[s
         ('units = { "PMS.*" = "µg/m³" }', {"PMS": {"x": 1}}, "µg/m³"),
         ('units = { t = "{$.U}" }\nunit_names = { C = "°C" }', {"t": 1, "U": "C"}, "°C"),
         ('units = { t = "{$.U}" }\nunit_names = { C = "°C" }', {"t": 1, "U": "F"}, "F"),
+        ('units = { t = "{$.U}" }\nunit_names = { None = "" }', {"t": 1, "U": "None"}, None),
         ('units = { t = "{$.U}" }', {"t": 1}, None),
         ('units = { t = "°C" }', {"t": {"value": 1, "unit": "K"}}, "K"),
         ('quantity = { value = "V", unit = "U" }', {"t": {"V": 1, "U": "K", "quality": 3}}, "K"),

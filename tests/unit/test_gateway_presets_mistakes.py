@@ -63,7 +63,7 @@ UP = "application/a/device/a84041ff00000001/event/up"
          {"m|status/lux": "20.0 lx", "m|status/bat": "88.0 %"}),
         ("shellies/x/ext_temperatures", {"0": {"hwID": "28ff", "tC": 21.2, "tF": 70.2}},
          {"x|ext_temperatures/0.tC": "21.2 °C", "x|ext_temperatures/0.tF": "70.2 °F"}),
-        ("s/status/bthomedevice:200", {"id": 200, "rssi": -60, "packet_id": 5}, {"s|bthomedevice:200.rssi": -60.0}),
+        ("s/status/bthomedevice:200", {"id": 200, "rssi": -60, "packet_id": 5}, {"s|bthomedevice:200.rssi": "-60.0 dBm"}),
         ("N/c0/system/0/Batteries", {"value": [{"soc": 50, "id": "com.x"}]}, {"c0/system/0|Batteries[0].soc": 50.0}),
         (UP, uplink(temperature=1, sn="678", ipso_version="v0.1", tsl_version="ff"), {"a84041ff00000001|temperature": 1.0}),
         ("shelly-blu/events/a", {"address": "a", "pid": 5, "temperature": 17}, {"a|temperature": "17.0 °C"}),
