@@ -15,8 +15,10 @@ from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
 from deploy.settings import java_locale
+from ingest.peek import peek
 from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
+from ingest.topic_sight import topic_sights
 
 
 class Server:
@@ -114,6 +116,17 @@ def jmx_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaS
     server = _kafka(folder, cache=jars, jmx=("127.0.0.1", jmx_port))
     yield server, f"http://127.0.0.1:{jmx_port}/metrics"
     server.stop()
+
+
+@pytest.fixture
+def no_kafka(monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """A Kafka that is not there, which is not waited for as long as one that may come."""
+    for user in ("admin", "offsets", "topic_config", "topic_state"):
+        monkeypatch.setattr(f"ingest.{user}.TIMEOUT_SECONDS", 0.5)
+    for look in (topic_sights, peek):
+        monkeypatch.setitem(look.__kwdefaults__, "most_seconds", 0.5)
+    monkeypatch.setattr("deploy.commands.topics.LOOK_SECONDS", 0.5)
+    return KafkaSettings(bootstrap_servers="127.0.0.1:1")
 
 
 @pytest.fixture

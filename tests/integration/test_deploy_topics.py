@@ -55,12 +55,9 @@ def test_a_topic_is_brought_to_the_settings_by_the_command_that_a_start_names(
     assert found[OUTCOMES]["retention_hours"] == 24
 
 
-def test_a_kafka_that_is_not_there_is_a_sentence(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ingest.admin.TIMEOUT_SECONDS", 2.0)
+def test_a_kafka_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: Captured, no_kafka: KafkaSettings) -> None:
     config = tmp_path / "none.toml"
-    config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
+    config.write_text(f'[kafka]\nbootstrap_servers = "{no_kafka.bootstrap_servers}"\n')
     for command, words in (
         (["topics", "ls"], "does not answer: "),
         (["topics", "set", READINGS, "--retention-hours", "24"], "failed while listing topics"),

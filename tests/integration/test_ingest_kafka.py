@@ -103,9 +103,9 @@ class TestTopics:
         with pytest.raises(FatalError, match=unique_name):
             end_offsets(settings, unique_name)
 
-    def test_a_kafka_that_is_not_there_is_a_sentence(self) -> None:
+    def test_a_kafka_that_is_not_there_is_a_sentence(self, no_kafka: KafkaSettings) -> None:
         with pytest.raises(RetryableError, match=r"127\.0\.0\.1:1 failed while listing topics"):
-            end_offsets(KafkaSettings(bootstrap_servers="127.0.0.1:1"), READINGS)
+            end_offsets(no_kafka, READINGS)
 
 
 class TestReading:

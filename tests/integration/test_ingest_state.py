@@ -101,10 +101,10 @@ def test_more_than_may_be_held_leaves_out_what_was_not_written_for_longest(
 
 
 def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
-    settings: KafkaSettings, topic: str, kafka_server: Any, monkeypatch: pytest.MonkeyPatch
+    settings: KafkaSettings, topic: str, kafka_server: Any, no_kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(RetryableError, match=r"127\.0\.0\.1:1 "):
-        read_state(KafkaSettings(bootstrap_servers="127.0.0.1:1"), topic=topic)
+        read_state(no_kafka, topic=topic)
     write(settings, topic, [(b"a", b"1")])
     monkeypatch.setattr("ingest.state.begin_offsets", lambda *_: {0: 0})
     monkeypatch.setattr("ingest.state.end_offsets", lambda *_: {0: 1})

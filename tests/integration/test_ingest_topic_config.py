@@ -87,8 +87,11 @@ def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str
         with pytest.raises(ConfigError, match=f"Kafka refuses this of topic {topic}"):
             change_topic(settings, topic, {"retention.ms": "-5"}, dry_run=dry_run)
     assert config_of(settings, topic) == before
+
+
+def test_a_kafka_that_is_not_there_changes_nothing(no_kafka: KafkaSettings, unique_name: str) -> None:
     with pytest.raises(RetryableError, match="failed while listing topics"):
-        change_topic(KafkaSettings(bootstrap_servers="127.0.0.1:1"), topic, wanted)
+        change_topic(no_kafka, stream_topic(unique_name), retention_config(24, None))
 
 
 def test_less_is_kept_only_of_what_its_readers_have_read(

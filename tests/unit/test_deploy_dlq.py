@@ -23,6 +23,7 @@ from ingest.contract.errors import RetryableError, TidegateError, UnavailableErr
 from ingest.contract.outcome import decode_outcome
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.settings import KafkaSettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,14 +66,11 @@ def test_the_next_step_of_an_unknown_format_names_the_draft_for_its_topic() -> N
         assert "`tidegate route suggest --from-dlq`" in next_step("no_route", topic)
 
 
-@pytest.fixture
-def no_kafka(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Settings of a Kafka that is not there and not waited for."""
-    monkeypatch.setattr("ingest.admin.TIMEOUT_SECONDS", 0.1)
-    return '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+def written(kafka: KafkaSettings) -> str:
+    return f"[kafka]\nbootstrap_servers = {json.dumps(kafka.bootstrap_servers)}\n"
 
 
-def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path, no_kafka: str) -> None:
+def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path, no_kafka: KafkaSettings) -> None:
     from deploy.cli import app
     from deploy.monitor.dead_letters import show_dead_letter
 
@@ -81,7 +79,7 @@ def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path, no
     lake.receive("plant/kiln-4/state", b'{"at": 1795820002000, "temp_c": 812.0}')
     lake.receive("other/x", b"21.5")
     config = tmp_path / "tidegate.toml"
-    config.write_text(f"{no_kafka}[lake]\nroot = {json.dumps(lake.root)}\n", encoding="utf-8")
+    config.write_text(f"{written(no_kafka)}[lake]\nroot = {json.dumps(lake.root)}\n", encoding="utf-8")
 
     def run(*arguments: str) -> str:
         done = CliRunner().invoke(app, [*arguments, "--config", str(config)], catch_exceptions=False)
@@ -316,14 +314,14 @@ def test_a_mended_profile_lets_the_refused_metric_in_and_a_registered_device_all
     assert [(r.device, [x.metric for x in r.readings]) for r in lake.records()] == [("d1", ["t"]), ("d2", ["t"])]
 
 
-def test_the_commands_answer_people_and_programs(lake: Lake, tmp_path: Path, no_kafka: str) -> None:
+def test_the_commands_answer_people_and_programs(lake: Lake, tmp_path: Path, no_kafka: KafkaSettings) -> None:
     from deploy.cli import app
 
     lake.receive("site/attic/t", b"21.5")
     lake.receive("tidegate/v1/d1/readings", b'{"values": {"temp": {"unit": "V"}}}')
     config = tmp_path / "tidegate.toml"
     config.write_text(
-        f'{no_kafka}[lake]\nroot = {json.dumps(lake.root)}\n[[routes]]\nfilter = "site/#"\n', encoding="utf-8"
+        f'{written(no_kafka)}[lake]\nroot = {json.dumps(lake.root)}\n[[routes]]\nfilter = "site/#"\n', encoding="utf-8"
     )
 
     def run(*arguments: str) -> str:
