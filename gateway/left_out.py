@@ -1,6 +1,7 @@
 """What mappings leave out, told in `telemetry.gateway-state`: field names and counts by route, since the gateway's start.
 
-`tidegate route ls --dropped` reads it back. Bounded: the most frequent names of a route, and the bytes of all together.
+`tidegate route ls --dropped` and the page of a device read it back.
+Bounded: the most frequent names of a route, and the bytes of all together.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LEFT_OUT", "encode_left_out", "read_left_out"]
+__all__ = ["LEFT_OUT", "encode_left_out", "is_left_out", "read_left_out"]
 
 LEFT_OUT: Final = "left_out"
 """Last part of the record's key."""
@@ -45,12 +46,16 @@ def _written_bytes(name: str) -> int:
     return len(msgspec.json.encode(name)) + 22
 
 
+def is_left_out(key: str) -> bool:
+    """Whether a record of the topic with this key is one of ours."""
+    return key.startswith("tidegate/") and key.endswith(f"/{LEFT_OUT}")
+
+
 def read_left_out(state: Iterable[tuple[str, bytes]]) -> list[dict[str, Any]]:
     """Rows `{gateway, route, field, count, since_ms}` of all gateways, from the newest value of each key of the topic."""
     rows: list[dict[str, Any]] = []
     for key, value in state:
-        beginning, _, last = key.rpartition("/")
-        if last != LEFT_OUT or not beginning.startswith("tidegate/"):
+        if not is_left_out(key):
             continue
         try:
             found = msgspec.json.decode(value, type=LeftOut)
@@ -58,7 +63,7 @@ def read_left_out(state: Iterable[tuple[str, bytes]]) -> list[dict[str, Any]]:
             continue
         rows += [
             {
-                "gateway": beginning.removeprefix("tidegate/"),
+                "gateway": key.removeprefix("tidegate/").removesuffix(f"/{LEFT_OUT}"),
                 "route": route,
                 "field": field,
                 "count": count,

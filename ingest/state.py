@@ -1,7 +1,7 @@
 """What gateways remember in `telemetry.gateway-state`: the newest value of each key, read once at a gateway's start."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ def read_state(
     settings: KafkaSettings,
     *,
     topic: str = GATEWAY_STATE,
+    wanted: Callable[[str], bool] = lambda _key: True,
     max_bytes: int = MAX_STATE_BYTES,
     stall_seconds: float = 30.0,
 ) -> list[tuple[str, bytes]]:
@@ -42,6 +43,7 @@ def read_state(
     Args:
         settings: the cluster.
         topic: a compacted topic.
+        wanted: which keys to hold.
         max_bytes: of keys and values together.
         stall_seconds: how long Kafka may send nothing before this gives up.
 
@@ -62,6 +64,8 @@ def read_state(
                 key = (record.key or b"").decode()
             except UnicodeDecodeError:
                 foreign += 1
+                continue
+            if not wanted(key):
                 continue
             # Taken out and put in again: a dict keeps the order of writing, so the first is the one to leave out.
             old = newest.pop(key, None)

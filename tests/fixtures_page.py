@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tidegate_tests_fixtures_page_stories import a_device, a_letter, normal_snapshot
+from tidegate_tests_fixtures_page_stories import a_device, a_field, a_letter, normal_snapshot
 from tidegate_tests_fixtures_page_topics import ScriptedTopics
 
 from deploy.local.ports import choose_port
@@ -50,6 +50,10 @@ class ScriptedPage:
     def __init__(self, folder: Path, snapshot: dict[str, Any], *, token: bool = True) -> None:
         self.snapshot = snapshot
         self.letters = [a_letter(number) for number in range(6)]
+        self.left_out: list[dict[str, Any]] | None = [
+            a_field("conn", 412),
+            a_field("<img src=x onerror=window.hit=1>", 7),
+        ]
         self.payload_lines = ['{"values": {"temperature": 412.5}}', " " * 27 + "^" * 5]
         self.devices = [a_device(f"pump-{n}") for n in range(30)] + [a_device("boiler-0")]
         self.kafka = ScriptedTopics()
@@ -156,6 +160,7 @@ class ScriptedPage:
                 "late": 31,
             },
             "dead_letters": self.letters,
+            "left_out": self.left_out,
             "silent_seconds": 2.0,
             "is_silent": False if known else None,
         }

@@ -310,6 +310,21 @@ def a_letter(number: int = 0, **changes: Any) -> dict[str, Any]:
     }
 
 
+def a_field(name: str, count: int, **changes: Any) -> dict[str, Any]:
+    """A field that a mapping leaves out."""
+    return {
+        "gateway": "gw-1",
+        "route": "preset owntracks number 2 (owntracks/{user}/{phone}/#)",
+        "field": name,
+        "count": count,
+        "since": time.time() - 7200,
+        "next": "Write a route of your own for the filter `owntracks/{user}/{phone}/#` with a mapping that has "
+        '`extends = "owntracks"`; there leave `"conn"` out of `skip` of its case 1. What it extends: '
+        "`tidegate route show owntracks`.",
+        **changes,
+    }
+
+
 def a_device(name: str, **changes: Any) -> dict[str, Any]:
     at = time.time()
     return {

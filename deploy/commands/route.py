@@ -84,12 +84,15 @@ def ls(
 
 def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
     """What gateways told about the fields that their mappings left out, about a minute old at most."""
-    from gateway.left_out import read_left_out
+    from gateway.left_out import is_left_out, read_left_out
     from ingest.state import read_state
 
-    rows = read_left_out(read_state(settings.kafka))
+    rows = read_left_out(read_state(settings.kafka, wanted=is_left_out))
     if as_json:
-        show_json(rows)
+        from gateway.keep_field import with_steps
+        from gateway.routes import compile_routes
+
+        show_json(with_steps(rows, compile_routes(settings.routes, settings.gateway), settings.gateway.vendors))
         return
     if not rows:
         typer.echo("No gateway told of a field that a mapping left out (each tells about once a minute).")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from deploy.monitor.flowing import FlowTime
+from deploy.monitor.left_out import LeftOutFields
 from deploy.monitor.redrive import Redriver
 from deploy.settings import Settings
 from ingest.contract.errors import TidegateError, UnavailableError
@@ -16,12 +17,12 @@ __all__ = ["make_answers"]
 
 def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> Answers:
     """The page's answers; heavy libraries are imported when the first one is asked for."""
-    root, redriver = settings.lake.root, Redriver(settings, stop)
+    root, redriver, left_out = settings.lake.root, Redriver(settings, stop), LeftOutFields(settings)
 
     def device(name: str) -> dict[str, Any]:
         from deploy.monitor.device import show_device
 
-        return _told(lambda: show_device(root, name, flow))
+        return _told(lambda: show_device(root, name, flow, left_out))
 
     def devices(search: str, limit: int) -> dict[str, Any]:
         from deploy.monitor.device import find_devices

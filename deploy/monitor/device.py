@@ -7,6 +7,7 @@ from typing import Any, Final
 from deploy.monitor.dead_letters import count_unread, letters_of
 from deploy.monitor.device_readings import LastReadings, last_readings
 from deploy.monitor.flowing import FlowTime
+from deploy.monitor.left_out import LeftOutFields
 from deploy.monitor.silence import judged_devices
 from deploy.monitor.times import epoch, since
 from ingest.contract.errors import TidegateError
@@ -42,8 +43,15 @@ def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
     return {"devices": [_row(row) for row in run_sql(root, _ROW.format(where=where, limit=int(limit))).to_pylist()]}
 
 
-def show_device(root: str, device: str, flow: FlowTime) -> dict[str, Any]:
-    """All that its page shows; what is not known of it is None or empty."""
+def show_device(root: str, device: str, flow: FlowTime, left_out: LeftOutFields | None = None) -> dict[str, Any]:
+    """All that its page shows; what is not known of it is None or empty.
+
+    Args:
+        root: of the tables.
+        device: its id.
+        flow: in which spans data came through.
+        left_out: what mappings leave out, by route.
+    """
     names, quoted, now = table_names(root), sql_text(device), time.time()
     rows: list[Any] = []
     if "devices" in names:
@@ -55,8 +63,10 @@ def show_device(root: str, device: str, flow: FlowTime) -> dict[str, Any]:
     if row:
         _hear(row, [readings.received_at, *(letter["received_at"] for letter in letters[:1])], now)
         silent = silent and row["silent_seconds"] > SURELY_HEARD_SECONDS
+    topics = readings.topics | {letter["mqtt_topic"] for letter in letters if letter["mqtt_topic"]}
     return {
         "device": row,
+        "left_out": None if left_out is None else left_out.of(topics),
         "metrics": readings.metrics,
         "texts": readings.texts,
         "ledger": _balance(root, quoted) if "ledger" in names else dict.fromkeys(COUNTS),

@@ -22,14 +22,14 @@ MOST_TEXT: Final = 400
 
 _READINGS: Final = """
 WITH these AS (
-    SELECT metric, unit, value, left(text, {characters}) AS text, event_time, received_at, value IS NULL AS is_text,
+    SELECT metric, unit, value, left(text, {characters}) AS text, event_time, received_at, value IS NULL AS is_text, mqtt_topic,
         row_number() OVER (PARTITION BY metric, value IS NULL ORDER BY received_at DESC, "offset" DESC) AS back
     FROM readings WHERE device = {device} AND (value IS NOT NULL OR text IS NOT NULL)
         AND received_at >= make_timestamptz({first}) AND NOT coalesce(list_contains(flags, 'retained'), false)
 )
 SELECT metric, is_text, arg_max(unit, received_at) AS unit, epoch(max(received_at)) AS received_at,
     list(epoch(event_time) ORDER BY event_time, back DESC) AS at, list(value ORDER BY event_time, back DESC) AS value,
-    CASE WHEN is_text THEN list(text ORDER BY event_time, back DESC) ELSE [] END AS text
+    CASE WHEN is_text THEN list(text ORDER BY event_time, back DESC) ELSE [] END AS text, list(DISTINCT mqtt_topic) AS topics
 FROM these WHERE back <= {points} GROUP BY metric, is_text
 QUALIFY row_number() OVER (PARTITION BY is_text ORDER BY max(received_at) DESC, metric) <= {metrics}
 ORDER BY max(received_at) DESC, metric"""
@@ -43,11 +43,13 @@ class LastReadings:
         metrics: with a number: metric, unit, at, value; `at` is in ascending epoch seconds.
         texts: metric, text, first_at, last_at, count; the newest first.
         received_at: when the newest was received; None without any.
+        topics: those that the messages were published to.
     """
 
     metrics: list[dict[str, Any]] = field(default_factory=list)
     texts: list[dict[str, Any]] = field(default_factory=list)
     received_at: float | None = None
+    topics: frozenset[str] = frozenset()
 
 
 def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReadings:
@@ -70,6 +72,7 @@ def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReading
         [{name: row[name] for name in ("metric", "unit", "at", "value")} for row in rows if not row["is_text"]],
         sorted(texts, key=lambda run: run["last_at"], reverse=True),
         max((row["received_at"] for row in rows), default=None),
+        frozenset(topic for row in rows for topic in row["topics"] if topic is not None),
     )
 
 

@@ -24,7 +24,7 @@ from gateway.show import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["BadPath", "CompiledMapping"]
+__all__ = ["BadPath", "CompiledMapping", "case_settings"]
 
 _OWN: Final = frozenset({"when", "ignore", "refuse", "wanted"})
 """What a case says for itself: a mapping that ignores what no case takes may have cases that do not."""
@@ -53,11 +53,9 @@ class CompiledMapping:
         if (self._reader.delimited or self._inside.delimited) and "numeric_text" not in settings.model_fields_set:
             # The cells of a text have no types.
             settings = settings.model_copy(update={"numeric_text": ("*",)})
-        own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
         self.format = self._reader.key
         self.when = Conditions(settings.when)
-        self._own = Case(own, named, units or {}, vendors)
-        self._cases = [Case(_inherit(settings, case), named, units or {}, vendors) for case in settings.cases]
+        self._own, *self._cases = [Case(case, named, units or {}, vendors) for case in case_settings(settings)]
 
     def fresh(self) -> "CompiledMapping":
         """The same mapping for another gateway, which counts from zero; compiling takes twenty times as long."""
@@ -102,6 +100,12 @@ class CompiledMapping:
                 chosen = case
                 break
         return read_case(chosen, document, payload, match, limits, received_us)
+
+
+def case_settings(settings: MappingSettings) -> list[CaseSettings]:
+    """What holds where no case does, and each case with what it inherits from its mapping."""
+    own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
+    return [own, *(_inherit(settings, case) for case in settings.cases)]
 
 
 def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:

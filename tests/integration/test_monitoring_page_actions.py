@@ -99,11 +99,31 @@ def test_the_device_page_shows_plots_ledger_clock_and_letters(open_tab: Any) -> 
     assert "Clock off by\n−120 ms" in tab.page.inner_text("#device")
     assert "heard as usual" in tab.page.inner_text("#device")
     assert tab.page.locator("#device [data-letter]").count() == 6
+    fields = tab.page.locator("#device section[aria-label^=Fields] tbody tr")
+    assert [row.split("\n")[0].split("\t")[0] for row in fields.all_inner_texts()] == [
+        "conn",
+        "<img src=x onerror=window.hit=1>",
+    ]
+    assert tab.page.evaluate("window.hit") is None
+    first = fields.first.inner_text()
+    assert ("412" in first, "preset owntracks number 2" in first, "out of skip of its case 1" in first) == (True,) * 3
+    assert fields.first.locator(".command code").all_inner_texts() == ["tidegate route show owntracks"]
     tab.page.click("#device [data-letter]")
     tab.page.wait_for_selector("#panel mark")
     tab.page.click("text=← All devices")
     tab.page.wait_for_selector("#panel", state="hidden")
     tab.page.wait_for_selector("#latency canvas")
+    tab.assert_clean()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_device_whose_mappings_leave_nothing_out_says_so_where_it_is_known(
+    open_tab: Any, scripted_page: Any, *, known: bool
+) -> None:
+    scripted_page.left_out = [] if known else None
+    tab = open_tab("/#/device/boiler-0")
+    wanted = "No mapping of its routes leaves a field out." if known else "Not known yet."
+    tab.page.wait_for_selector(f"#device section[aria-label^=Fields] p:text-is('{wanted}')")
     tab.assert_clean()
 
 

@@ -160,6 +160,7 @@ def test_a_hostile_device_has_its_own_page(open_tab: Any, scripted_page: Any, pa
     names = ["<img src=x onerror=window.hit=1>", "a/b?c#d%20e", "%zz", "\u05e9\u05dc\u05d5\u05dd", "it's; rm -rf /"]
     scripted_page.devices = [page_stories["device"](name, profile=name, last_rejected_because=name) for name in names]
     scripted_page.letters = [page_stories["letter"](n, device=name) for n, name in enumerate(names)]
+    scripted_page.left_out = []
     snapshot = page_stories["normal"]()
     silent = [{"device": name, "last_seen": 1.0, "silent_seconds": 9.0, "interval_s": 1.0} for name in names]
     snapshot["devices"]["silent"] = silent

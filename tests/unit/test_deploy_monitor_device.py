@@ -1,12 +1,18 @@
 """What the page of one device is told: numbers to plot, texts, when it was heard, and what of a gap may be refusals."""
 
+import threading
 from typing import Any
 
+import pytest
 from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 
 from deploy.monitor.dead_letters import list_dead_letters
 from deploy.monitor.device import show_device
 from deploy.monitor.device_readings import text_runs
+from deploy.monitor.left_out import LeftOutFields
+from deploy.settings import Settings
+from gateway.left_out import encode_left_out
+from ingest.contract.errors import RetryableError
 
 
 def reading(seconds_ago: float, metric: str = "t", **values: Any) -> dict[str, Any]:
@@ -119,3 +125,52 @@ def test_older_letters_follow_each_other_without_a_hole(small_lake: Any) -> None
     assert [len(page) for page in pages] == [4, 4, 2]
     assert len({each for page in pages for each in page}) == 10
     assert list_dead_letters(small_lake.root, None, None, 4, "9-9")["letters"] == []
+
+
+ROUTES = {
+    "[[routes]] number 1 (site/a/#)": {"x": 3, "y": 5},
+    "[[routes]] number 2 (site/#)": {"z": 9},
+    "[[routes]] number 3 (refused/+)": {"r": 1},
+}
+
+
+def test_the_fields_that_the_routes_of_a_device_leave_out_are_listed(
+    small_lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first route of each of its topics, those of its dead letters too; Kafka is asked once a minute at most."""
+    asked, now, state = [], [0.0], [("tidegate/gw-1/left_out", encode_left_out(ROUTES, 5000))]
+
+    def read_state(_kafka: Any, *, wanted: Any) -> list[tuple[str, bytes]]:
+        asked.append(threading.current_thread())
+        if not state:
+            raise RetryableError("Kafka is away")
+        return [(key, value) for key, value in [*state, ("homie/x", b"{}")] if wanted(key)]
+
+    monkeypatch.setattr("ingest.state.read_state", read_state)
+    mapping = {"keep": ["t"]}
+    routes = [{"filter": name, "mapping": mapping} for name in ("site/a/#", "site/#", "refused/+")]
+    left_out = LeftOutFields(Settings.model_validate({"routes": routes}), clock=lambda: now[0])
+    small_lake.put("readings", reading(3, value=1.0, mqtt_topic="site/a/s"), reading(2, value=1.0, mqtt_topic="none"))
+    small_lake.put("readings", {**reading(3, value=1.0, mqtt_topic="site/b/s"), "device": "b"})
+    small_lake.put("dead_letters", letter(1, device="a", topic="refused/a"))
+
+    def listed(device: str) -> Any:
+        found = show_device(small_lake.root, device, flowed((90_000, 0)), left_out)["left_out"]
+        return found if found is None else [(row["field"], row["count"], row["since"]) for row in found]
+
+    assert listed("a") == [("y", 5, 5.0), ("x", 3, 5.0), ("r", 1, 5.0)]
+    assert listed("b") == [("z", 9, 5.0)]
+    assert listed("nobody") == []
+    assert len(asked) == 1
+    assert asked[0] is not threading.current_thread()
+    (row,) = show_device(small_lake.root, "b", flowed((90_000, 0)), left_out)["left_out"]
+    assert (row["gateway"], row["route"]) == ("gw-1", "[[routes]] number 2 (site/#)")
+    assert row["next"] == 'Add `"z"` to `keep`, in the mapping of [[routes]] number 2 (site/#).'
+    state.clear()
+    now[0] = 61.0
+    listed("b")
+    asked[-1].join(5)
+    assert (listed("b"), len(asked)) == (None, 2), "what is not known is no empty list"
+    state.append(("tidegate/gw-1/left_out", encode_left_out({}, 0)))
+    now[0] = 122.0
+    assert (listed("b"), len(asked)) == ([], 3)

@@ -111,3 +111,5 @@ def test_route_ls_lists_what_was_dropped(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr("ingest.state.read_state", read_state)
     assert run(["route", "ls", "--dropped"]) == 0
     assert "7  temp  [[routes]] number 1 (site/#)  gw-1" in capsys.readouterr().out
+    assert run(["route", "ls", "--dropped", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0].keys() == {"gateway", "route", "field", "count", "since_ms", "next"}

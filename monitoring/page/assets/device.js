@@ -5,6 +5,7 @@ import { copyButton } from "./copy.js";
 import { DevicePlots } from "./device_plots.js";
 import { el, fill, write } from "./dom.js";
 import { clock, duration, millis, number, utc } from "./format.js";
+import { leftOutTable } from "./left_out.js";
 import { openLetter } from "./letter.js";
 import { letterTable } from "./letters.js";
 import { nameNode, recordsAddress, shellWord, visible } from "./name.js";
@@ -85,6 +86,7 @@ export class DevicePage {
     this.ledger = Object.fromEntries(Object.keys(LEDGER).map((name) => [name, el("dd", { "data-ledger": name })]));
     this.plots = new DevicePlots();
     this.letters = letterTable((id) => openLetter(id, redrive));
+    this.leftOut = leftOutTable();
     this.unread = el("p", { class: "muted small" });
     this.problem = el("div");
     this.commands = el("p", { class: "row" });
@@ -103,6 +105,11 @@ export class DevicePage {
           Object.entries(LEDGER).map(([name, label]) => el("div", {}, el("dt", {}, label), this.ledger[name])),
         ),
         this.unread,
+      ),
+      section(
+        "Fields that mappings leave out",
+        el("p", { class: "muted small" }, "Counted by route, over all devices whose messages come by it."),
+        this.leftOut.node,
       ),
       section("Dead letters, last 7 days", this.letters.node),
     );
@@ -165,6 +172,7 @@ export class DevicePage {
     for (const [name, node] of Object.entries(this.ledger)) showFigure(node, counted ? found.ledger?.[name] : null, number);
     write(this.unread, unreadWords(found.ledger?.gap, found.refused_unread));
     this.plots.show(found.metrics ?? [], found.texts ?? []);
+    this.leftOut.update(found.left_out ?? [], Array.isArray(found.left_out));
     this.letters.update(found.dead_letters ?? []);
   }
 }

@@ -1,0 +1,83 @@
+"""Fields that mappings leave out, for the page of a device: those of the routes that its messages come by.
+
+Gateways count by route (gateway/left_out.py), and a route belongs to a device by the topics of its messages. Where the payload
+decides between routes, all that it may have come by count.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from deploy.settings import Settings
+
+if TYPE_CHECKING:
+    from gateway.routes import RouteTable
+
+__all__ = ["LeftOutFields"]
+
+KEPT_SECONDS: Final = 60.0
+"""Gateways write about once a minute."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long the first who asks waits for Kafka; the page asks again within seconds."""
+
+logger = logging.getLogger("tidegate.monitor.left_out")
+
+
+class LeftOutFields:
+    """Reads what gateways wrote when somebody looks at a device, at most once a minute and on a thread of its own."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._lock, self._answered = threading.Lock(), threading.Event()
+        self._rows: list[dict[str, Any]] | None = None
+        self._due_at, self._is_reading = -1.0, False
+
+    def of(self, topics: Iterable[str]) -> list[dict[str, Any]] | None:
+        """Rows `{gateway, route, field, count, since, next}`, most frequent first; None where Kafka gave no answer yet."""
+        self._refresh()
+        rows = self._rows
+        if not rows:
+            return rows
+        labels = {label for topic in topics for label in self._labels(topic)}
+        found = [row for row in rows if row["route"] in labels]
+        return sorted(found, key=lambda row: (-row["count"], row["route"], row["field"], row["gateway"]))
+
+    def _refresh(self) -> None:
+        with self._lock:
+            if not self._is_reading and self._clock() >= self._due_at:
+                self._is_reading = True
+                self._answered.clear()
+                threading.Thread(target=self._read, name="fields left out", daemon=True).start()
+        if self._rows is None:
+            self._answered.wait(PATIENCE_SECONDS)
+
+    def _read(self) -> None:
+        from gateway.keep_field import with_steps
+        from gateway.left_out import is_left_out, read_left_out
+        from ingest.state import read_state
+
+        try:
+            found = read_left_out(read_state(self._settings.kafka, wanted=is_left_out))
+            rows = with_steps(found, self._table, self._settings.gateway.vendors)
+            self._rows = [{**row, "since": row["since_ms"] / 1000} for row in rows]
+        except Exception as error:  # The page shows the device without them.
+            self._rows = None
+            logger.warning("the fields that mappings leave out cannot be read: %s", error)
+        finally:
+            self._due_at, self._is_reading = self._clock() + KEPT_SECONDS, False
+            self._answered.set()
+
+    @cached_property
+    def _table(self) -> "RouteTable":
+        from gateway.routes import compile_routes
+
+        return compile_routes(self._settings.routes, self._settings.gateway)
+
+    def _labels(self, topic: str) -> set[str]:
+        match = self._table.match(topic)
+        if match is None or isinstance(match, str):
+            return set()
+        return {one.route for one in (match, *match.candidates)}
