@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deploy.process import configure_logging, stop_on_signals
 from deploy.settings import Settings
+from deploy.settings_reload import SettingsFile
 from ingest.contract.errors import UnavailableError
 from monitoring.exporter import CollectorRegistry, Exporter
 from monitoring.metrics.canary import CanaryMetrics
@@ -59,8 +60,8 @@ def version() -> str:
         return "unknown"
 
 
-def run_gateway(settings: Settings) -> None:
-    """Run hop 1 until a signal asks to stop."""
+def run_gateway(source: SettingsFile) -> None:
+    """Run hop 1 until a signal asks to stop; changed routes of the settings file apply within seconds."""
     from deploy.stored import tell_stored
     from gateway.build import build
     from gateway.profiles.policy import make_policy
@@ -69,7 +70,7 @@ def run_gateway(settings: Settings) -> None:
     from ingest.contract.reasons import IgnoredReason, Reason
 
     configure_logging()
-    stop = stop_on_signals()
+    settings, stop = source.settings, stop_on_signals()
     registry = CollectorRegistry()
     metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
     service = build(
@@ -80,6 +81,7 @@ def run_gateway(settings: Settings) -> None:
         metrics=metrics,
         policy=make_policy(settings.gateway, settings.routes, metrics=metrics),
         receipts=make_receipts(settings.receipts, settings.routes, settings.gateway, metrics),
+        read_routes=source.new_routes,
     )
     monitoring = settings.monitoring
     with (

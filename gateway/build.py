@@ -6,6 +6,7 @@ from functools import partial
 from gateway.kafka_log import open_kafka
 from gateway.policy import Policy
 from gateway.refusal import Receipts
+from gateway.reload import ReadRoutes, no_news
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.record_limits import Learned
@@ -43,6 +44,7 @@ def build(
     metrics: GatewayMetrics,
     policy: Policy | None = None,
     receipts: Receipts | None = None,
+    read_routes: ReadRoutes = no_news,
 ) -> GatewayService:
     """A gateway on a real Kafka, not yet running: for callers that also serve its health.
 
@@ -54,6 +56,7 @@ def build(
         metrics: where it counts.
         policy: what is asked of readings beyond their format; nothing by default.
         receipts: who tells devices why; nobody by default.
+        read_routes: asked about once a second for routes that changed.
 
     Raises:
         ConfigError: a route is wrong.
@@ -70,4 +73,5 @@ def build(
         read_state=partial(read_state, kafka),
         read_outcomes=partial(read_outcomes, kafka),
         read_newer=partial(read_newer, kafka),
+        read_routes=read_routes,
     )

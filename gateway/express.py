@@ -56,6 +56,11 @@ class Express:
         self._timed_readers.clear()
         self._texts.clear()
 
+    def forget_topics(self) -> None:
+        """Routes have changed."""
+        self._topics.clear()
+        self.tick()
+
     def fill(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
         """Add messages from place `begin` on to the block, up to the first that has to go the long way.
 

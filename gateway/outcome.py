@@ -91,6 +91,14 @@ class Gate:
         """About once a second: the policy reads anew what changed on disk."""
         self._policy.tick()
 
+    def find_decoders(self) -> None:
+        """Take in decoders whose files came since; those that are there keep what they know.
+
+        Raises:
+            ConfigError: one cannot be loaded.
+        """
+        self._decoders = make_decoders(self._state, self._limits) | self._decoders
+
     def decide(self, message: Message) -> Outcome:
         """The outcome of a message: what fails inside becomes a dead letter `internal_error`.
 

@@ -142,6 +142,10 @@ class OwnState:
         """An outcome is in Kafka."""
         self._dirty.update(_bucket(device) for device, _boot, _seq in outcome.sequences)
 
+    def count_again(self) -> None:
+        """Other routes apply: what they leave out is counted from now on."""
+        self._since_ms, self._save_at = self._wall_ms(), 0.0
+
     def reopen(self) -> None:
         """A new writer: what was on its way may be lost."""
         if self._saving is not None:

@@ -1,12 +1,14 @@
 """What is asked of a device's readings beyond their format. This one asks for plausible numbers; others extend it."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.message import Message
 from gateway.plausible.sift import sift
 from gateway.plausible.table import Watches, load_table
+from gateway.settings import RouteSettings
 from ingest.contract.dead_letter import Reject
+from ingest.contract.errors import ConfigError
 
 __all__ = ["NumberLimits", "Policy"]
 
@@ -91,6 +93,17 @@ class Policy:
     def memory_fill(self) -> dict[str, float]:
         """Shares in use of the memories that are bounded by a number of devices or metrics, by name."""
         return {}
+
+    def follow_routes(self, routes: Iterable[RouteSettings]) -> None:
+        """These routes are to apply from now on; they may name profiles.
+
+        Raises:
+            ConfigError: one names a profile that is not there.
+        """
+        named = {route.profile for route in routes if route.profile is not None}
+        if named:
+            message = f"a route names profile {min(named)!r}, but gateway.profiles names no folder of profiles"
+            raise ConfigError(message)
 
     def tick(self) -> None:
         """Called about once a second, between messages: read anew what changed on disk. Never raises, never waits."""

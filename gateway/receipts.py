@@ -102,6 +102,10 @@ class DeviceReceipts(Receipts):
         self._total = _Bucket(2 * settings.per_second, clock())
         self._holding: set[str] = set()
 
+    def follow_routes(self, routes: RouteTable) -> None:
+        """See Receipts."""
+        self._routes = None if self._routes is None else routes
+
     def of(self, refusals: list[Refusal], received_us: int) -> list[Reply]:
         """See Receipts."""
         now, replies = self._clock(), list[Reply]()

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gateway.decoders.shape import Reply
+from gateway.routes import RouteTable
 from gateway.sequence import Restart
 from ingest.contract.dead_letter import Reject
 
@@ -44,6 +45,9 @@ class Receipts:
     def restarted(self, restarts: list[Restart], received_us: int) -> list[Reply]:
         """The replies to devices whose numbers began again under the same boot; arguments as in `of`."""
         return []
+
+    def follow_routes(self, routes: RouteTable) -> None:
+        """Topics are matched by these from now on."""
 
     def tick(self) -> list[Reply]:
         """Called once a second: what is to be told now that could not be told before."""

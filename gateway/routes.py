@@ -125,6 +125,11 @@ class RouteTable:
         self.routes = routes
         self._known: dict[str, RouteMatch | Literal["own"] | None] = {}
 
+    def take(self, other: "RouteTable") -> None:
+        """Follow the routes of another table from now on; what is counted begins again."""
+        self.routes = other.routes
+        self._known.clear()
+
     def match(self, topic: str) -> RouteMatch | Literal["own"] | None:
         """The topic's route; `OWN` for what this product publishes itself; None where no route matches."""
         try:

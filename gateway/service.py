@@ -29,6 +29,7 @@ from gateway.own_state import OwnState, is_own_state
 from gateway.policy import Policy
 from gateway.pump import Pump
 from gateway.refusal import Receipts
+from gateway.reload import ReadRoutes, RouteReload, no_news
 from gateway.routes import compile_routes
 from gateway.sequence import SequenceTracker
 from gateway.session_events import Incoming, SessionEvents
@@ -82,10 +83,12 @@ class GatewayService(SessionEvents):
         read_state: ReadState = list,
         read_outcomes: ReadOutcomes = lambda since_ms: (),
         read_newer: ReadNewer | None = None,
+        read_routes: ReadRoutes = no_news,
     ) -> None:
-        self._limits = gateway
+        self._limits, self._receipts = gateway, receipts or Receipts()
         self._state = DecoderState()
         table, policy = compile_routes(routes, gateway), policy or Policy()
+        self._reload = RouteReload(read_routes, table, gateway)
         self._gate = Gate(table, gateway, state=self._state, policy=policy)
         self._express = Express(table, gateway, policy)
         self._intake = Intake(self._gate, self._express, is_full=self._is_full)
@@ -102,7 +105,7 @@ class GatewayService(SessionEvents):
             SharedId(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
         )
         self._log: LogWriter | None = None
-        self._answers = Answers(receipts or Receipts(), self._session.publish, self._accounts)
+        self._answers = Answers(self._receipts, self._session.publish, self._accounts)
         self._pump = Pump(
             self._chain, self._gate, self._accounts, self._acknowledge, gateway.gateway_id,
             told=self._answers.told, counted=self._counted,
@@ -339,6 +342,7 @@ class GatewayService(SessionEvents):
         )
         self._accounts.memories({"sequence": self._tracker.fill, **self._policy.memory_fill()})
         try:
+            self._reload.tick(self._gate, self._express, self._policy, self._receipts, self._own)
             self._gate.tick()
             self._express.tick()
             self._answers.tick()

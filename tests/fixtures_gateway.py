@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gateway.policy import Policy
+from gateway.reload import ReadRoutes, no_news
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -24,7 +26,15 @@ from monitoring.metrics.gateway import GatewayMetrics
 class GatewayRig:
     """A gateway whose loop turns only while the test waits for something."""
 
-    def __init__(self, broker: Any, registry: CollectorRegistry, **limits: Any) -> None:
+    def __init__(
+        self,
+        broker: Any,
+        registry: CollectorRegistry,
+        *,
+        policy: Policy | None = None,
+        read_routes: ReadRoutes = no_news,
+        **limits: Any,
+    ) -> None:
         self.log = MemoryLog()
         self.registry = registry
         self.stop = threading.Event()
@@ -39,6 +49,8 @@ class GatewayRig:
             (RouteSettings(filter="site/#"),),
             self._open,
             GatewayMetrics(registry, reasons=Reason, ignored_reasons=IgnoredReason),
+            policy=policy,
+            read_routes=read_routes,
         )
         broker.pump = self.pump
 

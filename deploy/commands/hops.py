@@ -21,12 +21,13 @@ def register(parent: typer.Typer) -> None:
 def gateway(config: Config) -> None:
     """Run hop 1: MQTT in, Kafka out.
 
-    PUBACK only after Kafka has the message. SIGTERM drains.
+    PUBACK only after Kafka has the message. Changed routes, mappings and vendors of the settings file apply within
+    seconds. SIGTERM drains.
     """
     from deploy.hops import run_gateway
-    from deploy.settings import load_settings
+    from deploy.settings_reload import SettingsFile
 
-    run_gateway(load_settings(config))
+    run_gateway(SettingsFile(config))
 
 
 def stream(

@@ -1,4 +1,4 @@
-"""`tidegate route test | ls | show | suggest`: which route takes a message, what comes out of it, a draft of a new one."""
+"""`tidegate route test | ls | show | suggest | apply`: which route takes a message, what comes out, a draft of a new one."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.commands import route_new, route_show, route_suggest
+from deploy.commands import route_apply, route_new, route_show, route_suggest
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ app = typer.Typer(
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
     route_suggest.register(app)
+    route_apply.register(app)
     route_new.register(app)
     route_show.register(app)
     parent.add_typer(app, name="route")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.suggest.propose import Proposal
     from gateway.suggest.sample import Sample
 
-__all__ = ["register", "start_again"]
+__all__ = ["register", "what_next"]
 
 _SHOWN = 3
 """Messages whose readings are shown for each draft; all of them are in --json."""
@@ -91,20 +91,20 @@ def suggest(
         raise typer.Exit(1)
     add_routes(target, [(one.toml, one.route, one.samples[0].topic) for one in good])
     written = f"{len(good)} route{'s' if len(good) != 1 else ''} written to {target}."
-    typer.echo(f"{written} {start_again(target, config, data, from_dlq=from_dlq)}", err=True)
+    typer.echo(f"{written} {what_next(target, config, data, from_dlq=from_dlq)}", err=True)
 
 
-def start_again(target: Path, config: Path | None, data: Path | None, *, from_dlq: bool) -> str:
-    """What makes the gateway read the file, and takes in what was refused before."""
+def what_next(target: Path, config: Path | None, data: Path | None, *, from_dlq: bool) -> str:
+    """The step that makes the gateway read the file, and the one that takes in what was refused before."""
     from deploy.command_line import of_options
 
     command = of_options(config, data)
     start = "Start the gateway again with it."
     if config is None and (from_dlq or data is not None):
         run = f" --data {shlex.quote(str(data))}" if data is not None else ""
-        start = (
-            f"Start again with it: `tidegate down{run}`, then `tidegate up{run} --config {shlex.quote(str(target))}`."
-        )
+        start = f"`tidegate route apply {shlex.quote(str(target))}{run}` gives it to the running gateway."
+    elif config == target:
+        start = "A gateway that runs with it reads it within seconds."
     return command.fill(f"{start} Then `tidegate dlq redrive` takes the dead letters in." if from_dlq else start)
 
 

@@ -15,9 +15,19 @@ from monitoring.page.answers import Answers, PageError, TopicRequest
 __all__ = ["make_answers"]
 
 
-def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> Answers:
-    """The page's answers; heavy libraries are imported when the first one is asked for."""
-    root, redriver, left_out = settings.lake.root, Redriver(settings, stop), LeftOutFields(settings)
+def make_answers(
+    settings: Settings, stop: threading.Event, flow: FlowTime, *, newest: Callable[[], Settings] | None = None
+) -> Answers:
+    """The page's answers; heavy libraries are imported when the first one is asked for.
+
+    Args:
+        settings: of the whole pipeline.
+        stop: ends a redrive between two steps.
+        flow: in which spans data came through.
+        newest: the settings with the routes that apply now; without it those given.
+    """
+    newest = newest or (lambda: settings)
+    root, redriver, left_out = settings.lake.root, Redriver(newest, stop), LeftOutFields(newest)
 
     def device(name: str) -> dict[str, Any]:
         from deploy.monitor.device import show_device
@@ -41,7 +51,7 @@ def make_answers(settings: Settings, stop: threading.Event, flow: FlowTime) -> A
 
         if not ID.fullmatch(letter):
             raise PageError(400, f"{letter[:100]!r} is no id of a dead letter.")
-        return _told(lambda: show_dead_letter(root, letter, settings), unavailable=404)
+        return _told(lambda: show_dead_letter(root, letter, newest()), unavailable=404)
 
     def redrive(ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
         return _told(lambda: redriver.redrive(ids, dry_run))

@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.settings import Settings
@@ -29,8 +28,10 @@ logger = logging.getLogger("tidegate.monitor.left_out")
 class LeftOutFields:
     """Reads what gateways wrote when somebody looks at a device, at most once a minute and on a thread of its own."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings, self._clock = settings, clock
+    def __init__(self, newest: Callable[[], Settings], *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`newest` gives the settings with the routes that apply now."""
+        self._newest, self._clock = newest, clock
+        self._table: RouteTable | None = None
         self._lock, self._answered = threading.Lock(), threading.Event()
         self._rows: list[dict[str, Any]] | None = None
         self._due_at, self._is_reading = -1.0, False
@@ -57,12 +58,15 @@ class LeftOutFields:
     def _read(self) -> None:
         from gateway.keep_field import with_steps
         from gateway.left_out import is_left_out, read_left_out
+        from gateway.routes import compile_routes
         from ingest.state import read_state
 
         try:
-            found = read_left_out(read_state(self._settings.kafka, wanted=is_left_out))
-            rows = with_steps(found, self._table, self._settings.gateway.vendors)
-            self._rows = [{**row, "since": row["since_ms"] / 1000} for row in rows]
+            settings = self._newest()
+            found = read_left_out(read_state(settings.kafka, wanted=is_left_out))
+            table = compile_routes(settings.routes, settings.gateway)
+            rows = with_steps(found, table, settings.gateway.vendors)
+            self._table, self._rows = table, [{**row, "since": row["since_ms"] / 1000} for row in rows]
         except Exception as error:  # The page shows the device without them.
             self._rows = None
             logger.warning("the fields that mappings leave out cannot be read: %s", error)
@@ -70,14 +74,8 @@ class LeftOutFields:
             self._due_at, self._is_reading = self._clock() + KEPT_SECONDS, False
             self._answered.set()
 
-    @cached_property
-    def _table(self) -> "RouteTable":
-        from gateway.routes import compile_routes
-
-        return compile_routes(self._settings.routes, self._settings.gateway)
-
     def _labels(self, topic: str) -> set[str]:
-        match = self._table.match(topic)
+        match = None if self._table is None else self._table.match(topic)
         if match is None or isinstance(match, str):
             return set()
         return {one.route for one in (match, *match.candidates)}

@@ -1,7 +1,7 @@
 """A redrive that a person asked for on the page: these letters, one redrive at a time."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from deploy.monitor.dead_letters import ID, unknown_letters
@@ -16,8 +16,9 @@ MESSAGES_PER_SECOND: Final = 200.0
 class Redriver:
     """Judges and produces as `tidegate dlq redrive` does. `stop` ends one that runs, between two steps."""
 
-    def __init__(self, settings: Settings, stop: threading.Event) -> None:
-        self._settings, self._stop = settings, stop
+    def __init__(self, newest: Callable[[], Settings], stop: threading.Event) -> None:
+        """`newest` gives the settings with the routes that apply now."""
+        self._newest, self._stop = newest, stop
         self._busy = threading.Lock()
 
     def redrive(self, ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
@@ -34,10 +35,11 @@ class Redriver:
         if not self._busy.acquire(blocking=False):
             raise PageError(503, "Another redrive runs; try again when it has ended.")
         try:
-            unknown = unknown_letters(self._settings.lake.root, ids)
+            settings = self._newest()
+            unknown = unknown_letters(settings.lake.root, ids)
             listed = ", ".join(f"'{each}'" for each in ids)
             report = run_redrive(
-                self._settings,
+                settings,
                 where=f"id IN ({listed})",
                 limit=None,
                 again=False,

@@ -24,6 +24,7 @@ from deploy.monitor.tables import TablesOnDisk
 from deploy.monitor.targets import addresses, targets_of
 from deploy.process import configure_logging, stop_on_signals
 from deploy.settings import Settings
+from deploy.settings_reload import SettingsFile
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import LAND_GROUP, READINGS
 from lakehouse.files import is_local
@@ -74,6 +75,7 @@ class Monitor:
     def __init__(self, settings: Settings, config: Path, stop: threading.Event) -> None:
         monitoring = settings.monitoring
         self._settings, self._data, self._stop = settings, config.absolute().parent, stop
+        self._source = SettingsFile(config, settings)
         self._registry = CollectorRegistry()
         self._metrics = MonitorMetrics(self._registry)
         build_info(self._registry, version(), "monitor")
@@ -109,7 +111,7 @@ class Monitor:
         page = make_page(
             monitoring,
             self._board,
-            make_answers(self._settings, self._stop, self._flow),
+            make_answers(self._settings, self._stop, self._flow, newest=self._source.newest),
             registry=self._registry,
             metrics=self._metrics,
             healthy=self.look.healthy,

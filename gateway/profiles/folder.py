@@ -71,6 +71,18 @@ class ProfileFolder:
         found = [LoadedFile(file, profile) for file, (_stamp, profile) in self._files.items()]
         return sorted(found, key=lambda one: (one.profile.name, one.profile.version))
 
+    def need(self, names: Set[str]) -> None:
+        """Routes give these names from now on: a change that takes one away is refused.
+
+        Raises:
+            ConfigError: one is missing.
+        """
+        missing = sorted(names - set(self.current.names()))
+        if missing:
+            message = f"{self._path}: a route names profile {missing[0]!r}, and no file here has it"
+            raise ConfigError(message)
+        self._needed = frozenset(names)
+
     def refresh(self, *, needed: Iterable[str] = ()) -> bool:
         """Look for changes; True where `current` was replaced. Never raises.
 

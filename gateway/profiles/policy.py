@@ -103,6 +103,13 @@ class ProfilePolicy(Policy):
             raise ConfigError(fault)
         self._report(applied=False)
 
+    def follow_routes(self, routes: Iterable[RouteSettings]) -> None:
+        """See Policy."""
+        if self._folder is None:
+            super().follow_routes(routes)
+        else:
+            self._folder.need({route.profile for route in routes if route.profile is not None})
+
     @property
     def profiles(self) -> ProfileSet:
         """The profiles that apply now."""

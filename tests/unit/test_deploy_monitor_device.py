@@ -149,7 +149,8 @@ def test_the_fields_that_the_routes_of_a_device_leave_out_are_listed(
     monkeypatch.setattr("ingest.state.read_state", read_state)
     mapping = {"keep": ["t"]}
     routes = [{"filter": name, "mapping": mapping} for name in ("site/a/#", "site/#", "refused/+")]
-    left_out = LeftOutFields(Settings.model_validate({"routes": routes}), clock=lambda: now[0])
+    settings = Settings.model_validate({"routes": routes})
+    left_out = LeftOutFields(lambda: settings, clock=lambda: now[0])
     small_lake.put("readings", reading(3, value=1.0, mqtt_topic="site/a/s"), reading(2, value=1.0, mqtt_topic="none"))
     small_lake.put("readings", {**reading(3, value=1.0, mqtt_topic="site/b/s"), "device": "b"})
     small_lake.put("dead_letters", letter(1, device="a", topic="refused/a"))

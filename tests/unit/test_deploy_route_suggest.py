@@ -9,7 +9,7 @@ import pytest
 
 from deploy.cli import run
 from deploy.command_line import command_name
-from deploy.commands.route_suggest import start_again
+from deploy.commands.route_suggest import what_next
 
 Captured = pytest.CaptureFixture[str]
 LINES = (
@@ -43,12 +43,15 @@ def test_the_draft_is_shown_with_its_readings_and_written_on_yes(
     assert (reading["device"], reading["value"], reading["unit"]) == ("kiln-9", 12.5, "°C")
 
 
-def test_an_embedded_run_starts_again_with_the_file_that_was_written() -> None:
-    said = start_again(Path("my.toml"), None, Path("my data"), from_dlq=True)
+def test_a_run_takes_the_file_that_was_written_without_a_restart() -> None:
+    said = what_next(Path("my.toml"), None, Path("my data"), from_dlq=True)
     name = command_name()
-    assert f"`{name} down --data 'my data'`, then `{name} up --data 'my data' --config my.toml`. " in said
+    assert f"`{name} route apply my.toml --data 'my data'` gives it to the running gateway. " in said
     assert f"`{name} dlq redrive --data 'my data'` takes" in said
-    assert start_again(Path("x"), None, None, from_dlq=False) == "Start the gateway again with it."
+    assert what_next(Path("x"), None, None, from_dlq=False) == "Start the gateway again with it."
+    assert what_next(Path("x"), Path("y"), None, from_dlq=False) == "Start the gateway again with it."
+    same = what_next(Path("x"), Path("x"), None, from_dlq=False)
+    assert same == "A gateway that runs with it reads it within seconds."
 
 
 def test_what_the_file_says_stays_and_the_draft_comes_before_the_route_that_took_the_topic(

@@ -1,0 +1,68 @@
+"""`tidegate route apply FILE`: an embedded run takes the routes of a settings file without a restart."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.commands.options import Data
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the group `route`."""
+    app.command()(apply)
+
+
+def apply(
+    file: Annotated[Path, typer.Argument(help="Settings file (TOML).")],
+    data: Data = None,
+) -> None:
+    """Give the routes, mappings and vendors of a settings file to the embedded run, in place of those it has.
+
+    Its gateway reads them within seconds, between two messages; nothing is started again. What else the file says applies
+    at the next `tidegate up --config FILE`. Settings of a gateway of your own need no command: it reads its file.
+    """
+    from deploy.command_line import of_options
+    from deploy.local.runfile import require_run
+    from deploy.settings import data_dir, load_settings
+    from deploy.settings_file import to_toml, write_private
+
+    given, folder = load_settings(file), data_dir(data)
+    target = folder / require_run(folder).config
+    before = load_settings(target, environ={})
+    after = with_routes_of(before, given)
+    _check(after)
+    write_private(target, to_toml(after))
+    count = len(after.routes)
+    typer.echo(f"The gateway takes {count} route{'' if count == 1 else 's'} of {file} within seconds; its log says so.")
+    gone = [route.filter for route in before.routes if route not in after.routes]
+    if gone:
+        typer.echo(f"No longer there: {', '.join(gone)}.")
+    run = f" --data {shlex.quote(str(data))}" if data is not None else ""
+    start = of_options(None, None).fill(f"`tidegate up{run} --config {shlex.quote(str(file))}`")
+    typer.echo(f"Start with {start} the next time.")
+
+
+def with_routes_of(run: "Settings", given: "Settings") -> "Settings":
+    """The settings of a run with routes, mappings and vendors of others."""
+    update = {name: getattr(given, name) for name in ("routes", "mappings", "vendors")}
+    return run.model_copy(update={**update, "gateway": run.gateway.with_vendors(given.vendors)})
+
+
+def _check(settings: "Settings") -> None:
+    """Refuse what the gateway would refuse.
+
+    Raises:
+        ConfigError: a route, mapping or vendor is wrong, or a route names a profile that is not there.
+    """
+    from gateway.profiles.policy import make_policy
+    from gateway.routes import compile_routes
+
+    compile_routes(settings.routes, settings.gateway)
+    make_policy(settings.gateway, settings.routes, live=False)

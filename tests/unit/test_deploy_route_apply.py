@@ -1,0 +1,101 @@
+"""`tidegate route apply`: routes of a person's file go into the settings that an embedded run's gateway watches."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.cli import run
+from deploy.local.runfile import DataLock, RunFile
+from deploy.settings import Settings, load_settings
+from deploy.settings_file import to_toml, write_private
+from deploy.settings_reload import SettingsFile
+from gateway.outcome import Gate
+from gateway.routes import compile_routes
+from gateway.settings import GatewaySettings
+
+OURS = """
+[mqtt]
+port = 9
+[[routes]]
+filter = "kiln/{device}"
+device = "{device}"
+mapping = "kiln"
+[mappings.kiln]
+extends = "owntracks"
+skip = ["...", "fw"]
+[vendors.acme]
+brands = "acme"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """That of a run with one route."""
+    folder = tmp_path / "the data"
+    folder.mkdir()
+    settings = Settings.model_validate({"mqtt": {"port": 1234}, "routes": [{"filter": "old/#"}]})
+    write_private(folder / "config.toml", to_toml(settings))
+    lock = DataLock(folder)
+    RunFile("id", 1, 0.0).write(folder)
+    (tmp_path / "my.toml").write_text(OURS, "utf-8")
+    yield folder
+    lock.release()
+
+
+def test_a_run_gets_routes_mappings_and_vendors_and_keeps_the_rest(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder.parent / "my.toml"
+    watched = SettingsFile(folder / "config.toml")
+    assert watched.new_routes() is None
+    assert run(["route", "apply", str(file), "--data", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "The gateway takes 1 route of" in said
+    assert "No longer there: old/#." in said
+    assert f"up --data '{folder}' --config {file}` the next time" in said
+    written, given = load_settings(folder / "config.toml", environ={}), load_settings(file, environ={})
+    assert (written.routes, dict(written.vendors), written.mqtt.port) == (given.routes, dict(given.vendors), 1234)
+    assert written.routes[0].mapping is not None
+    assert watched.new_routes() is None, "it has to stand still first"
+    new = watched.new_routes()
+    assert new is not None
+    assert (new.routes, dict(new.vendors), watched.new_routes()) == (given.routes, dict(given.vendors), None)
+
+
+def test_what_the_gateway_would_refuse_is_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "config.toml").read_bytes()
+    for bad in ('[[routes]]\nfilter = "a/#"\nmapping = "nobody"\n', '[[routes]]\nfilter = "a"\nprofile = "p"\n', "[["):
+        (folder.parent / "my.toml").write_text(bad, "utf-8")
+        assert run(["route", "apply", str(folder.parent / "my.toml"), "--data", str(folder)]) == 78
+    assert (folder / "config.toml").read_bytes() == before
+    assert run(["route", "apply", str(folder.parent / "my.toml"), "--data", str(folder.parent / "none")]) != 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_page_judges_by_the_routes_that_apply_now(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tidegate")
+    file = folder / "config.toml"
+    source = SettingsFile(file, load_settings(file, environ={}))
+    first = source.newest()
+    assert source.newest() is first
+    changed = first.model_copy(update={"routes": (), "mqtt": first.mqtt.model_copy(update={"port": 9})})
+    write_private(file, to_toml(changed))
+    newest = source.newest()
+    assert (newest.routes, newest.mqtt.port) == ((), 1234), "what needs a start stays"
+    write_private(file, "[[")
+    assert source.newest() is newest
+    assert "not taken" in caplog.text
+    file.unlink()
+    assert source.newest() is newest
+
+
+def test_a_decoder_whose_file_came_since_is_found_and_the_others_keep_what_they_know(tmp_path: Path) -> None:
+    limits = GatewaySettings(decoders=str(tmp_path))
+    gate = Gate(compile_routes((), limits), limits)
+    before = dict(gate._decoders)
+    (tmp_path / "kiln.py").write_text("def decode(topic, payload):\n    return None\n", "utf-8")
+    gate.find_decoders()
+    assert gate._decoders.keys() - before.keys() == {"kiln"}
+    assert all(gate._decoders[name] is one for name, one in before.items())
