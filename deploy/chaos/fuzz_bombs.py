@@ -89,6 +89,7 @@ BOMBS: Final[dict[str, Callable[[], bytes]]] = {
     "keys 9999 NaN": lambda: _values(_members(9_999, "NaN")),
     "keys 9999 bad units": lambda: _values(_members(9_999, '{"value":1,"unit":2}')),
     "keys all one": lambda: b"{" + b'"a":1,' * 40_000 + b'"a":2}',
+    "keys of offsets": lambda: b"{" + _members(4_900, "[0,1]") + b"}",
     "keys that collide": lambda: b"{" + b",".join(b'"%d":1' % (n * (2**61 - 1)) for n in range(9_000)) + b"}",
     "keys of arrays of a time": lambda: b"{" + _members(9_999, "[1764331200]") + b"}",
     "keys of rows with times": lambda: b"{" + _members(2_000, '[["2026-11-28T18:20:00Z",1]]') + b"}",

@@ -6,11 +6,15 @@ Read are, at any depth:
     rows with a time, or one of them     `{"log": [[…, 1.5], …]}`                `log`; of longer rows `log[1]`, `log[2]`
     an object whose names are times      `{"log": {"2026-…Z": 1.5, …}}`          `log`
     columns: a time array, and arrays of its length                               by name, by place the index
-    columns with offsets whose name says the unit (`offset_ms`, `$_time` of PPMP), from the time of their object
+    columns, objects and rows with offsets whose name says the unit (`offset_ms`, `dt_s`, `$_time` of PPMP), from a first time
+    (`base`, `t0`, `start`) or the time of their object; values a step apart (`interval_s`) from a first time
 Objects that name a thing (text, `id`, `channel` …) keep their place in the name: `log[0].t`.
-Refused are: an object without a time among those with one, a time that cannot be read, offsets without a unit, columns of
-other lengths, values at an interval, and objects of an array that hold some date under an unknown name. A mapping that
-names such a time (as device, time, identity, in `skip` or in `rename`) has said what it is, and is followed.
+Refused are: an object without a time among those with one, a time that cannot be read, offsets without a unit (by name, or
+by their shape next to a time: see `series_signs`), columns of other lengths, values at an interval that belong to a time,
+and objects of an array that hold some date under an unknown name. A mapping that names such a time (as device, time,
+identity, in `skip` or in `rename`) has said what it is, and is followed.
+Kept as they are: times of day of a plan (`"on_time": "06:30"`), objects whose names are days, and values next to an
+interval where nothing has a time.
 """
 
 from collections.abc import Callable
@@ -19,13 +23,19 @@ from typing import Any, Final
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping_times import AUTO, At
-from gateway.decoders.sampled_columns import NAME_IT, ColumnFlattener
+from gateway.decoders.sampled_columns import NAME_IT, Around, ColumnFlattener
+from gateway.decoders.series_signs import is_ladder, names_log, says_base
 from gateway.decoders.time_names import (
+    clock_text,
+    day_text,
     is_time,
     like_time,
     named_like_time,
+    names_thing,
     offset_unit_us,
+    plans,
     recent,
+    schedule_member,
 )
 from gateway.decoders.values import MAX_METRIC_BYTES
 from gateway.json_text import BadNumber
@@ -36,10 +46,8 @@ from ingest.contract.reasons import Reason
 
 __all__ = ["SampledFlattener", "refuse_unknown_time", "refuse_untimed", "unknown_time"]
 
-_IDS: Final = frozenset(
-    "id ID Id ch Ch channel Channel addr address node sensor port slot index idx unit_id device meter phase".split()  # noqa: SIM905
-)
-"""Names of numbers that say which thing an object of an array is about."""
+_LONGEST: Final = 10
+"""Digits of a name that is an offset."""
 _Found = tuple[At | Reject, tuple[str, ...]]
 """The time of an object, and the members that hold it."""
 
@@ -59,18 +67,22 @@ class SampledFlattener(ColumnFlattener):
         if time_key is not None:
             body = body.copy()
             del body[time_key]
-        if not self._names.untimed(body):
-            if inner and self._object(body, "", last, trail):
-                return
-            if self._series(body, "", last, trail):
-                return
-        self.members(body, "", trail)
+        scope, timed = self._scope, not self._names.untimed(body)
+        self._is_based = (
+            (timed and _has_base(body))
+            or (inner and _has_base(scope.item))
+            or (scope.root is not scope.item and _has_base(scope.root))
+        )
+        timed = timed or self._is_based
+        if not (timed and ((inner and self._object(body, "", last, trail)) or self._series(body, "", last, trail))):
+            self.members(body, "", trail)
+        self.drop_bases()
 
     def walk(self, value: Any, flat: str, last: str, trail: Trail) -> None:
         """Any value, as in `Flattener`; objects and arrays with times below them at those times."""
         kind = type(value)
         if (kind is dict or kind is list) and value and len(flat) <= MAX_METRIC_BYTES:
-            if kind is dict and self._names.untimed(value):
+            if kind is dict and not self._is_based and self._names.untimed(value):
                 if self._rules.skips(flat, last):
                     return
                 if self._shape.quantity.value not in value or not self._quantity(value, flat, last, trail):
@@ -80,6 +92,7 @@ class SampledFlattener(ColumnFlattener):
                 raise TooManyReadings(self._limit)
             if self._rules.skips(flat, last):
                 return
+            self._is_based = self._is_based or _has_base(value)
             if (self._object if kind is dict else self._array)(value, flat, last, trail):
                 return
         super().walk(value, flat, last, trail)
@@ -115,11 +128,22 @@ class SampledFlattener(ColumnFlattener):
                     wanted = f"a time since 2000; of an offset from another time, {NAME_IT}"
                     return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(value), wanted), (key,)
             elif sure and kind is str:
-                if any(character.isdigit() for character in value):
+                if any(character.isdigit() for character in value) and not self._is_plan(
+                    body, flat, key, listed=listed
+                ):
                     return self._unread(value, (trail, key)), (key,)
-            elif (sure and kind in (int, float, BadNumber)) or like_time(value):
+            elif (sure and kind in (int, float, BadNumber)) or (
+                like_time(value) and not self._is_plan(body, flat, key, listed=listed)
+            ):
                 return self._unread(value, (trail, key)), (key,)
         return None
+
+    def _is_plan(self, body: dict[str, Any], flat: str, key: str, *, listed: bool) -> bool:
+        """Whether a time of day says when something is to be done, not when it was measured."""
+        if schedule_member(body, flat, key):
+            return True
+        # Clocks of measurements have seconds.
+        return not listed and clock_text(body[key]) and body[key].count(":") == 1
 
     def _unread(self, value: Any, trail: Trail) -> Reject:
         read = self._clock.read(value, AUTO, lambda: trail_path(trail))
@@ -155,8 +179,12 @@ class SampledFlattener(ColumnFlattener):
             for place, inner in enumerate(body)
         ]
         if not any(found):
+            found = self._stepped(body, last, trail)
+        if not any(found):
             return self._hidden_times(body, flat, last, trail)
-        merged = not self._rules.mentions(f"{flat}[") and not any(type(one) is dict and _names(one) for one in body)
+        merged = not self._rules.mentions(f"{flat}[") and not any(
+            type(one) is dict and names_thing(one) for one in body
+        )
         for place, (inner, one) in enumerate(zip(body, found, strict=True)):
             below: Trail = (trail, place)
             name = flat if merged else f"{flat}[{place}]"
@@ -168,6 +196,22 @@ class SampledFlattener(ColumnFlattener):
             else:
                 self._timed(at, partial(self.walk, inner, name, last, below), ordinal)
         return True
+
+    def _stepped(self, body: list[Any], last: str, trail: Trail) -> list[_Found | None]:
+        """The times of objects that hold offsets from one outside, empty where they do not."""
+        if len(body) < 2 or not all(type(inner) is dict for inner in body):
+            return []
+        named = any(map(names_thing, body))
+        around: Around | None = None
+        for key in body[0]:
+            values = _numbers_of(body, key)
+            if len(values) < len(body) or self._said(last, key) or not self._may_be_rungs(key, values):
+                continue
+            around = around or self._around(None, trail)
+            unit_us = self._rungs(key, values, around, last=last or "data", named=named)
+            if unit_us is not None:
+                return [(at, (key,)) for at in self._from_offsets(values, unit_us, trail, around)]
+        return []
 
     def _hidden_times(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
         """Objects that hold a time under a name that does not say so: nobody knows whose it is."""
@@ -187,13 +231,34 @@ class SampledFlattener(ColumnFlattener):
         if len(columns) != 1 or width < 2:
             odd = next((cell for row in body if type(row) is list for cell in row if like_time(cell, clock=True)), None)
             if odd is None and not columns:
-                return False
+                return self._stepped_rows(header, rows, flat, last, trail)
             wanted = f"rows of which one column holds times that can be read; {NAME_IT}"
             why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(odd or body), wanted)
             self._refuse(why, partial(Flattener.walk, self, body, flat, last, trail))
             return True
         for place, row in enumerate(rows, start=len(body) - len(rows)):
             self._one_row(row, columns[0], header, flat, last, (trail, place), self._ordinal(flat))
+        return True
+
+    def _stepped_rows(self, header: list[str] | None, rows: list[Any], flat: str, last: str, trail: Trail) -> bool:
+        """Rows whose first column holds offsets from a time outside of them."""
+        widths = {len(row) if type(row) is list else 0 for row in rows}
+        if len(rows) < 2 or len(widths) != 1 or min(widths) < 2:
+            return False
+        values, key = [row[0] for row in rows], "" if header is None else header[0]
+        if not self._may_be_rungs(key, values):
+            return False
+        around = self._around(None, trail)
+        if self._at[0] is not None and around.base is None and min(widths) > 2 and header is None:
+            # A matrix may begin so.
+            return False
+        unit_us = self._rungs(key, values, around, last=last or "data")
+        if unit_us is None:
+            return False
+        times = self._from_offsets(values, unit_us, trail, around)
+        for place, (row, at) in enumerate(zip(rows, times, strict=True), start=0 if header is None else 1):
+            walk = partial(self._cells, row, 0, header, flat, last, (trail, place))
+            self._timed(at, walk, self._ordinal(flat))
         return True
 
     def _one_row(
@@ -207,19 +272,17 @@ class SampledFlattener(ColumnFlattener):
         ordinal: int | None,
     ) -> None:
         at = self._clock.read(row[column], AUTO, lambda: trail_path((trail, column)))
+        self._timed(at, partial(self._cells, row, column, header, flat, last, trail), ordinal)
 
-        def walk() -> None:
-            for place, cell in enumerate(row):
-                if place == column:
-                    continue
-                name = flat if len(row) == 2 else f"{flat}[{place}]"
-                if header is not None and place < len(header):
-                    name, key = f"{flat}.{header[place]}" if flat else header[place], header[place]
-                else:
-                    key = last
-                self.walk(cell, name, key, (trail, place))
-
-        self._timed(at, walk, ordinal)
+    def _cells(self, row: list[Any], column: int, header: list[str] | None, flat: str, last: str, trail: Trail) -> None:
+        """The cells of a row but that of its time."""
+        for place, cell in enumerate(row):
+            if place == column:
+                continue
+            name, key = flat if len(row) == 2 else f"{flat}[{place}]", last
+            if header is not None and place < len(header):
+                name, key = f"{flat}.{header[place]}" if flat else header[place], header[place]
+            self.walk(cell, name, key, (trail, place))
 
     def _row(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
         """One row of scalars, whose first or last is a time not long ago."""
@@ -241,7 +304,15 @@ class SampledFlattener(ColumnFlattener):
         if times:
             self._by_time(body, times, flat, last, trail)
             return True
-        if body and all(key[:1].isdigit() and like_time(key) for key in body):
+        if all(map(day_text, body)) and not names_log(last) and list not in map(type, body.values()):
+            # A name that is a day says itself of when its value is.
+            return False
+        if self._numbered_by_offsets(body, trail):
+            wanted = f"samples with times of their own, not offsets as names; {NAME_IT}"
+            why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(body), wanted)
+            self._refuse(why, partial(self.members, body, flat, trail))
+            return True
+        if body and not plans(flat) and all(key[:1].isdigit() and like_time(key) for key in body):
             wanted = f"names that are times with a date and a zone; {NAME_IT}"
             why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(body), wanted)
             self._refuse(why, partial(self.members, body, flat, trail))
@@ -249,6 +320,17 @@ class SampledFlattener(ColumnFlattener):
         if not any(type(value) is list and value for value in body.values()):
             return False
         return self._columns(body, flat, trail)
+
+    def _numbered_by_offsets(self, body: dict[str, Any], trail: Trail) -> bool:
+        """Whether names are numbers from 0 on, and no mere places, next to a time."""
+        if "0" not in body or not all(map(str.isdecimal, body)) or not all(len(key) < _LONGEST for key in body):
+            return False
+        places = list(map(int, body))
+        stepped = is_ladder(places) and places != list(range(len(places)))
+        if not stepped:
+            return False
+        around = self._around(body, trail)
+        return around.base is not None or around.has_stray
 
     def _is_time_name(self, key: str) -> bool:
         return recent(key, self._clock.received_us, years=10)
@@ -291,9 +373,19 @@ def refuse_unknown_time(body: dict[str, Any], key: str, trail: Trail) -> Reject:
     return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(body[key]), wanted)
 
 
-def _names(body: dict[str, Any]) -> bool:
-    """Whether an object says which thing it is about."""
-    return any(type(value) is str and not is_time(value) for value in body.values()) or not _IDS.isdisjoint(body)
+def _numbers_of(body: list[Any], key: str) -> list[float]:
+    """The numbers of this name in objects, up to the first that has none."""
+    found = []
+    for inner in body:
+        value = inner.get(key)
+        if type(value) is not int and type(value) is not float:
+            break
+        found.append(value)
+    return found
+
+
+def _has_base(body: object) -> bool:
+    return type(body) is dict and any(says_base(key) and is_time(value) for key, value in body.items())
 
 
 def _says_time(key: str) -> bool:

@@ -8,41 +8,96 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping_times import AUTO, EPOCH_US, RECEIVED, At
+from gateway.decoders.series_signs import (
+    even,
+    is_ladder,
+    may_say_step,
+    names_axis,
+    names_log,
+    names_series,
+    offset_of,
+    says_base,
+    says_sampling,
+    step_us,
+    weak_offset,
+)
 from gateway.decoders.time_names import (
+    TimeNames,
     is_time,
     like_time,
     named_like_time,
+    names_thing,
     offset_unit_us,
     recent,
-    says_step,
     time_names,
     whole,
 )
 from gateway.show import show_value
 from ingest.contract.dead_letter import Reject
+from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["NAME_IT", "ColumnFlattener"]
+__all__ = ["NAME_IT", "Around", "ColumnFlattener"]
 
+_TIMES: Final = time_names(())
+_MOST_PHASES: Final = 3
+"""Numbers of an array next to an interval that are still phases; more are values of one thing, one after the other."""
 _LONGEST_US: Final = 1e15
 """About 30 years: no offset is longer."""
 NAME_IT: Final = "name it in a mapping: `items` and `time`; or `skip` it"
 
 
+class Looked(NamedTuple):
+    """Of one object: the time from which others may count, any other number that is a time, and how far samples are apart."""
+
+    base: tuple[str, Any] | None
+    has_stray: bool
+    steps: dict[str, float]
+
+
+class Around(NamedTuple):
+    """What stands in an object and in those around it, the innermost first."""
+
+    looked: list[Looked]
+
+    @property
+    def base(self) -> tuple[str, Any] | None:
+        """The nearest first time."""
+        return next((one.base for one in self.looked if one.base is not None), None)
+
+    @property
+    def has_stray(self) -> bool:
+        """Whether a number that is a time stands anywhere there."""
+        return any(one.has_stray for one in self.looked)
+
+    @property
+    def steps(self) -> dict[str, float]:
+        """Those of the object itself."""
+        return self.looked[0].steps
+
+    @property
+    def based_steps(self) -> dict[str, float]:
+        """The nearest ones."""
+        return next((one.steps for one in self.looked if one.steps), {})
+
+
 class ColumnFlattener(Flattener):
     """A flattener that reads columns, at their times; and what all kinds of samples need for that."""
 
-    __slots__ = ("_names", "_ordinals", "_own", "_place", "_stride")
+    __slots__ = ("_bases", "_is_based", "_looked", "_names", "_ordinals", "_own", "_place", "_stride")
 
     def follow(self, own: tuple[str, ...], stride: int) -> Self:
         """`own` are the route's time keys; `stride` how many items share the indexes of a metric."""
         self._own, self._names = own, time_names(own)
         self._stride, self._place = stride, self._index
         self._ordinals: dict[str, int] = {}
+        self._is_based = False
+        self._bases: dict[str, set[Any]] = {}
+        self._looked: dict[int, Looked] = {}
         return self
 
     def _said(self, flat: str, key: str) -> bool:
@@ -86,13 +141,85 @@ class ColumnFlattener(Flattener):
         if key is not None:
             self._table(body, key, self._read_times(lists[key], (trail, key)), flat, trail)
             return True
-        for key, value in unsaid.items():
-            unit_us = offset_unit_us(key)
-            unit_us = 0.0 if unit_us is None and self._names.get(key, (0, False))[1] else unit_us
-            if unit_us is not None and all(type(one) in (int, float) for one in value) and lengths.total() > 1:
-                self._table(body, key, self._from_offsets(value, unit_us, (trail, key)), flat, trail)
+        maybe = [key for key, value in unsaid.items() if self._may_be_rungs(key, value)] if lengths.total() > 1 else []
+        around = self._around(body, trail) if maybe else Around([])
+        for key in sorted(maybe, key=lambda key: _likeness(key, unsaid[key])):
+            value = unsaid[key]
+            unit_us = self._rungs(key, value, around)
+            if unit_us is not None and (offset_unit_us(key) is not None or lengths[len(value)] > 1):
+                self._table(body, key, self._from_offsets(value, unit_us, (trail, key), around), flat, trail)
                 return True
         return self._at_interval(body, flat, trail)
+
+    # What tells that numbers are offsets.
+
+    def _may_be_rungs(self, key: str, values: list[Any]) -> bool:
+        """Whether numbers may be offsets, by their name, or as numbers that only rise or fall."""
+        if self._is_sure_offset(key):
+            return all(type(one) in (int, float) for one in values)
+        return not names_axis(key) and is_ladder(values)
+
+    def _is_sure_offset(self, key: str) -> bool:
+        return offset_unit_us(key) is not None or self._names.get(key, (0, False))[1]
+
+    def _rungs(
+        self, key: str, values: list[Any], around: Around, *, last: str = "", named: bool = False
+    ) -> float | None:
+        """Of numbers that may be offsets: µs in their unit, 0 where nothing says it; None where they are none.
+
+        Args:
+            key: their name, "" of a column without one.
+            values: the numbers, in order.
+            around: what stands next to and around them.
+            last: the name of the array whose objects or rows hold them.
+            named: whether these objects name things.
+        """
+        if last == "" and self._is_sure_offset(key):
+            return offset_unit_us(key) or 0.0
+        ends, loose, timed = 0 in (values[0], values[-1]), offset_of(key), self._at[0] is not None
+        is_based = around.base is not None or around.has_stray
+        if loose is not None and (ends or (not weak_offset(key) and (timed or is_based))):
+            return loose
+        if named or not (ends or even(values)):
+            return None
+        sampled = timed and ends and (even(values) or names_log(last))
+        return 0.0 if sampled or is_based else None
+
+    def _around(self, body: object, trail: Trail) -> Around:
+        """What stands in an object and around it, the innermost first."""
+        node: Any = self._scope.item
+        found = [self._look(self._scope.root), self._look(node)]
+        for key in self._keys(trail):
+            try:
+                node = node[key]
+            except (KeyError, IndexError, TypeError):
+                break
+            found.append(self._look(node))
+        return Around([_look(body, self._names, self._clock.received_us), *found[::-1]])
+
+    def _look(self, node: object) -> Looked:
+        """What stands in one object of the message, looked at once."""
+        looked = self._looked.get(id(node))
+        if looked is None:
+            looked = self._looked[id(node)] = _look(node, self._names, self._clock.received_us)
+        return looked
+
+    def _base_time(self, around: Around, trail: Trail) -> At | Reject | None:
+        """The first time, which is then no reading."""
+        if around.base is None:
+            return None
+        key, value = around.base
+        self._bases.setdefault(key, set()).add(value)
+        return self._clock.read(value, AUTO, partial(trail_path, (trail, key)))
+
+    def drop_bases(self) -> None:
+        """Leave out first times that were used: they are no readings."""
+        if self._bases:
+            self.readings = [one for one in self.readings if not self._is_base(one)]
+
+    def _is_base(self, one: Reading) -> bool:
+        used = self._bases.get(one.metric.rpartition(".")[2], ())
+        return bool(used) and (one.text if one.value is None else one.value) in used
 
     def _read_times(self, values: list[Any], trail: Trail) -> list[At | Reject]:
         return [self._clock.read(one, AUTO, partial(trail_path, (trail, place))) for place, one in enumerate(values)]
@@ -105,12 +232,16 @@ class ColumnFlattener(Flattener):
             return True
         return len(values) > 1 and _rising(values) and recent(values[0], self._clock.received_us)
 
-    def _from_offsets(self, offsets: list[float], unit_us: float, trail: Trail) -> list[At | Reject]:
-        base_us, got = self._at[0], show_value(offsets)
+    def _from_offsets(self, offsets: list[float], unit_us: float, trail: Trail, around: Around) -> list[At | Reject]:
+        base = self._base_time(around, trail)
+        return [base] * len(offsets) if isinstance(base, Reject) else self._add_all(offsets, unit_us, trail, base)
+
+    def _add_all(self, offsets: list[float], unit_us: float, trail: Trail, base: At | None) -> list[At | Reject]:
+        base_us, got = (base or self._at)[0], show_value(offsets)
         why = Reason.AMBIGUOUS_TIME
         wanted = f"offsets whose unit the name says, such as offset_ms; {NAME_IT}" if not unit_us else None
         if base_us is None:
-            why, wanted = Reason.MISSING_FIELD, "a time in the same object, from which these offsets count"
+            why, wanted = Reason.MISSING_FIELD, "a time under a usual name (ts, base), from which these offsets count"
         elif any(abs(offset * unit_us) > _LONGEST_US for offset in offsets):
             why, wanted = Reason.BAD_TIMESTAMP, "offsets of at most 30 years"
         if base_us is None or wanted is not None:
@@ -121,17 +252,53 @@ class ColumnFlattener(Flattener):
         ]
 
     def _at_interval(self, body: dict[str, Any], flat: str, trail: Trail) -> bool:
-        step = next((key for key in body if says_step(key) and type(body[key]) in (int, float)), None)
-        series = [key for key, value in body.items() if _numbers(value)]
-        if step is None or not series or self._said(flat, step):
+        """Arrays whose values are a step apart: from a first time by a step with a unit, else refused."""
+        if not (self._is_based or any(map(may_say_step, body))) or not any(map(_in_order, body.values())):
             return False
-        wanted = f"values with times of their own, not an interval; {NAME_IT}"
-        for key in series:
-            below: Trail = (trail, key)
-            why = Reject(Reason.AMBIGUOUS_TIME, trail_path(below), show_value(body[key]), wanted)
-            self._refuse(why, partial(super().walk, body[key], f"{flat}.{key}" if flat else key, key, below))
-        self.members({key: value for key, value in body.items() if key not in series}, flat, trail)
+        around = self._around(body, trail)
+        steps = (
+            around.based_steps
+            if around.base is not None
+            else {key: us for key, us in around.steps.items() if may_say_step(key)}
+        )
+        if any(self._said(flat, key) for key in steps if key in body):
+            steps = {}
+        series = {
+            key
+            for key, value in body.items()
+            if _in_order(value)
+            and not self._said(flat, key)
+            and not self._rules.skips(key, key)
+            and self._is_series(key, value, steps, is_based=around.base is not None)
+        }
+        if not series:
+            return False
+        base, apart_us = self._base_time(around, trail), next(iter(steps.values()), 0.0)
+        rest = {key: value for key, value in body.items() if key not in series}
+        for key, value in body.items():
+            if key in series:
+                self._steady(value, base, apart_us, f"{flat}.{key}" if flat else key, key, (trail, key))
+        self.members(rest, flat, trail)
         return True
+
+    def _is_series(self, key: str, value: list[Any], steps: dict[str, float], *, is_based: bool) -> bool:
+        if is_based:
+            return not _holds_offsets(value) and (bool(steps) or names_series(key))
+        if not steps or type(value[0]) in (dict, list):
+            return False
+        timed, sampling = self._at[0] is not None, any(map(says_sampling, steps))
+        return (names_series(key) and (timed or sampling)) or (timed and (sampling or len(value) > _MOST_PHASES))
+
+    def _steady(
+        self, values: list[Any], base: At | Reject | None, apart_us: float, name: str, key: str, trail: Trail
+    ) -> None:
+        if base is not None and not isinstance(base, Reject) and base[0] is not None and apart_us:
+            offsets = [place * apart_us for place in range(len(values))]
+            self._column(values, self._add_all(offsets, 1.0, trail, base), name, key, trail)
+            return
+        wanted = f"values with own times, or `t0` and a step with its unit (`step_s`); {NAME_IT}"
+        why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(values), wanted)
+        self._refuse(base if isinstance(base, Reject) else why, partial(Flattener.walk, self, values, name, key, trail))
 
     def _table(self, body: dict[str, Any], time_at: str, times: list[At | Reject], flat: str, trail: Trail) -> None:
         """Columns next to an array of times, also in objects next to it; what is no column has the object's time."""
@@ -170,12 +337,50 @@ class ColumnFlattener(Flattener):
                 self._timed(at, partial(self.walk, value, name, key, (trail, place)), place)
 
 
+def _likeness(key: str, values: list[Any]) -> int:
+    """How unlikely these are offsets, by their name, then by their ends."""
+    if offset_unit_us(key) is not None:
+        return 0
+    return 1 if offset_of(key) is not None else 2 if 0 in (values[0], values[-1]) else 3
+
+
+def _look(node: object, names: TimeNames, received_us: int) -> Looked:
+    """What stands in one object."""
+    base, stray, steps = None, False, {}
+    for key, value in node.items() if type(node) is dict else ():
+        kind = type(value)
+        if kind is dict or kind is list:
+            continue
+        if base is None and says_base(key) and is_time(value):
+            base = (key, value)
+        if kind is int or kind is float:
+            stray = stray or (key not in names and recent(value, received_us))
+            us = step_us(key, value)
+            if us is not None:
+                steps[key] = us
+    return Looked(base, stray, steps)
+
+
 def _timed(value: Any) -> bool:
     return is_time(value) or like_time(value)
 
 
-def _numbers(value: Any) -> bool:
-    return type(value) is list and len(value) > 1 and all(type(one) in (int, float) for one in value)
+def _holds_offsets(values: list[Any]) -> bool:
+    """Whether objects or rows may say by themselves how far each is from a first time."""
+    first = values[0]
+    if type(first) is dict:
+        return any(offset_of(key) is not None or key in _TIMES for key in first)
+    return type(first) is list and is_ladder([row[0] if row else None for row in values])
+
+
+def _in_order(value: Any) -> bool:
+    """Whether this is an array of numbers, rows, or objects that name nothing: what may lie a step apart."""
+    if type(value) is not list or len(value) < 2:
+        return False
+    if all(type(one) in (int, float) or one is None for one in value):
+        return True
+    plain = all(type(one) is dict and not names_thing(one) for one in value)
+    return plain or all(type(one) is list for one in value)
 
 
 def _rising(values: list[Any]) -> bool:

@@ -10,16 +10,22 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from gateway.decoders.series_signs import may_be_series
 from gateway.time_formats import read_any_time
 from gateway.times import YEAR_2000_S, Instant
 
 __all__ = [
+    "TimeNames",
+    "clock_text",
+    "day_text",
     "is_time",
     "like_time",
     "named_like_time",
+    "names_thing",
     "offset_unit_us",
+    "plans",
     "recent",
-    "says_step",
+    "schedule_member",
     "time_key",
     "time_names",
     "whole",
@@ -44,11 +50,16 @@ _OFFSETS: Final = re.compile(
     r"\$_time|(?:(?:time|t|ts)_?)?(?:offset|delta|elapsed|rel(?:ative)?_?time)s?(?:_?(ns|us|ms|s|sec|seconds|millis|milliseconds))?",
     re.IGNORECASE,
 )
-_INTERVALS: Final = frozenset(
-    [*(f"{word}{unit}" for word in ("interval", "period") for unit in ("", "_s", "_ms")), "step", "resolution"]
-    + [f"{word}_{what}" for word in ("sample", "sampling") for what in ("interval", "period", "rate")]
-    + [f"{word}{what}" for word in ("sample", "sampling") for what in ("Interval", "Period", "Rate")]
+_SCHEDULE: Final = re.compile(
+    r"(?:^|[^a-z])(?:schedul|timer|alarm|program|plan|slot|switch|weekly|timetable|calendar|zeitplan|heating_?times)",
+    re.IGNORECASE,
 )
+_ACTIONS: Final = frozenset(
+    (
+        "action", "enabled", "enable", "days", "weekdays", "repeat", "setpoint", "target", "sp", "on", "off", "cmd", "command",
+        "recurrence", "dow", "weekday",
+    )
+)  # fmt: skip
 _UNITS_US: Final = {
     "us": 1.0,
     "ms": 1e3,
@@ -60,11 +71,20 @@ _UNITS_US: Final = {
     "ns": 1e-3,
 }
 _ENDING: Final = re.compile(r".*(?:time|timestamp|date|epoch|seen|updated|_at|_ts|_utc|[a-z]At)", re.DOTALL)
+_IDS: Final = frozenset(
+    (
+        "id", "ID", "Id", "ch", "Ch", "channel", "Channel", "addr", "address", "node", "sensor", "port", "slot", "index", "idx",
+        "unit_id", "device", "meter", "phase",
+    )
+)  # fmt: skip
+"""Names of numbers that say which thing an object of an array is about."""
 _DATE: Final = r"(?:\d{4}[-./]\w{1,9}[-./]\d{1,2}|\d{1,2}[-./ ]\w{1,9}[-./ ]\d{2,4}|\d{8}T)"
 _CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?"
 _WRITTEN: Final = re.compile(
     rf"(?:\w{{3,9}},? )?{_DATE}.{{0,40}}|{_CLOCK}(?:[.,]\d+)?(?: ?[AaPp]\.?[Mm]\.?)?", re.DOTALL
 )
+_ONLY_CLOCK: Final = re.compile(rf"{_CLOCK}(?: ?[AaPp]\.?[Mm]\.?)?")
+_ONLY_DATE: Final = re.compile(r"\d{4}[-./]\d{1,2}(?:[-./]\d{1,2})?|\d{1,2}[-./]\d{1,2}[-./]\d{4}")
 _WITH_CLOCK: Final = re.compile(rf"(?:\w{{3,9}},? )?{_DATE}.{{0,9}}\d\d:?\d\d.{{0,30}}", re.DOTALL)
 _DIGITS: Final = re.compile(r"\d{10,19}(?:\.\d{1,9})?", re.ASCII)
 _MAX_TEXT: Final = 60
@@ -120,7 +140,11 @@ class TimeNames(dict[str, tuple[int, bool]]):
             self.plain.add(names)
         if list in map(type, body.values()):
             for value in body.values():
-                if type(value) is list and value and is_time(value[0]):
+                if (
+                    type(value) is list
+                    and value
+                    and (is_time(value[0]) or (len(value) > 1 and 0 in (value[0], value[-1])))
+                ):
                     return False
         return True
 
@@ -129,7 +153,7 @@ class TimeNames(dict[str, tuple[int, bool]]):
             name in self
             or name[:1].isdigit()
             or len(name) > _MAX_TEXT
-            or says_step(name)
+            or may_be_series(name)
             or offset_unit_us(name) is not None
         )
 
@@ -194,14 +218,36 @@ def like_time(value: object, *, clock: bool = False) -> bool:
     return (_WITH_CLOCK if clock else _WRITTEN).fullmatch(value.strip()) is not None
 
 
+def clock_text(value: object) -> bool:
+    """Whether a text is a time of day alone."""
+    return type(value) is str and len(value) <= _MAX_TEXT and _ONLY_CLOCK.fullmatch(value.strip()) is not None
+
+
+def day_text(value: object) -> bool:
+    """Whether a text is a date alone."""
+    return type(value) is str and len(value) <= _MAX_TEXT and _ONLY_DATE.fullmatch(value.strip()) is not None
+
+
+def schedule_member(body: dict[str, Any], flat: str, key: str) -> bool:
+    """Whether a time of day is when something is to be done: by the names around it, or by what is next to it."""
+    if not clock_text(body[key]):
+        return False
+    return plans(flat) or not _ACTIONS.isdisjoint(map(str.lower, body))
+
+
+def plans(flat: str) -> bool:
+    """Whether the name of an object says that it holds what is to be done."""
+    return _SCHEDULE.search(flat) is not None
+
+
+def names_thing(body: dict[str, Any]) -> bool:
+    """Whether an object says which thing it is about."""
+    return any(type(value) is str and not is_time(value) for value in body.values()) or not _IDS.isdisjoint(body)
+
+
 def named_like_time(name: str) -> bool:
     """Whether a name ends as those of times do: `last_seen`, `bootTime`, `updated_at`."""
     return _ENDING.fullmatch(name) is not None
-
-
-def says_step(name: str) -> bool:
-    """Whether a name is of numbers that say how far values are apart, but not which of them has the time."""
-    return name in _INTERVALS
 
 
 def offset_unit_us(name: str) -> float | None:

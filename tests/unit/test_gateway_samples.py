@@ -64,6 +64,15 @@ def second(reading: dict[str, Any]) -> float | None:
         ({"ts": [T, T + 1], "t": [1, 2], "h": [3, None]}, [("t", 1, T), ("t", 2, T + 1), ("h", 3, T)]),
         ({"x": {"when": [T, T + 1], "d": {"t": [1, 2]}}}, [("x.d.t", 1, T), ("x.d.t", 2, T + 1)]),
         ({"ts": T, "offset_ms": [0, 500], "t": [1, 2]}, [("t", 1, T), ("t", 2, T + 0.5)]),
+        ({"base": T, "dt_ms": [0, 500], "t": [1, 2]}, [("t", 1, T), ("t", 2, T + 0.5)]),
+        ({"t0": T, "x": {"offset_s": [0, 5], "t": [1, 2]}}, [("x.t", 1, T), ("x.t", 2, T + 5)]),
+        ({"t0": T, "interval_s": 10, "values": [1, None, 3], "x": 7},
+         [("values", 1, T), ("values", 3, T + 20), ("interval_s", 10, None), ("x", 7, None)]),
+        ({"t0": T, "step_s": 5, "x": {"temp": [1, 2], "hum": [4, 5]}},
+         [("step_s", 5, None), ("x.temp", 1, T), ("x.temp", 2, T + 5), ("x.hum", 4, T), ("x.hum", 5, T + 5)]),
+        ({"start": T * 1000, "d": {"sample_rate_hz": 4, "a": [1, 2]}},
+         [("d.a", 1, T), ("d.a", 2, T + 0.25), ("d.sample_rate_hz", 4, None)]),
+        ({"base": T, "samples": [{"dt_s": 0, "v": 1}, {"dt_s": 10, "v": 2}]}, [("samples.v", 1, T), ("samples.v", 2, T + 10)]),
         ({"measurements": [{"ts": T, "series": {"$_time": [0, 1000], "temp": [45.2, 46]}}]},
          [("measurements.series.temp", 45.2, T), ("measurements.series.temp", 46, T + 1)]),
     ],
@@ -108,7 +117,32 @@ def test_written_times_are_found_as_numbers_are(document: object, wanted: list[f
         ({"log": [{"ts": "2026-11-28 10:00:00", "v": 1}]}, "ambiguous_time", "$.log[0].ts"),
         ({"log": [{"ts": "28.11.2026 10:00", "v": 1}]}, "bad_timestamp", "$.log[0].ts"),
         ({"log": [["28.11.2026 10:00", 1]]}, "ambiguous_time", "$.log"),
-        ({"days": {"2026-11-28": 1, "2026-11-27": 2}}, "ambiguous_time", "$.days"),
+        ({"history": {"2026-11-28": 1, "2026-11-27": 2}}, "ambiguous_time", "$.history"),
+        ({"hours": {"06:00": 1, "07:00": 2}}, "ambiguous_time", "$.hours"),
+        ({"days": {"2026-11-28": {"06:00": 1}}}, "ambiguous_time", '$.days["2026-11-28"]'),
+        ({"log": [{"time": "06:30", "v": 1}]}, "bad_timestamp", "$.log[0].time"),
+        ({"base": T, "dt": [0, 10, 20], "temp": [1, 2, 3]}, "ambiguous_time", "$.dt"),
+        ({"x": T, "dt": [5, 15], "temp": [1, 2]}, "missing_field", "$.dt"),
+        ({"x": T, "o": [0, 10, 20], "temp": [1, 2, 3]}, "missing_field", "$.o"),
+        ({"x": T, "o": [-20, -10, 0], "temp": [1, 2, 3]}, "missing_field", "$.o"),
+        ({"ts": T, "o": [0, 10, 20], "temp": [1, 2, 3]}, "ambiguous_time", "$.o"),
+        ({"ts": T, "d": {"dt": [0, 7], "temp": [1, 2]}}, "ambiguous_time", "$.d.dt"),
+        ({"dt": [0, 10, 20], "temp": [1, 2, 3]}, "missing_field", "$.dt"),
+        ({"t": [0, 10, 20], "temp": [1, 2, 3]}, "missing_field", "$.t"),
+        ({"ts": T, "age": [20, 10, 0], "temp": [1, 2, 3]}, "ambiguous_time", "$.age"),
+        ({"t0": T, "interval": 10, "values": [1, 2, 3]}, "ambiguous_time", "$.values"),
+        ({"start": T, "step": 10, "temp": [1, 2, 3]}, "ambiguous_time", "$.temp"),
+        ({"start": ISO.format(1), "end": ISO.format(9), "values": [1, 2]}, "ambiguous_time", "$.values"),
+        ({"start": T, "every": 10, "samples": [{"a": 1}, {"a": 2}]}, "ambiguous_time", "$.samples"),
+        ({"start": T, "every": 10, "rows": [[1, 5], [1, 2]]}, "ambiguous_time", "$.rows"),
+        ({"m": [{"start": T, "step": 10, "d": {"t": [1, 2]}}]}, "ambiguous_time", "$.m[0].d.t"),
+        ({"base": T, "samples": [{"dt": 0, "v": 1}, {"dt": 10, "v": 2}]}, "ambiguous_time", "$.samples"),
+        ({"ts": T, "samples": [{"o": 0, "v": 1}, {"o": 10, "v": 2}]}, "ambiguous_time", "$.samples"),
+        ({"ts": T, "log": [[0, 21.5], [10, 21.6]]}, "ambiguous_time", "$.log"),
+        ({"base": T, "rows": [[0, 1, 2], [9, 1, 2]]}, "ambiguous_time", "$.rows"),
+        ({"base": T, "values": {"0": 1, "10": 2}}, "ambiguous_time", "$.values"),
+        ({"sample_rate": 100, "values": [1, 2, 3]}, "ambiguous_time", "$.values"),
+        ({"ts": T, "period": 60, "temp": [1, 2, 3, 4]}, "ambiguous_time", "$.temp"),
         ({"gps": {"time": "12:30:05", "v": 3}}, "bad_timestamp", "$.gps.time"),
         ({"log": [[T, T + 5, 1], [T + 60, T + 65, 2]]}, "ambiguous_time", "$.log"),
     ],
@@ -133,11 +167,42 @@ def test_a_sample_whose_time_is_unsure_is_refused(document: object, reason: str,
         {"ts": T, "device": {"boot_time": ISO.format(1), "v": 1}},
         {"ts": T, "meters": {"1161234567": {"v": 1}, "total": 2}},
         {"ts": T, "matrix": [[1, 2], [3, 4]]},
+        {"ts": T, "matrix": [[0, 1, 2], [3, 4, 5]]},
+        {"ts": T, "t": [20, 21, 22], "h": [40, 41, 42]},
+        {"ts": T, "depth_cm": [0, 10, 20], "temp": [1, 2, 3]},
+        {"ts": T, "channel": [0, 1, 2], "temp": [1, 2, 3]},
+        {"ts": T, "pv": [0, 120, 340], "load": [1, 2, 3]},
+        {"ts": T, "cells": [{"id": 0, "v": 3.1}, {"id": 1, "v": 3.2}]},
+        {"ts": T, "interval": 60, "voltage": [230, 231, 229]},
+        {"ts": T, "frequency": 50, "voltage": [230, 231, 229]},
+        {"ts": T, "time": "06:30", "v": 1},
+        {"ts": T, "days": {"2026-11-28": 1, "2026-11-27": 2}},
+        {"ts": T, "timers": [{"time": "06:30", "on": 1}, {"time": "22:00:00", "on": 0}]},
+        {"ts": T, "plan": {"06:30": 19, "22:00": 17}},
+        {"ts": T, "start": T - 60, "phases": [16, 16, 16]},
     ],
     ids=str,
 )
 def test_what_holds_no_samples_keeps_the_time_of_its_message(document: object) -> None:
     assert {at for _metric, _value, at in readings(document)} == {T}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"on_time": "06:30", "t": 1},
+        {"schedule": {"time": "06:30", "sp": 19}, "t": 1},
+        {"heater": {"time": "06:30", "sp": 19}, "t": 1},
+        {"alarm": [{"at": "06:30", "enabled": True}], "t": 1},
+        {"days": {"2026-11-28": 1.5}, "t": 1},
+        {"2026-11-28": 1, "2026-11-27": 2},
+        {"interval": 60, "values": [1, 2], "t": 4},
+        {"x": [0, 10, 20], "y": [1, 2, 3]},
+    ],
+    ids=str,
+)
+def test_what_would_not_be_false_is_kept(document: object) -> None:
+    assert all(at is None for _metric, _value, at in readings(document))
 
 
 @pytest.mark.parametrize(
@@ -205,6 +270,45 @@ def test_a_value_is_stored_at_its_own_time_or_not_at_all(given_: tuple[Any, dict
             assert second(one) == known[one["value"]], (document, one)
     stored = {one["value"] for one in found["readings"]}
     assert stored >= known.keys() or found["outcome"] == "dead_letter" or found["rejected"]
+
+
+@st.composite
+def stepped(draw: st.DrawFn) -> tuple[Any, dict[float, float]]:
+    """Samples that a first time and offsets or a step say, and each value's time; without a unit they have none."""
+    count = draw(st.integers(3, 6))
+    values = draw(st.lists(_SCALARS, min_size=count, max_size=count, unique=True))
+    step = draw(st.integers(2, 90))
+    base = draw(st.sampled_from(["base", "t0", "start", "start_time", "baseTime", "begin", "first_ts"]))
+    unit, per_s = draw(st.sampled_from([("_s", 1), ("_ms", 1000), ("", 1)]))
+    name = draw(st.sampled_from(["offset", "dt", "rel", "t"])) + unit
+    offsets = [place * step for place in range(count)]
+    body: Any = [
+        {name: offsets, "v": values},
+        [{name: offset, "v": value} for offset, value in zip(offsets, values, strict=True)],
+        {f"interval{unit}": step, "v": values},
+    ][draw(st.integers(0, 2))]
+    known = {value: T + offset / per_s for value, offset in zip(values, offsets, strict=True)} if unit else {}
+    if type(body) is list or draw(st.booleans()):
+        body = {draw(st.sampled_from(["data", "x", "log"])): body}
+    return {base: T, **body, "rssi": -70}, known
+
+
+@given(stepped())
+@settings(max_examples=200)
+def test_a_value_behind_a_first_time_is_stored_at_its_own_time_or_not_at_all(
+    given_: tuple[Any, dict[float, float]],
+) -> None:
+    document, known = given_
+    found = decode(document)
+    kept = [
+        one
+        for one in found["readings"]
+        if one["value"] != -70 and not one["metric"].endswith(("interval", "interval_s", "interval_ms"))
+    ]
+    for one in kept:
+        assert second(one) == pytest.approx(known[one["value"]], abs=1e-6), (document, one)
+    assert {one["value"] for one in kept} == known.keys(), (document, found)
+    assert any(one["value"] == -70 for one in found["readings"])
 
 
 _LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([T, ISO.format(1), "12:30", "x"])

@@ -1,0 +1,160 @@
+"""Signs that numbers are samples whose times are only said by a first time and distances from it.
+
+`{"base": …, "dt": [0, 10, 20], "temp": […]}`, `{"t0": …, "interval_s": 10, "values": […]}`. A name may say it, or the shape:
+numbers that only rise or fall and begin or end at 0, or that lie evenly, next to a number that is a time not long ago.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+__all__ = [
+    "even",
+    "is_ladder",
+    "may_be_series",
+    "may_say_step",
+    "names_axis",
+    "names_log",
+    "names_series",
+    "offset_of",
+    "says_base",
+    "says_sampling",
+    "step_us",
+    "weak_offset",
+]
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TIME: Final = r"(?:time(?:stamp)?|ts|at|epoch|date)"
+_BASES: Final = re.compile(
+    rf"(?:base|start|begin|first|origin|ref(?:erence)?|anchor|initial|from|since)(?:_?{_TIME})?"
+    rf"|(?:t|ts|time(?:stamp)?|epoch)_?(?:0|zero|start|base|begin|first)|bt",
+    re.IGNORECASE,
+)
+_UNIT: Final = r"(?:_?(ns|us|micros|ms|msec|millis|milliseconds|s|sec|secs|seconds|min|minutes))"
+_UNIT_NAMED: Final = _UNIT.replace("(ns", "(?P<unit>ns")
+_OFFSETS: Final = re.compile(
+    rf"(?:(?:time|t|ts)_?)?(?:offs?|offsets?|deltas?|rel(?:ative)?(?:_?time)?|elapsed|age|lag|d|dt|ticks?)s?{_UNIT}?"
+    rf"|(?:t|tm|ts|time)s?{_UNIT}?|(ms|millis|msec|sec|secs|seconds|us|s)",
+    re.IGNORECASE,
+)
+_STEPS: Final = re.compile(
+    rf"(?P<sure>sampl(?:e|es|ing)_?|time_?|t_?)?"
+    rf"(?:(?P<by>interval|period|step|resolution|increment|spacing|cadence|every|dt|delta_?t)s?{_UNIT_NAMED}?"
+    rf"|(?P<rate>rate|freq(?:uency)?|fs|odr|sps)(?:_?(?P<hz>hz))?)",
+    re.IGNORECASE,
+)
+_SAMPLING: Final = frozenset(
+    {"step", "resolution", "increment", "spacing", "dt", "deltat", "delta_t", "fs", "odr", "sps"}
+)
+_LONGEST: Final = 1e12
+_UNITS_US: Final = {
+    "ns": 1e-3, "us": 1.0, "micros": 1.0, "ms": 1e3, "msec": 1e3, "millis": 1e3, "milliseconds": 1e3,
+    "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "min": 6e7, "minutes": 6e7,
+}  # fmt: skip
+_BACKWARDS: Final = re.compile(r".*(?:age|lag|tick)", re.IGNORECASE)
+"""Offsets that count back, or in a unit of the device's own."""
+_SERIES: Final = _set(
+    "values value vals samples sample data series readings measurements history log logs buffer points records trace "
+    "waveform wave signal stream batch window v y"
+)
+_LOGS: Final = _set("samples sample log logs history records trace waveform stream batch buffer series")
+_WORDS: Final = re.compile(r"[a-z]+")
+_AXES: Final = _set(
+    "id ids ch channel channels addr address node nodes sensor port slot index idx i n no nr num number unit_id device meter "
+    "phase depth depths height heights distance dist angle angles freq freqs frequency frequencies hz bin bins position pos x y "
+    "z lat lon level levels wavelength nm register registers order harmonic harmonics row col column layer floor zone threshold "
+    "percent pct speed power rpm"
+)
+_MOST: Final = 60
+
+
+@lru_cache(maxsize=4096)
+def says_base(name: str) -> bool:
+    """Whether a name is of the time from which others count."""
+    return len(name) <= _MOST and _BASES.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def offset_of(name: str) -> float | None:
+    """Of a name that may be of offsets: µs in their unit, 0 where it does not say it; None of another name."""
+    found = _OFFSETS.fullmatch(name) if len(name) <= _MOST else None
+    if found is None:
+        return None
+    unit = next((group for group in found.groups() if group), "").lower()
+    if _BACKWARDS.match(name) or name in ("s", "us"):
+        return 0.0
+    return _UNITS_US.get(unit, 0.0)
+
+
+def step_us(name: str, value: object) -> float | None:
+    """Of a name and number that say how far samples are apart: µs, 0 where they do not say the unit; None of others."""
+    found = _STEPS.fullmatch(name) if len(name) <= _MOST else None
+    if found is None or type(value) not in (int, float) or not 0 < value < _LONGEST:  # type: ignore[operator]
+        return None
+    if found["rate"]:
+        return 1e6 / value if found["hz"] else 0.0  # type: ignore[operator]
+    return _UNITS_US.get((found["unit"] or "").lower(), 0.0) * value  # type: ignore[operator]
+
+
+def says_sampling(name: str) -> bool:
+    """Whether such a name can only be of samples: an interval may also be that of messages."""
+    found = _STEPS.fullmatch(name)
+    if found is None:
+        return False
+    word = (found["by"] or found["rate"]).lower()
+    return found["sure"] is not None or word in _SAMPLING
+
+
+@lru_cache(maxsize=4096)
+def may_be_series(name: str) -> bool:
+    """Whether a name says something of the times of a series."""
+    return len(name) <= _MOST and any(sign.fullmatch(name) for sign in (_BASES, _OFFSETS, _STEPS))
+
+
+@lru_cache(maxsize=4096)
+def may_say_step(name: str) -> bool:
+    """Whether such a name says it without a first time: a rate or a frequency may as well be a value."""
+    found = _STEPS.fullmatch(name) if len(name) <= _MOST else None
+    return found is not None and (found["rate"] is None or says_sampling(name))
+
+
+def names_series(name: str) -> bool:
+    """Whether a name says only that values follow, not which."""
+    return name.lower() in _SERIES
+
+
+def names_log(name: str) -> bool:
+    """Whether a name is of samples that were kept."""
+    return name.lower() in _LOGS
+
+
+@lru_cache(maxsize=4096)
+def names_axis(name: str) -> bool:
+    """Whether a name is of what numbers things in space or order, not in time."""
+    return not _AXES.isdisjoint(_WORDS.findall(name[:_MOST].lower()))
+
+
+def weak_offset(name: str) -> bool:
+    """Whether such a name is as often that of a value, as `t` is."""
+    return name.lower() in ("t", "s", "d", "us", "tm", "age", "delta", "deltas", "lag")
+
+
+def is_ladder(values: Sequence[Any]) -> bool:
+    """Whether numbers only rise or only fall."""
+    if len(values) < 2 or not all(type(one) in (int, float) for one in values):
+        return False
+    rises = [before < after for before, after in itertools.pairwise(values)]
+    falls = [before > after for before, after in itertools.pairwise(values)]
+    return all(rises) or all(falls)
+
+
+def even(values: Sequence[Any]) -> bool:
+    """Whether the numbers of a ladder lie evenly, three at least."""
+    gaps = [after - before for before, after in itertools.pairwise(values)]
+    return len(gaps) > 1 and max(gaps) - min(gaps) <= abs(gaps[0]) / 1e6
