@@ -419,3 +419,57 @@ def test_decentlab_unit_none_is_none(shown: Shown) -> None:
     at = " @2024-05-06T08:00:00"
     assert f"atm41|solar_radiation 0.0 W⋅m⁻²{at}" in lines
     assert f"atm41|lightning_strike_count 3.0{at}" in lines
+
+
+# Koenkk/zigbee-herdsman-converters df720053: fromZigbee.ts gives hPa, modernExtend.ts pressure() kPa, avatto.ts mA, tuya.ts %.
+@pytest.mark.parametrize(
+    ("payload", "wanted"),
+    [
+        ({"pressure": 1006.1, "battery": 97, "voltage": 3005}, ["pressure 1006.1 hPa", "battery 97.0 %", "voltage 3005.0 mV"]),
+        ({"pressure": 650}, ["pressure 650.0 hPa"]),
+        ({"pressure": 101.3, "temperature": 20.5}, ["pressure 101.3 kPa", "temperature 20.5 °C"]),
+        ({"pressure": 98, "battery": 97, "voltage": 3000}, ["pressure 98.0 kPa", "battery 97.0 %", "voltage 3000.0 mV"]),
+        (
+            {"pressure": 98.55, "illuminance": 9000, "illuminance_lux": 8},
+            ["pressure 98.55 kPa", "illuminance 9000.0", "illuminance_lux 8.0 lx"],
+        ),
+        (
+            {"current": 420, "voltage": 230.1, "power": 96.5, "energy": 1.5, "total_switch_on_time": 30},
+            ["current 420.0 mA", "voltage 230.1 V", "power 96.5 W", "energy 1.5 kWh", "total_switch_on_time 30.0"],
+        ),
+        (
+            {"position": 40, "work_state": "standby", "illuminance": 70},
+            ["position 40.0 %", "work_state standby", "illuminance 70.0 %"],
+        ),
+        (
+            {"action_color_temperature": 370, "color_temperature": 250},
+            ["action_color_temperature 370.0 mired", "color_temperature 250.0 mired"],
+        ),
+        (
+            {"regulator_setpoint": 40, "temperature_f_setpoint": 70},
+            ["regulator_setpoint 40.0 %", "temperature_f_setpoint 70.0 °F"],
+        ),
+        ({"raw_temperature": 1234, "floor_temperature": 24.5}, ["raw_temperature 1234.0", "floor_temperature 24.5 °C"]),
+    ],
+)  # fmt: skip
+def test_zigbee2mqtt_units_are_those_of_its_converters(shown: Shown, payload: object, wanted: list[str]) -> None:
+    assert shown("zigbee2mqtt/room", payload) == [f"room|{line}" for line in wanted]
+
+
+# emontnemery/hatasmota 0316c85e, sensor.py: reactive energy is in kvarh; TX23's speeds in SpeedUnit.
+def test_tasmota_reactive_energy_and_wind(shown: Shown) -> None:
+    energy = {
+        "Total": 0.017,
+        "ExportActive": 0.5,
+        "ExportReactive": 39.131,
+        "ImportActive": 12.58,
+        "ImportReactive": 0.002,
+        "PhaseAngle": 290.45,
+    }
+    wind = {"Speed": {"Act": 14.8}, "Dir": {"Deg": 247.5}}
+    lines = shown("tele/meter/SENSOR", {"ENERGY": energy, "TX23": wind, "SpeedUnit": "km/h"})
+    assert lines == [
+        "meter|ENERGY.Total 0.017 kWh", "meter|ENERGY.ExportActive 0.5 kWh", "meter|ENERGY.ExportReactive 39.131 kvarh",
+        "meter|ENERGY.ImportActive 12.58 kWh", "meter|ENERGY.ImportReactive 0.002 kvarh", "meter|ENERGY.PhaseAngle 290.45 °",
+        "meter|TX23.Speed.Act 14.8 km/h", "meter|TX23.Dir.Deg 247.5 °",
+    ]  # fmt: skip
