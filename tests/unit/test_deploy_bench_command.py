@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.bench.suite.bed import Topics, check_rights
+from deploy.bench.suite.bed import Bed, Topics, check_rights
 from deploy.bench.suite.command import RunRequest, check_disk, exit_code, plan_of, render_result, run_scenarios
 from deploy.bench.suite.scenario import Parameters
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
@@ -58,7 +58,7 @@ def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scena
         asked.append(question)
         return False
 
-    def never(work: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+    def never(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
         raise AssertionError
 
     with pytest.raises(FatalError, match="Nothing was written"):
@@ -72,8 +72,8 @@ def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scena
 def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str, cluster: Path) -> None:
     seen: list[tuple[str, float, bool]] = []
 
-    def run_cell(work: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
-        seen.append((kafka.bootstrap_servers, work.rate, topic.startswith("tidegate-bench-")))
+    def run_cell(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+        seen.append((bed.kafka.bootstrap_servers, work.rate, topic.startswith("tidegate-bench-")))
         return {"lost": 0, "produce_per_second": 99.0}
 
     request = RunRequest((scenario, scenario), target=cluster, agreed=True, max_rate=500)
@@ -88,7 +88,7 @@ def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str,
 
 
 def test_a_missing_right_is_said_once_for_all_cells(scenario: str, cluster: Path) -> None:
-    def run_cell(work: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+    def run_cell(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
         message = "guest may not create topic x: grant CREATE, WRITE, READ and DELETE on tidegate-bench-*"
         raise UnavailableError(message)
 

@@ -70,7 +70,7 @@ def measure(scenario: Scenario, figures: Callable[[Parameters, str], Mapping[str
 
     plan = Plan("own", scenario, scenario.cells(), scenario.repeats)
     progress = Progress(told.append, steps=plan.steps, seconds_per_step=1.0)
-    given: dict[str, Any] = {"open_bed": open_bed, "run_cell": lambda work, topic, kafka: figures(work, topic), **more}
+    given: dict[str, Any] = {"open_bed": open_bed, "run_cell": lambda work, topic, bed: figures(work, topic), **more}
     return {**run_plan(plan, progress=progress, **given), "told": told}
 
 
@@ -111,7 +111,7 @@ def test_table_ii_has_the_four_topics_of_the_paper() -> None:
 def test_a_scenario_has_the_parameters_of_the_load_with_the_same_defaults() -> None:
     load = {field.name: field.default for field in fields(Workload)}
     ours = {name: field.default for name, field in Parameters.model_fields.items()}
-    assert set(load) - {"topic"} == set(ours) - {"ending"}
+    assert set(load) - {"topic"} == set(ours) - {"ending", "members", "event", "protocol"}
     assert {name: default for name, default in load.items() if name in ours and default != ours[name]} == {
         "messages": MISSING,
         "properties": (),
@@ -216,7 +216,7 @@ def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Cal
         finally:
             ended.append("cluster")
 
-    def figures(work: Parameters, topic: str, kafka: KafkaSettings) -> dict[str, float]:
+    def figures(work: Parameters, topic: str, bed: Bed) -> dict[str, float]:
         if next(calls) == 5:
             raise KeyboardInterrupt
         return {"produce_per_second": 1e6}

@@ -4,18 +4,26 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from deploy.bench.suite.scenario import Target
 from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 
+if TYPE_CHECKING:
+    from deploy.testbed.cluster import KafkaCluster
+
 __all__ = ["PREFIX", "Bed", "Topics", "check_rights", "cluster_bed", "existing_bed"]
 
 PREFIX: Final = "tidegate-bench-"
+_DEAD_MEMBERS: Final = {
+    "group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000,
+    "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
+}  # fmt: skip
+"""Members of the new group protocol count as dead as soon as those of the classic one: there the broker decides."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,8 @@ class Bed:
     folder: Path | None = None
     tool: Callable[..., list[str]] | None = None
     """How to start Kafka's own tools there: their class and arguments."""
+    without_leader: Callable[[str], AbstractContextManager[None]] | None = None
+    """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
 
 
 class Topics:
@@ -78,7 +88,13 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
     with ExitStack() as parts:
         parts.callback(shutil.rmtree, folder, ignore_errors=True)
         cluster = parts.enter_context(
-            open_cluster(folder, brokers=target.brokers, mode=target.metadata, secure=target.security == "sasl_ssl")
+            open_cluster(
+                folder,
+                brokers=target.brokers,
+                mode=target.metadata,
+                secure=target.security == "sasl_ssl",
+                properties=_DEAD_MEMBERS if target.metadata == "kraft" else {},
+            )
         )
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
         processes = {name: node.pid for name, node in nodes.items()}
@@ -90,7 +106,21 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
             {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
             folder,
             cluster.tool,
+            lambda topic: _without_leader(cluster, topic),
         )
+
+
+@contextmanager
+def _without_leader(cluster: "KafkaCluster", topic: str) -> Iterator[None]:
+    from ingest.topic_sight import topic_sights
+
+    (sight,) = topic_sights(cluster.settings, lambda name: name == topic, with_times=False)
+    leader = sight.partitions[0].leader
+    cluster.kill(leader)
+    try:
+        yield
+    finally:
+        cluster.restart(leader)
 
 
 @contextmanager

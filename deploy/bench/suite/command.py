@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +39,8 @@ __all__ = [
 
 KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files a minute later: so many runs are on the disk at once."""
+GROUP_RATE: Final = 400.0
+"""Records a second for a group whose cell names no rate."""
 RECORD_BYTES: Final = 20
 """Of a record besides its value."""
 
@@ -161,11 +163,21 @@ def render_result(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, hardware_line(result["hardware"])])
 
 
-def kafka_cell(workload: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
-    """One run of the load generator."""
+def kafka_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    """One run of the load generator, or of a consumer group where the cell has members."""
+    from deploy.bench.kafka_load.groups import GroupRun, run_group
     from deploy.bench.kafka_load.run import run_workload
 
-    return run_workload(_load(workload, topic), kafka)
+    if not workload.members:
+        return run_workload(_load(workload, topic), bed.kafka)
+    run = GroupRun(
+        topic=topic, members=workload.members, event=workload.event, protocol=workload.protocol,
+        partitions=workload.partitions, replication=workload.replication, rate=workload.rate or GROUP_RATE,
+    )  # fmt: skip
+    with ExitStack() as outage:
+        without = bed.without_leader
+        kill = None if without is None else lambda name: outage.enter_context(without(name))
+        return run_group(run, bed.kafka, kill_leader=kill)
 
 
 def kafka_peer(
@@ -174,13 +186,13 @@ def kafka_peer(
     """The same by Kafka's own performance tools."""
     from deploy.bench.kafka_load.peer import run_peer
 
-    return run_peer(_load(workload, topic), kafka, tool)
+    return {} if workload.members else run_peer(_load(workload, topic), kafka, tool)
 
 
 def _load(workload: Parameters, topic: str) -> "Workload":
     from deploy.bench.kafka_load.workload import Workload
 
-    values = workload.model_dump(exclude={"ending", "properties"})
+    values = workload.model_dump(exclude={"ending", "properties", "members", "event", "protocol"})
     pairs = (pair.split("=", 1) for pair in workload.properties.split())
     return Workload(topic=topic, properties=tuple((name, value) for name, value in pairs), **values)
 

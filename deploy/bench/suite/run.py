@@ -29,7 +29,7 @@ class RunCell(Protocol):
     Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name.
     """
 
-    def __call__(self, workload: Parameters, topic: str, kafka: KafkaSettings) -> Mapping[str, Any]:
+    def __call__(self, workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
         """Run the workload once."""
 
 
@@ -154,7 +154,7 @@ class _Course:
         sampler = Sampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder)
 
         def run_once(work: Parameters) -> Mapping[str, Any]:
-            return self._run_cell(work, topics.name(work.ending), bed.kafka)
+            return self._run_cell(work, topics.name(work.ending), bed)
 
         def run_peer(work: Parameters) -> Mapping[str, float]:
             if self._run_peer is None or bed.tool is None:

@@ -39,6 +39,10 @@ class Parameters(_Form):
         "", pattern=r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$", description="Of the topic: `name=value name=value`."
     )
 
+    members: int = Field(0, ge=0, le=64, description="0 is a load; else a consumer group of so many members.")
+    event: Literal["none", "leave", "join", "die", "leader_killed"] = "none"
+    protocol: Literal["range", "cooperative", "consumer"] = "range"
+
     @model_validator(mode="after")
     def _check_consumers(self) -> Self:
         if self.consumers > self.partitions:
@@ -186,8 +190,13 @@ class Scenario(_Form):
         return found
 
     def cells(self) -> list[Cell]:
-        """Target by target."""
-        return [Cell(workload=one, target=target) for target in self.targets for one in self.workloads]
+        """Target by target; a cell that wants more copies than a target has brokers is left out there."""
+        return [
+            Cell(workload=one, target=target)
+            for target in self.targets
+            for one in self.workloads
+            if one.replication <= target.brokers
+        ]
 
     def shortened(self) -> "Scenario":
         """The same for `--short`."""

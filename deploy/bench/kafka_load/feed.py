@@ -1,0 +1,73 @@
+"""A steady feed of numbered records to each partition in turn, for runs that end when something has happened."""
+
+import threading
+import time
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from deploy.bench.kafka_load.workload import stamped
+
+__all__ = ["Feed"]
+
+_TICK_SECONDS: Final = 0.002
+_FLUSH_SECONDS: Final = 60.0
+
+
+class Feed:
+    """Produces record number 0, 1, 2, … at a rate, number N to partition N modulo their count, until it is stopped.
+
+    A record's value is its number. The producer is idempotent with acks=all, so an order within a partition is kept.
+
+    Attributes:
+        acknowledged: numbers that Kafka acknowledged, each with the time in microseconds since 1970.
+        failed: records that Kafka refused.
+    """
+
+    def __init__(self, topic: str, partitions: int, rate: float, conf: dict[str, Any]) -> None:
+        self.acknowledged: dict[int, int] = {}
+        self.failed = 0
+        self._topic, self._partitions, self._rate = topic, partitions, rate
+        self._producer = Producer(
+            {
+                **conf,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "error_cb": lambda _error: None,
+                "log_level": 0,
+            }
+        )
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Produce no more, and wait for what is on its way."""
+        self._over.set()
+        self._thread.join()
+        self._producer.flush(_FLUSH_SECONDS)
+
+    def _run(self) -> None:
+        began, number = time.monotonic(), 0
+        while not self._over.is_set():
+            due = int((time.monotonic() - began) * self._rate) + 1
+            while number < due:
+                partition = number % self._partitions
+                self._producer.produce(
+                    self._topic, stamped(number, b""), partition=partition, on_delivery=self._report(number)
+                )
+                number += 1
+            self._producer.poll(_TICK_SECONDS)
+
+    def _report(self, number: int) -> Any:
+        def report(error: KafkaError | None, _message: Message) -> None:
+            if error is None:
+                self.acknowledged[number] = time.time_ns() // 1000
+            else:
+                self.failed += 1
+
+        return report

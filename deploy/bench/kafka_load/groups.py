@@ -1,0 +1,310 @@
+"""A consumer group while something happens to it: who has which partitions, and how long each member pauses."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from deploy.bench.kafka_load.feed import Feed
+from deploy.settings import child_environment
+from ingest.contract.errors import UnavailableError
+from ingest.security import client_conf
+from ingest.settings import KafkaSettings
+from ingest.topic_setup import create_topic, delete_topic
+
+__all__ = ["Event", "GroupRun", "Journal", "Protocol", "figures_of", "run_group"]
+
+Event = Literal["none", "leave", "join", "die", "leader_killed"]
+Protocol = Literal["range", "cooperative", "consumer"]
+"""Of the members: `range` stops all of them at a change, `cooperative` what moves alone (both classic); `consumer`: KIP-848."""
+
+_SETTLE_SECONDS: Final = 60.0
+_STEADY_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.05
+SESSION_MS: Final = 6000
+"""After so long without a heartbeat a member counts as dead; Kafka's default is 45 s, its least 6 s."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupRun:
+    """One run.
+
+    Attributes:
+        topic: made for the run and removed after it.
+        members: at the start.
+        event: `none`; a member leaves, joins, dies by SIGKILL; or the leader of partition 0 is killed by the caller.
+        protocol: of the members.
+        partitions: of the topic.
+        replication: of the topic.
+        rate: records a second over all partitions.
+    """
+
+    topic: str
+    members: int
+    event: Event = "none"
+    protocol: Protocol = "range"
+    partitions: int = 4
+    replication: int = 1
+    rate: float = 400.0
+
+
+@dataclass
+class Journal:
+    """What one member wrote down: records as (partition, number, microseconds), assignments as (microseconds, partitions)."""
+
+    records: list[tuple[int, int, int]] = field(default_factory=list)
+    assignments: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, text: str) -> "Journal":
+        """Of the lines of a file; one that a kill cut off is left out."""
+        found = cls()
+        for line in text.splitlines(keepends=True):
+            kind, _, rest = line.rstrip("\n").partition(" ")
+            if not line.endswith("\n"):
+                continue
+            if kind == "r":
+                partition, number, at = rest.split(" ")
+                found.records.append((int(partition), int(number), int(at)))
+            else:
+                at, _, has = rest.partition(" ")
+                found.assignments.append((int(at), frozenset(map(int, filter(None, has.split(","))))))
+        return found
+
+    @property
+    def has(self) -> frozenset[int]:
+        """The partitions that it had last."""
+        return self.assignments[-1][1] if self.assignments else frozenset()
+
+
+def run_group(
+    run: GroupRun, kafka: KafkaSettings, *, kill_leader: Callable[[str], object] | None = None
+) -> dict[str, float]:
+    """Start a group on a topic with a steady feed, let the event happen, wait until all partitions are read again.
+
+    Args:
+        run: what happens.
+        kafka: the cluster.
+        kill_leader: ends the broker that leads partition 0 of the topic, for `leader_killed`.
+
+    Returns:
+        `idle_members`, members without a partition; `most_partitions`, `least_partitions` of one member; `unread_partitions`;
+        `pause_ms`, the longest time without a record of a member that stays, after the event; `partition_pause_ms`, the
+        longest of a partition; `unacknowledged_ms`, the longest time without an acknowledgement; `lost`, records that
+        were acknowledged and not read; `again`, read more than once; `out_of_order`, read by a member after a later one
+        of the same partition; `failed`, refused by Kafka.
+
+    Raises:
+        UnavailableError: a member ended early, or the group did not settle within a minute.
+    """
+    settings = kafka.model_copy(update={"replication": run.replication})
+    in_sync = {"min.insync.replicas": str(max(1, run.replication - 1))}
+    create_topic(settings, run.topic, partitions=run.partitions, config=in_sync)
+    try:
+        return _Course(run, kafka).figures(kill_leader)
+    finally:
+        delete_topic(kafka, run.topic)
+
+
+class _Course:
+    def __init__(self, run: GroupRun, kafka: KafkaSettings) -> None:
+        self._run, self._conf = run, client_conf(kafka, client_id="tidegate-bench")
+        self._members: list[_Member] = []
+        self._parts = ExitStack()
+
+    def figures(self, kill_leader: Callable[[str], object] | None) -> dict[str, float]:
+        run = self._run
+        with self._parts:
+            folder = Path(self._parts.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
+            feed = Feed(run.topic, run.partitions, run.rate, self._conf)
+            feed.start()
+            self._parts.callback(feed.stop)
+            self._add(folder, run.members)
+            self._await_all_read(self._members, since_us=0)
+            time.sleep(_STEADY_SECONDS)
+            at_us = time.time_ns() // 1000
+            stay = self._happen(folder, kill_leader)
+            self._await_all_read(stay, since_us=at_us)
+            time.sleep(_STEADY_SECONDS)
+            feed.stop()
+            self._await_numbers(feed)
+            journals = {member.name: member.journal() for member in self._members}
+            return figures_of(run, journals, [member.name for member in stay], feed.acknowledged, at_us) | {
+                "failed": feed.failed
+            }
+
+    def _happen(self, folder: Path, kill_leader: Callable[[str], object] | None) -> list["_Member"]:
+        """The event; returns the members that are in the group after it."""
+        match self._run.event:
+            case "leave":
+                self._members[0].leave()
+            case "die":
+                self._members[0].process.kill()
+            case "join":
+                self._add(folder, 1)
+            case "leader_killed":
+                if kill_leader is None:
+                    message = "this cluster's brokers cannot be killed from here: leave `leader_killed` out for it"
+                    raise UnavailableError(message)
+                kill_leader(self._run.topic)
+        return self._members[1:] if self._run.event in ("leave", "die") else list(self._members)
+
+    def _add(self, folder: Path, count: int) -> None:
+        """Members that join together, once all are there."""
+        fresh = []
+        for _ in range(count):
+            name = f"member-{len(self._members)}"
+            fresh.append(self._parts.enter_context(_member(name, self._plan(folder / name))))
+            self._members.append(fresh[-1])
+        for member in fresh:
+            member.say("join")
+
+    def _plan(self, journal: Path) -> dict[str, Any]:
+        protocol = self._run.protocol
+        conf = {
+            **self._conf, "group.id": self._run.topic, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500,
+            "fetch.wait.max.ms": 20,
+        }  # fmt: skip
+        if protocol == "consumer":
+            conf["group.protocol"] = "consumer"
+        else:
+            conf |= {
+                "partition.assignment.strategy": "cooperative-sticky" if protocol == "cooperative" else "range",
+                "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000,
+            }  # fmt: skip
+        return {"topic": self._run.topic, "conf": conf, "journal": str(journal), "incremental": protocol != "range"}
+
+    def _await_all_read(self, members: Sequence["_Member"], *, since_us: int) -> None:
+        """Until each partition gave a record after this time, and members have equal shares of them, one apart at most."""
+        wanted = set(range(self._run.partitions))
+
+        def settled() -> bool:
+            journals = [member.journal() for member in members]
+            read = {partition for one in journals for partition, _, at in one.records if at > since_us}
+            owners = Counter(partition for one in journals for partition in one.has)
+            sizes = [len(one.has) for one in journals]
+            return read == wanted and owners == Counter(wanted) and max(sizes) - min(sizes) <= 1
+
+        self._await(settled, f"the group of {len(members)} members on {self._run.partitions} partitions did not settle")
+
+    def _await_numbers(self, feed: Feed) -> None:
+        """Until what was acknowledged is read, or nothing comes any more."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            read = {number for member in self._members for _, number, _ in member.journal().records}
+            if feed.acknowledged.keys() <= read:
+                return
+            time.sleep(_POLL_SECONDS * 4)
+
+    def _await(self, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                message = f"{otherwise} within {_SETTLE_SECONDS:g} s"
+                raise UnavailableError(message)
+            time.sleep(_POLL_SECONDS)
+
+
+@dataclass
+class _Member:
+    name: str
+    process: "subprocess.Popen[str]"
+    file: Path
+
+    def say(self, word: str) -> None:
+        if self.process.stdin is None:
+            raise AssertionError
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def leave(self) -> None:
+        """As a consumer that is closed; returns at once."""
+        self.say("leave")
+
+    def journal(self) -> Journal:
+        return Journal.read(self.file.read_text("utf-8")) if self.file.exists() else Journal()
+
+
+@contextmanager
+def _member(name: str, plan: Mapping[str, Any]) -> Iterator[_Member]:
+    command = [sys.executable, "-P", "-m", "deploy.bench.kafka_load.member"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=child_environment("bench"), start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            member = _Member(name, process, Path(plan["journal"]))
+            member.say(json.dumps(plan))
+            if process.stdout is None or process.stdout.readline().strip() != "ready":
+                message = f"{name} of the group ended early with code {process.wait(10)}"
+                raise UnavailableError(message)
+            yield member
+        finally:
+            process.kill()
+
+
+def figures_of(
+    run: GroupRun, journals: Mapping[str, Journal], stay: Sequence[str], acknowledged: Mapping[int, int], at_us: int
+) -> dict[str, float]:
+    """The figures of `run_group` from what members and producer wrote down.
+
+    Args:
+        run: what happened.
+        journals: by member.
+        stay: members of the group after the event.
+        acknowledged: number to time in microseconds.
+        at_us: when the event happened.
+    """
+    owned = Counter(partition for name in stay for partition in journals[name].has)
+    sizes = [len(journals[name].has) for name in stay]
+    reads = [record for one in journals.values() for record in one.records]
+    seen = Counter(number for _, number, _ in reads)
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for partition, _, at in reads:
+        by_partition[partition].append(at)
+    served_before = [
+        name for name in stay
+        if journals[name].has and any(at <= at_us for _, _, at in journals[name].records)
+    ]  # fmt: skip
+    return {
+        "idle_members": sum(size == 0 for size in sizes),
+        "most_partitions": max(sizes),
+        "least_partitions": min(sizes),
+        "unread_partitions": run.partitions - sum(count == 1 for count in owned.values()),
+        "pause_ms": max(
+            (_pause([at for _, _, at in journals[name].records], at_us) for name in served_before), default=0.0
+        ),
+        "partition_pause_ms": max(_pause(times, at_us) for times in by_partition.values()),
+        "unacknowledged_ms": _pause(list(acknowledged.values()), at_us),
+        "lost": sum(number not in seen for number in acknowledged),
+        "again": sum(count - 1 for count in seen.values()),
+        "out_of_order": sum(_backwards(one.records) for one in journals.values()),
+    }
+
+
+def _pause(times: Sequence[int], since_us: int) -> float:
+    """The longest time between two events of which the later one is after `since_us`, in milliseconds."""
+    ordered = sorted(times)
+    return round(
+        max((later - earlier for earlier, later in pairwise(ordered) if later > since_us), default=0) / 1000, 1
+    )
+
+
+def _backwards(records: Sequence[tuple[int, int, int]]) -> int:
+    """Records that a member read after a later one of their partition, and had not read before: a second reading is none."""
+    highest: dict[int, int] = {}
+    seen: set[int] = set()
+    found = 0
+    for partition, number, _ in records:
+        found += number < highest.get(partition, -1) and number not in seen
+        highest[partition] = max(number, highest.get(partition, -1))
+        seen.add(number)
+    return found

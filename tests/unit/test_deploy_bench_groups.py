@@ -1,0 +1,57 @@
+"""Figures of a consumer group from what its members wrote down."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from deploy.bench.kafka_load.groups import GroupRun, Journal, figures_of
+from deploy.bench.suite.scenario import Scenario, Target
+
+RUN = GroupRun(topic="t", members=2, partitions=2)
+
+
+def journal(records: Sequence[tuple[int, int, int]], has: str = "") -> Journal:
+    lines = [f"a 1 {has}", *(f"r {partition} {number} {at}" for partition, number, at in records)]
+    return Journal.read("\n".join(lines) + "\n")
+
+
+def figures(one: Journal, other: Journal, *, at_us: int = 0, acknowledged: int = 4) -> dict[str, float]:
+    return figures_of(RUN, {"a": one, "b": other}, ["a", "b"], {n: n * 1000 for n in range(acknowledged)}, at_us)
+
+
+def test_a_line_that_a_kill_cut_off_is_left_out() -> None:
+    found = Journal.read("a 5 0,1\nr 0 7 100\na 6 \nr 1 8 2")
+    assert found.records == [(0, 7, 100)]
+    assert [has for _, has in found.assignments] == [frozenset({0, 1}), frozenset()]
+
+
+def test_a_quiet_group_has_nothing_lost_again_or_out_of_order() -> None:
+    found = figures(
+        journal([(0, 0, 10_000), (0, 2, 30_000)], "0"), journal([(1, 1, 20_000), (1, 3, 45_000)], "1"), at_us=25_000
+    )
+    assert found == {
+        "idle_members": 0, "most_partitions": 1, "least_partitions": 1, "unread_partitions": 0, "pause_ms": 25.0,
+        "partition_pause_ms": 25.0, "unacknowledged_ms": 0.0, "lost": 0, "again": 0, "out_of_order": 0,
+    }  # fmt: skip
+
+
+def test_loss_repeats_and_wrong_order_are_counted() -> None:
+    # 0 is read twice, which a death allows; 2 comes after 4, which nothing allows; 1 and 3 never come.
+    found = figures(journal([(0, 0, 1), (0, 0, 2), (0, 4, 3), (0, 2, 4)], "0"), journal([], ""), acknowledged=5)
+    assert (found["lost"], found["again"], found["out_of_order"]) == (2, 1, 1)
+    assert (found["idle_members"], found["unread_partitions"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("at_us", "pause"), [(15_000, 50.0), (60_000, 30.0), (95_000, 0.0), (5_000, 0.0)])
+def test_a_pause_counts_after_the_event_and_for_who_had_read_before_it(at_us: int, pause: float) -> None:
+    records = [(0, 0, 10_000), (0, 2, 60_000), (0, 3, 90_000)]
+    assert figures(journal(records, "0"), journal([], "1"), at_us=at_us)["pause_ms"] == pause
+
+
+def test_a_cell_with_more_copies_than_brokers_is_left_out_of_that_target() -> None:
+    scenario = Scenario(
+        title="t", matrix=[{"replication": [1, 3]}], targets=[Target(brokers=1), Target(brokers=3)]
+    )  # fmt: skip
+    assert [(cell.target.brokers, cell.workload.replication) for cell in scenario.cells() if cell.target] == [
+        (1, 1), (3, 1), (3, 3),
+    ]  # fmt: skip
