@@ -47,6 +47,12 @@ def run(
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, max=100, help="Runs of each cell.", show_default=False)
     ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of all cells, such as brokers=3 or replication=3."
+        ),
+    ] = None,
     short: Annotated[bool, typer.Option("--short", help="The short variant of each scenario.")] = False,
     report: Annotated[
         Path | None,
@@ -68,6 +74,7 @@ def run(
     request = RunRequest(
         names=tuple(scenario_names() if everything else names or ()),
         target=target, agreed=yes, max_rate=max_rate, repeats=repeats, short=short,
+        parameters=tuple(parameters or ()),
     )  # fmt: skip
     results = run_scenarios(request, say=lambda text: typer.echo(text, err=True), ask=_ask)
     if report is not None:

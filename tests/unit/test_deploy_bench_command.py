@@ -133,6 +133,24 @@ def test_a_scenario_that_the_disk_cannot_hold_is_refused_with_what_would_fit(sce
     assert "480 messages of 500 B would fit" in str(fault.value)
 
 
+def test_a_parameter_of_the_command_line_holds_for_all_cells(scenario: str) -> None:
+    def plan(*parameters: str) -> list[tuple[Any, ...]]:
+        cells = plan_of(scenario, RunRequest((scenario,), parameters=parameters), None).cells
+        return [(one.workload.replication, one.target.brokers, one.target.metadata) for one in cells if one.target]
+
+    assert set(plan("brokers=3", "replication=3")) == {(3, 3, "kraft"), (3, 3, "zookeeper")}
+    assert len(plan("brokers=3")) == 4
+    assert len(plan("metadata=kraft", "rate=7")) == 1
+    for wrong, words in {
+        "broker=3": "Did you mean brokers",
+        "brokers": "NAME=VALUE",
+        "brokers=x": "brokers",
+        "mode=both": "mode",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            plan(wrong)
+
+
 def test_short_and_repeats_change_the_plan(scenario: str) -> None:
     plan = plan_of(scenario, RunRequest((scenario,)), None)
     assert (plan.name, len(plan.cells), plan.repeats, plan.steps) == ("own", 4, 2, 8)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deploy.bench.environment import hardware, hardware_line
 from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
-from deploy.bench.suite.library import estimated_seconds, load_scenario
+from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress, duration_text
 from deploy.bench.suite.report.tables import number_text
@@ -55,6 +55,7 @@ class RunRequest:
     max_rate: float = 10_000.0
     repeats: int | None = None
     short: bool = False
+    parameters: tuple[str, ...] = ()
 
 
 def run_scenarios(
@@ -114,7 +115,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         ConfigError: there is no such scenario, or its file is wrong.
     """
     name, scenario = load_scenario(name)
-    scenario = scenario.shortened() if request.short else scenario
+    scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
     cells = scenario.cells()
     if kafka is not None:
         cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]

@@ -1,17 +1,18 @@
 """Scenario files: which are shipped, reading one with its faults named, how long one takes."""
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from deploy.bench.suite.scenario import Parameters, Scenario
+from deploy.bench.suite.scenario import Parameters, Scenario, Target
 from deploy.settings_faults import Origins, config_error, describe_faults
 from deploy.settings_file import read_toml
 from ingest.contract.errors import ConfigError
 
-__all__ = ["estimated_seconds", "list_scenarios", "load_scenario", "scenario_names"]
+__all__ = ["estimated_seconds", "list_scenarios", "load_scenario", "scenario_names", "set_parameters"]
 
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 START_SECONDS: Final = 15.0
@@ -67,6 +68,31 @@ def _check_baselines(file: Path, scenario: Scenario, cells: list[dict[str, Any]]
             if not any(one.figures_of(cell) for cell in cells):
                 msg = f"{file}: baselines.{name}: row {number} {row} meets no cell of this scenario. Correct its parameters."
                 raise ConfigError(msg)
+
+
+def set_parameters(scenario: Scenario, settings: Sequence[str]) -> Scenario:
+    """A scenario with `NAME=VALUE` in all cells.
+
+    Raises:
+        ConfigError: no such parameter, or a value that it does not take; names the nearest.
+    """
+    values: dict[str, Any] = {}
+    known = [*Parameters.model_fields, *Target.model_fields]
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            guess = f" Did you mean {close[0]}?" if close else ""
+            msg = f"--set {text}: wanted NAME=VALUE with a parameter.{guess} Known: {', '.join(known)}."
+            raise ConfigError(msg)
+        values[name] = value
+    try:
+        changed = scenario.with_parameters(values)
+        changed.cells()
+    except ValidationError as error:
+        faults = describe_faults(error, Parameters, Origins(None))
+        raise config_error([f"--set: {fault.partition(': ')[2]}" for fault in faults]) from error
+    return changed
 
 
 def estimated_seconds(scenario: Scenario, *, repeats: int | None = None) -> float:

@@ -14,6 +14,7 @@ from deploy.bench.suite.resources import Sampler, limit_of
 from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
 from deploy.bench.suite.spread import median_curves, spreads_of
+from deploy.local.artifacts import read_lock
 from ingest.contract.errors import TidegateError
 from ingest.settings import KafkaSettings
 
@@ -116,7 +117,7 @@ def run_plan(
         "resources": course.resources,
         "hardware": machine,
         "load_after_1m": round(os.getloadavg()[0], 2),
-        "versions": versions(),
+        "versions": {**versions(), **_kafka_versions(plan)},
         "revision": revision(),
     }
 
@@ -236,6 +237,14 @@ class _Course:
     def _fault(self, where: str, error: TidegateError) -> None:
         self.faults.append(f"{where}: {error}")
         self._progress.tell(self.faults[-1])
+
+
+def _kafka_versions(plan: Plan) -> dict[str, str]:
+    """Of the clusters that a scenario starts; another cluster's version is not known."""
+    modes = {cell.target.metadata for cell in plan.cells if cell.target is not None}
+    jars = {"kraft": ("kafka", "kafka_2.13"), "zookeeper": ("zookeeper", "kafka-clients")}
+    found = {(jar.part, jar.name): jar.version for jar in read_lock()}
+    return {f"kafka ({mode})": found[jars[mode]] for mode in sorted(modes)}
 
 
 def _busy_during(figures: Mapping[str, float]) -> str:

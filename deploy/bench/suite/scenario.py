@@ -212,6 +212,19 @@ class Scenario(_Form):
             }
         )
 
+    def with_parameters(self, values: Mapping[str, Value]) -> "Scenario":
+        """The same with these parameters in all cells; cells that become equal are one.
+
+        Raises:
+            ValidationError: a value that a parameter does not take.
+        """
+        mine = {name: value for name, value in values.items() if name not in Target.model_fields}
+        of_target = {name: value for name, value in values.items() if name in Target.model_fields}
+        targets = [Target.model_validate({**target.model_dump(), **of_target}) for target in self.targets]
+        return self.model_copy(
+            update={"matrix": [{**block, **mine} for block in self.matrix], "targets": list(dict.fromkeys(targets))}
+        )
+
 
 def _check_parameters(names: set[str], where: str) -> None:
     known = {*Parameters.model_fields, *Target.model_fields}
