@@ -43,9 +43,8 @@ def cells_table(result: Mapping[str, Any]) -> str:
         for number, figure in enumerate(own):
             row = [_td(figure), *(_td(cell["baselines"].get(base, {}).get(figure)) for base in bases)]
             row += [_td(cell.get(f"{PEER}{figure}"))] if has_peer else []
-            rows.append(
-                f"<tr>{'' if number else place}{''.join(row)}{_measured(cell, figure)}{_verdict(cell, figure)}</tr>"
-            )
+            row += [_measured(cell, figure), _verdict(cell, figure, result["busy"])]
+            rows.append(f"<tr>{'' if number else place}{''.join(row)}</tr>")
     return f'<div class="wide"><table><thead><tr>{header}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
@@ -67,15 +66,16 @@ def _measured(cell: Mapping[str, Any], figure: str) -> str:
     return f'{_td(spread["median"])}<td class="quiet">{escape(span)}</td>'
 
 
-def _verdict(cell: Mapping[str, Any], figure: str) -> str:
+def _verdict(cell: Mapping[str, Any], figure: str, known: str) -> str:
+    """`known` is above the table already, and not repeated in each row."""
     goals = [goal for goal in cell["goals"] if goal["figure"] == figure]
     if not goals:
-        return f"<td></td><td></td><td>{'' if cell['goals'] else escape(cell['why'])}</td>"
+        return f"<td></td><td></td><td>{escape(cell['why']) if not cell['goals'] and cell['why'] != known else ''}</td>"
     verdicts = [goal["met"] for goal in goals]
     word = _WORDS[False if False in verdicts else None if None in verdicts else True]
     texts = "; ".join(goal["goal"].removeprefix(f"{figure} ") for goal in goals)
-    why = "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"]))
-    return f'<td>{escape(texts)}</td><td class="{word}">{word}</td><td>{escape(why)}</td>'
+    why = "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"] not in ("", known)))
+    return f'<td class="goal">{escape(texts)}</td><td class="{word}">{word}</td><td>{escape(why)}</td>'
 
 
 def heat_tables(cells: Sequence[Mapping[str, Any]]) -> str:
