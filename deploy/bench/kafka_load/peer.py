@@ -95,7 +95,9 @@ def _consume(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
     wanted = workload.messages + workload.warmup_messages
     arguments = ["--topic", topic, "--bootstrap-server", kafka.bootstrap_servers, "--messages", str(wanted)]
     lines = [line.split(", ") for line in _run(tool(_CONSUMER, *arguments)).splitlines()]
-    named = dict(zip(lines[0], lines[-1], strict=False)) if len(lines) > 1 else {}
+    # A newer Kafka warns about the name of an option before its table.
+    heads = next((line for line in lines if "fetch.nMsg.sec" in line), [])
+    named = dict(zip(heads, lines[-1] if lines else [], strict=False))
     try:
         # The tool's own rate has the seconds in it that its group took to form.
         return {"peer_consume_per_second": float(named["fetch.nMsg.sec"])}
