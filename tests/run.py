@@ -195,7 +195,8 @@ def run(lanes: Mapping[str, Sequence[str]], *, needed_bytes: int = BOTH_NEED_BYT
         The first exit code that is not 0; 130 after Ctrl-C or another signal to stop.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, signal.default_int_handler)
     run_id, started = uuid.uuid4().hex, time.monotonic()
     at_once = psutil.virtual_memory().available >= needed_bytes
     with tempfile.TemporaryDirectory(prefix="tidegate-tests-") as folder:
