@@ -16,6 +16,7 @@ from deploy.commands import (
     alerts,
     bench,
     chaos,
+    cluster,
     config,
     demo,
     device,
@@ -79,6 +80,7 @@ alerts.register(app)
 export.register(app)
 bench.register(app)
 chaos.register(app)
+cluster.register(app)
 demo.register(app)
 soak.register(app)
 

@@ -1,7 +1,8 @@
 """Start of a JVM of Kafka or its ZooKeeper: measured options, a log of bounded size, texts in Java's files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from deploy.local.java import Java
 
@@ -48,7 +49,7 @@ def write_log_settings(file: Path, folder: Path) -> None:
     file.write_text(_LOG4J.format(folder=_yaml_text(str(folder))), encoding="utf-8")
 
 
-def property_lines(values: "dict[str, str | int | None]") -> str:
+def property_lines(values: Mapping[str, Any]) -> str:
     """A properties file; what is None is left out."""
     return "".join(f"{key}={_property_text(str(value))}\n" for key, value in values.items() if value is not None)
 

@@ -1,5 +1,6 @@
 """The one starter of Kafka for benchmarks, faults and tests: N nodes on loopback, KRaft or ZooKeeper mode, plain or secured."""
 
+import shutil
 import signal
 import subprocess
 import time
@@ -8,15 +9,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from deploy.local import artifacts
 from deploy.local.java import Java, find_java
 from deploy.local.kafka import EmbeddedKafka
+from deploy.local.kafka_java import property_lines
 from deploy.local.ports import is_free
-from deploy.settings_file import write_private
+from deploy.settings_file import to_toml, write_private
 from deploy.testbed.budget import check_budget
-from deploy.testbed.layout import HOST, Layout, Mode, Wish, new_layout, read_layout
+from deploy.testbed.layout import HOST, LAYOUT_FILE, Layout, Mode, Wish, new_layout, read_layout
+from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, wait_for_server
 from deploy.testbed.process import ServerProcess
 from deploy.testbed.profile import node_profile
 from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, make_certificates
@@ -25,54 +28,18 @@ from ingest.contract.errors import ConfigError, FatalError, RetryableError, Unav
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
 
-__all__ = ["KafkaCluster", "KafkaNode", "open_cluster"]
+__all__ = ["KafkaCluster", "open_cluster"]
 
-READY_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 20.0
 LONELY_SECONDS: Final = 2.0
-POLL_SECONDS: Final = 0.05
 CLIENT_PROPERTIES: Final = "client.properties"
+SETTINGS_FILE: Final = "tidegate.toml"
 _CLIENT_OPTION: Final = {"ProducerPerformance": "--producer.config", "ConsumerPerformance": "--consumer.config"}
 """Kafka's tools that name their file of client properties by another option than `--command-config`."""
 
 
-class KafkaNode:
-    """One Kafka process of a cluster."""
-
-    def __init__(self, node_id: int, part: EmbeddedKafka, process: ServerProcess, jmx_url: str | None) -> None:
-        self.node_id = node_id
-        self.jmx_url = jmx_url
-        self.part = part
-        self.process = process
-
-    @property
-    def address(self) -> str:
-        """What clients connect to."""
-        return self.part.bootstrap_servers
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id; None while it does not run."""
-        return self.process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process runs."""
-        return self.process.alive
-
-    @property
-    def log_file(self) -> Path:
-        """Kafka's own log of this node."""
-        return self.part.log_file
-
-    def last_words(self) -> str:
-        """The last error in its log."""
-        return self.part.last_words()
-
-    def start(self) -> None:
-        """Start it on the data that it has; returns before it answers."""
-        self.part.prepare()
-        self.process.spawn(self.part.command(), self.part.env())
+class _SettingsFile(BaseModel):
+    kafka: KafkaSettings
 
 
 class KafkaCluster:
@@ -161,7 +128,8 @@ class KafkaCluster:
             profile=node_profile(self._layout, number, self.folder / "certificates"),
         )  # fmt: skip
         process = ServerProcess(folder / "stdout.log", identity=self._layout.processes.get(str(number)))
-        return KafkaNode(number, part, process, f"http://{HOST}:{ports['jmx']}/metrics" if self._shows_jmx else None)
+        jmx_url = f"http://{HOST}:{ports['jmx']}/metrics" if self._shows_jmx else None
+        return KafkaNode(number, part, process, jmx_url, lambda: self._remember(str(number), process))
 
     @property
     def _shows_jmx(self) -> bool:
@@ -194,6 +162,16 @@ class KafkaCluster:
         )
 
     @property
+    def alive(self) -> bool:
+        """Whether any of its processes runs."""
+        return any(node.alive for node in self.nodes) or (self.zookeeper is not None and self.zookeeper.alive)
+
+    @property
+    def settings_file(self) -> Path:
+        """A settings file of Tidegate that names this cluster; private, as it may hold a password."""
+        return self.folder / SETTINGS_FILE
+
+    @property
     def client_properties(self) -> Path | None:
         """The file that Kafka's own tools need for a secured cluster."""
         return self.folder / CLIENT_PROPERTIES if self.wish.secure else None
@@ -205,17 +183,18 @@ class KafkaCluster:
             UnavailableError: too little memory or disk, a JVM part that cannot be had, or a node that did not start.
             FatalError: it runs already.
         """
-        if any(node.alive for node in self.nodes):
+        if self.alive:
             message = f"The test bed in {self.folder} runs already ({self.bootstrap_servers}); stop it first."
             raise FatalError(message)
         self._told(check_budget(self.wish, self.folder))
         artifacts.ensure("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
         self._find_free_ports()
         self._secure()
+        write_private(self.settings_file, to_toml(_SettingsFile(kafka=self.settings)))
         try:
             self._start_zookeeper()
             for node in self.nodes:
-                self._start_node(node)
+                node.spawn()
             self.wait_ready()
         except BaseException:
             self.stop(seconds=0)
@@ -234,13 +213,29 @@ class KafkaCluster:
         self._layout.processes.clear()
         self._layout.write(self.folder)
 
-    def kill(self, node_id: int) -> None:
-        """End one node as a crash does.
+    def remove(self) -> None:
+        """Remove what it made in its folder, and the folder where nothing else is in it; it must not run."""
+        for name in (*(f"node-{node.node_id}" for node in self.nodes), "zookeeper", "certificates"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for file in (self.settings_file, self.folder / CLIENT_PROPERTIES, self.folder / LAYOUT_FILE):
+            file.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    def kill(self, node_id: int) -> int:
+        """End one node as a crash does; its process id.
 
         Raises:
             ConfigError: there is no such node.
+            UnavailableError: it does not run.
         """
-        self.node(node_id).process.kill()
+        node = self.node(node_id)
+        pid = node.pid
+        if pid is None:
+            message = f"Node {node_id} does not run; start it with `tidegate cluster restart {node_id}`."
+            raise UnavailableError(message)
+        node.kill()
+        return pid
 
     def restart(self, node_id: int) -> None:
         """Start one node again on its data, and wait until the whole cluster has it back; a living one ends first.
@@ -251,7 +246,7 @@ class KafkaCluster:
         """
         node = self.node(node_id)
         node.process.end(STOP_SECONDS)
-        self._start_node(node)
+        node.spawn()
         self.wait_ready()
 
     def node(self, node_id: int) -> KafkaNode:
@@ -280,11 +275,11 @@ class KafkaCluster:
             message = f"No node of the test bed in {self.folder} runs. Start it with `tidegate cluster up`."
             raise UnavailableError(message)
         for node in waited:
-            self._await(f"Node {node.node_id}", node, node.part.ready, deadline)
+            wait_for_server(node, node.part.ready, deadline)
         reader = ClusterReader(self.settings)
         try:
             for node in waited:
-                self._await(f"Node {node.node_id}", node, lambda: _brokers(reader) >= len(waited), deadline)
+                wait_for_server(node, lambda: _brokers(reader) >= len(waited), deadline)
         finally:
             reader.close()
 
@@ -296,17 +291,12 @@ class KafkaCluster:
         option = _CLIENT_OPTION.get(main_class.rpartition(".")[2], "--command-config")
         return [*command, option, str(self.client_properties)]
 
-    def _start_node(self, node: KafkaNode) -> None:
-        (node.part.data_dir / "tmp").mkdir(parents=True, exist_ok=True)
-        node.start()
-        self._remember(str(node.node_id), node.process)
-
     def _start_zookeeper(self) -> None:
         if self.zookeeper is None:
             return
-        self.zookeeper.start()
+        self.zookeeper.spawn()
         self._remember("zookeeper", self.zookeeper.process)
-        self._await("The ZooKeeper", self.zookeeper, self.zookeeper.ready, time.monotonic() + READY_SECONDS)
+        wait_for_server(self.zookeeper, self.zookeeper.ready, time.monotonic() + READY_SECONDS)
         if self.wish.secure:
             self._make_users(self.zookeeper.address)
 
@@ -326,14 +316,6 @@ class KafkaCluster:
         if process.identity is not None:
             self._layout.processes[name] = process.identity
         self._layout.write(self.folder)
-
-    def _await(self, name: str, server: KafkaNode | ZooKeeper, ready: Callable[[], bool], deadline: float) -> None:
-        while not ready():
-            if not server.alive or time.monotonic() > deadline:
-                how = "is too slow" if server.alive else "ended"
-                message = f"{name} of the test bed {how}; see {server.log_file}. {server.last_words()}"
-                raise UnavailableError(message)
-            time.sleep(POLL_SECONDS)
 
     def _wait_for_end(self, deadline: float) -> None:
         """KRaft's last nodes wait for a majority that is gone: nobody waits for them for long."""
@@ -356,8 +338,7 @@ class KafkaCluster:
         if not self.wish.secure:
             return
         make_certificates(self.folder / "certificates", self._java, self._layout.passwords["store"])
-        lines = "".join(f"{name}={value}\n" for name, value in jvm_conf(self.settings).items())
-        write_private(self.folder / CLIENT_PROPERTIES, lines)
+        write_private(self.folder / CLIENT_PROPERTIES, property_lines(jvm_conf(self.settings)))
 
 
 def _brokers(reader: Any) -> int:

@@ -3,10 +3,12 @@
 It lives in one private file in the test bed's folder, so that a later command finds the servers that an earlier one started.
 """
 
+import fcntl
 import json
+import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -16,13 +18,13 @@ from deploy.local.ports import choose_port
 from deploy.settings_file import write_private
 from deploy.testbed.process import Identity
 from deploy.testbed.security import ADMIN, GUEST
-from ingest.contract.errors import ConfigError
+from ingest.contract.errors import ConfigError, FatalError
 
-__all__ = ["HOST", "Layout", "Mode", "Wish", "new_layout", "read_layout"]
+__all__ = ["HOST", "LAYOUT_FILE", "Layout", "Mode", "Wish", "hold_folder", "new_layout", "read_layout"]
 
 Mode = Literal["kraft", "zookeeper"]
 HOST: Final = "127.0.0.1"
-FILE: Final = "testbed.json"
+LAYOUT_FILE: Final = "testbed.json"
 MOST_BROKERS: Final = 9
 _LISTENERS: Final = ("client", "internal", "controller", "jmx")
 
@@ -79,7 +81,7 @@ class Layout:
     def write(self, folder: Path) -> None:
         """Keep it in the test bed's folder, for its owner only."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_private(folder / FILE, json.dumps(asdict(self), indent=2) + "\n")
+        write_private(folder / LAYOUT_FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     def choose_ports(self) -> None:
         """Give each listener a port that is free now."""
@@ -95,11 +97,42 @@ def new_layout(wish: Wish) -> Layout:
 def read_layout(folder: Path) -> Layout | None:
     """The test bed of this folder; None where there is none, or no whole description."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        found = json.loads((folder / FILE).read_text("utf-8"))
+        found = json.loads((folder / LAYOUT_FILE).read_text("utf-8"))
         wish = found["wish"] | {"java_options": tuple(found["wish"]["java_options"])}
         processes = {name: Identity(**identity) for name, identity in found["processes"].items()}
         return Layout(**(found | {"wish": Wish(**wish), "processes": processes}))
     return None
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Let no other command change this test bed while the block runs.
+
+    Raises:
+        FatalError: another command does.
+        ConfigError: it is no folder, or one of another user.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        message = f"{folder} cannot be the folder of a cluster ({error.strerror}); name another one with --data."
+        raise ConfigError(message) from error
+    try:
+        if not _locked(handle):
+            message = f"Another command changes the cluster in {folder} now; wait for it, then try again."
+            raise FatalError(message)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _choose_ports(wish: Wish) -> dict[str, dict[str, int]]:

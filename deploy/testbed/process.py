@@ -110,17 +110,28 @@ class ServerProcess:
     def kill(self) -> None:
         """End it as a crash does; back when it has ended."""
         self.signal(signal.SIGKILL)
-        self.wait(KILLED_SECONDS)
+        self.wait_end(KILLED_SECONDS)
+
+    def hold(self) -> None:
+        """Let it stand still (SIGSTOP), each of its threads: its connections stay open, and nothing answers."""
+        if self._child is not None and self.alive:
+            stop_child(self._child.pid)
+        else:
+            self.signal(signal.SIGSTOP)
+
+    def let_go(self) -> None:
+        """Let it go on (SIGCONT)."""
+        self.signal(signal.SIGCONT)
 
     def end(self, seconds: float) -> None:
         """Ask it to end, and kill it where it still runs after some seconds; 0 or less kills it at once."""
         if seconds > 0:
             self.signal(signal.SIGTERM)
-            self.wait(seconds)
+            self.wait_end(seconds)
         if self.alive:
             self.kill()
 
-    def wait(self, seconds: float) -> bool:
+    def wait_end(self, seconds: float) -> bool:
         """Wait for its end; False where it still runs."""
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):

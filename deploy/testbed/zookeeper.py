@@ -19,6 +19,8 @@ TICK_MS: Final = 2000
 class ZooKeeper:
     """Keeps which brokers there are and which of them leads; `data_dir` is its own."""
 
+    name = "The ZooKeeper"
+
     def __init__(self, data_dir: Path, java: Java, port: int, process: ServerProcess) -> None:
         self.port = port
         self.process = process
@@ -43,7 +45,7 @@ class ZooKeeper:
         """The last error in its log."""
         return last_error(self.log_file)
 
-    def start(self) -> None:
+    def spawn(self) -> None:
         """Start it on the data that it has; returns before it answers."""
         log_settings, properties = self._folder / "log4j2.yaml", self._folder / "zoo.properties"
         write_log_settings(log_settings, self.log_file.parent)

@@ -1,5 +1,6 @@
 """The test bed before anything starts: its nodes' properties, its needs, its description, and whose process it may end."""
 
+import json
 import os
 import stat
 import subprocess
@@ -12,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.cli import run
 from deploy.testbed.budget import NODE_DISK_MB, Budget, check_budget
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import Wish, new_layout, read_layout
+from deploy.testbed.layout import Wish, hold_folder, new_layout, read_layout
 from deploy.testbed.process import Identity, ServerProcess, find_process
 from deploy.testbed.profile import node_profile
+from deploy.testbed.report import cluster_state, started_lines, status_lines
 from ingest.contract.errors import ConfigError, UnavailableError
 
 CERTIFICATES = Path("/test bed/certificates")
@@ -172,3 +175,55 @@ def test_a_process_that_is_gone_is_not_found() -> None:
         ended.wait()
     assert find_process(Identity(ended.pid, 0.0)) is None
     assert find_process(Identity(os.getpid(), 0.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["status"], 69, "There is no test bed in"),
+        (["down"], 69, "There is no test bed in"),
+        (["down", "--remove"], 69, "There is no test bed in"),
+        (["kill", "1"], 69, "There is no test bed in"),
+        (["restart", "1"], 69, "There is no test bed in"),
+        (["up", "--brokers", "0"], 78, "1 to 9 brokers, not 0"),
+        (["up", "--heap", "big"], 78, "'big'"),
+        (["up", "--brokers", "9", "--heap", "900g"], 69, "not even one broker would fit"),
+    ],
+)
+def test_a_command_that_cannot_work_says_why(
+    arguments: list[str], code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cluster", *arguments, "--data", str(tmp_path / "none")]) == code
+    assert words in capsys.readouterr().err
+
+
+def test_a_command_waits_for_no_other_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new_layout(Wish(brokers=1)).write(tmp_path)
+    with hold_folder(tmp_path):
+        assert run(["cluster", "down", "--remove", "--data", str(tmp_path)]) == 1
+    assert "Another command changes the cluster" in capsys.readouterr().err
+    assert run(["cluster", "down", "--data", str(tmp_path)]) == 69
+    assert "Nothing of the cluster" in capsys.readouterr().err
+
+
+def test_what_is_removed_is_the_test_beds_own(tmp_path: Path) -> None:
+    folder = tmp_path / "bed"
+    new_layout(Wish(brokers=2)).write(folder)
+    (folder / "node-2").mkdir()
+    (folder / "my notes").touch()
+    assert run(["cluster", "down", "--remove", "--data", str(folder)]) == 0
+    assert [path.name for path in folder.iterdir()] == ["my notes"]
+
+
+def test_the_state_is_told_in_words_and_names_no_password(tmp_path: Path) -> None:
+    layout = new_layout(Wish(brokers=2, secure=True, mode="zookeeper"))
+    layout.write(tmp_path)
+    cluster = KafkaCluster.attach(tmp_path)
+    state = cluster_state(cluster)
+    assert not state["ready"]
+    text = json.dumps(state) + "\n".join(started_lines(cluster))
+    assert not [password for password in layout.passwords.values() if password in text]
+    lines = status_lines(state)
+    assert lines[0] == "zookeeper, secured, not ready"
+    assert [line.split()[0] for line in lines[1:]] == ["zookeeper", "node", "node"]
+    assert all("down, see" in line for line in lines[1:])

@@ -1,0 +1,141 @@
+"""`tidegate cluster up | status | kill | restart | down`: Kafka clusters on this machine, to try things on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deploy.commands.options import Json, show_json
+
+if TYPE_CHECKING:
+    from deploy.testbed.cluster import KafkaCluster
+
+__all__ = ["register"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Kafka clusters on this machine, to try things on.\n\n"
+    "Several brokers, ZooKeeper mode, security. `tidegate up` does not need one; it has a Kafka of its own.",
+)
+
+Folder = Annotated[Path, typer.Option("--data", help="Folder of the cluster.")]
+Node = Annotated[int, typer.Argument(help="Number of the node, as `cluster status` lists it.")]
+DEFAULT = Path("tidegate-cluster")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group to the command line."""
+    parent.add_typer(app, name="cluster")
+
+
+@app.command()
+def up(
+    brokers: Annotated[int, typer.Option("--brokers", help="1 to 9.")] = 3,
+    zookeeper: Annotated[
+        bool, typer.Option("--zookeeper", help="Kafka 3.9 in ZooKeeper mode; its jars are fetched at the first time.")
+    ] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="SASL_SSL with SCRAM-SHA-512 for clients, TLS inside, ACLs.")
+    ] = False,
+    heap: Annotated[str, typer.Option("--heap", help="Of each node, such as 384m or 1g.")] = "384m",
+    data: Folder = DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Start a cluster in the background; back when it is ready.
+
+    The folder keeps its records: the same command starts it again on them after `cluster down`.
+    """
+    from deploy.testbed.cluster import KafkaCluster
+    from deploy.testbed.layout import hold_folder
+    from deploy.testbed.report import cluster_state, started_lines
+
+    mode: Any = "zookeeper" if zookeeper else "kraft"
+    with hold_folder(data):
+        cluster = KafkaCluster(data, brokers=brokers, mode=mode, secure=secure, heap=heap, told=_tell)
+        cluster.start()
+    if as_json:
+        show_json(cluster_state(cluster))
+    else:
+        typer.echo("\n".join(started_lines(cluster)))
+
+
+@app.command()
+def status(data: Folder = DEFAULT, as_json: Json = False) -> None:
+    """Show each node: address, process, memory, answer.
+
+    Exit 1 while a node is away, 69 when nothing runs.
+    """
+    from deploy.testbed.report import cluster_state, status_lines
+
+    found = cluster_state(_running(data))
+    if as_json:
+        show_json(found)
+    else:
+        typer.echo("\n".join(status_lines(found)))
+    raise typer.Exit(0 if found["ready"] else 1)
+
+
+@app.command()
+def kill(node: Node, data: Folder = DEFAULT) -> None:
+    """Kill one node as a crash does (SIGKILL)."""
+    with _held(data) as cluster:
+        pid = cluster.kill(node)
+    _tell(f"Node {node} (pid {pid}) was killed. Start it again with `tidegate cluster restart {node}{_named(data)}`.")
+
+
+@app.command()
+def restart(node: Node, data: Folder = DEFAULT) -> None:
+    """Start one node again on its data; one that runs stops first."""
+    with _held(data) as cluster:
+        cluster.restart(node)
+    _tell(f"Node {node} answers again (pid {cluster.node(node).pid}).")
+
+
+@app.command()
+def down(
+    data: Folder = DEFAULT,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove its records, users and certificates too.")] = False,
+) -> None:
+    """Stop the cluster; its data stays.
+
+    No process of it is left.
+    """
+    with _held(data, must_run=not remove) as cluster:
+        cluster.stop()
+        if remove:
+            cluster.remove()
+    _tell(f"Stopped. Its data was removed from {data}." if remove else f"Stopped. Its data stays in {data}.")
+
+
+@contextmanager
+def _held(data: Path, *, must_run: bool = True) -> Iterator["KafkaCluster"]:
+    from deploy.testbed.cluster import KafkaCluster
+    from deploy.testbed.layout import hold_folder
+
+    KafkaCluster.attach(data)  # a folder without a cluster is neither made nor locked
+    with hold_folder(data):
+        yield _running(data) if must_run else KafkaCluster.attach(data)
+
+
+def _running(data: Path) -> "KafkaCluster":
+    from deploy.testbed.cluster import KafkaCluster
+    from ingest.contract.errors import UnavailableError
+
+    cluster = KafkaCluster.attach(data, told=_tell)
+    if not cluster.alive:
+        message = (
+            f"Nothing of the cluster in {data} runs. Start it with `tidegate cluster up{_named(data)}` and its options."
+        )
+        raise UnavailableError(message)
+    return cluster
+
+
+def _named(data: Path) -> str:
+    return "" if data == DEFAULT else f" --data {data}"
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)

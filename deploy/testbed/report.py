@@ -1,0 +1,80 @@
+"""A test bed in words and as data."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from deploy.testbed.cluster import KafkaCluster
+
+__all__ = ["cluster_state", "started_lines", "status_lines"]
+
+
+def cluster_state(cluster: KafkaCluster) -> dict[str, Any]:
+    """What runs now."""
+    nodes = [
+        {
+            "node_id": node.node_id,
+            "address": node.address,
+            "pid": node.pid,
+            "alive": node.alive,
+            "answers": node.alive and node.part.ready(),
+            "resident_mb": round(node.process.resident_mb),
+            "jmx_url": node.jmx_url,
+            "log_file": str(node.log_file),
+        }
+        for node in cluster.nodes
+    ]
+    keeper = cluster.zookeeper
+    return {
+        "folder": str(cluster.folder),
+        "mode": cluster.wish.mode,
+        "secure": cluster.wish.secure,
+        "ready": all(node["answers"] for node in nodes) and (keeper is None or keeper.alive),
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "settings_file": str(cluster.settings_file),
+        "client_properties": str(cluster.client_properties) if cluster.client_properties else None,
+        "nodes": nodes,
+        "zookeeper": None
+        if keeper is None
+        else {
+            "address": keeper.address,
+            "pid": keeper.process.pid,
+            "alive": keeper.alive,
+            "resident_mb": round(keeper.process.resident_mb),
+            "log_file": str(keeper.log_file),
+        },
+    }
+
+
+def started_lines(cluster: KafkaCluster) -> list[str]:
+    """What a person needs after the start."""
+    state = cluster_state(cluster)
+    named = f" --data {shlex.quote(state['folder'])}"
+    lines = [
+        *status_lines(state),
+        "",
+        f"bootstrap servers  {state['bootstrap_servers']}",
+        f"Tidegate settings  {state['settings_file']}" + ("  (holds a password)" if state["secure"] else ""),
+    ]
+    if state["client_properties"]:
+        lines.append(f"client properties  {state['client_properties']}  (for Kafka's own tools; holds a password)")
+    return [
+        *lines,
+        "",
+        f"tidegate topics ls --all --config {shlex.quote(state['settings_file'])}",
+        f"tidegate cluster kill 1{named}",
+        f"tidegate cluster restart 1{named}",
+        f"tidegate cluster down{named}",
+    ]
+
+
+def status_lines(state: Mapping[str, Any]) -> list[str]:
+    """A line for each server."""
+    lines = [f"{state['mode']}{', secured' if state['secure'] else ''}, {'ready' if state['ready'] else 'not ready'}"]
+    keeper = state["zookeeper"]
+    servers = [(f"node {node['node_id']}", node) for node in state["nodes"]]
+    for name, server in [*([("zookeeper", keeper)] if keeper else []), *servers]:
+        how = "down" if not server["alive"] else "answers" if server.get("answers", True) else "does not answer yet"
+        process = f"pid {server['pid']}, {server['resident_mb']} MB" if server["alive"] else f"see {server['log_file']}"
+        lines.append(f"  {name:<10} {server['address']:<16} {how}, {process}")
+    return lines
