@@ -125,7 +125,7 @@ def _running(data: Path) -> "KafkaCluster":
     from ingest.contract.errors import UnavailableError
 
     cluster = KafkaCluster.attach(data, told=_tell)
-    if not cluster.alive:
+    if not cluster.started:
         message = (
             f"Nothing of the cluster in {data} runs. Start it with `tidegate cluster up{_named(data)}` and its options."
         )

@@ -167,6 +167,11 @@ class KafkaCluster:
         return any(node.alive for node in self.nodes) or (self.zookeeper is not None and self.zookeeper.alive)
 
     @property
+    def started(self) -> bool:
+        """Whether it was started and not stopped since: some or all of its processes may have been killed."""
+        return bool(self._layout.processes)
+
+    @property
     def settings_file(self) -> Path:
         """A settings file of Tidegate that names this cluster; private, as it may hold a password."""
         return self.folder / SETTINGS_FILE
@@ -245,9 +250,23 @@ class KafkaCluster:
             UnavailableError: it did not start.
         """
         node = self.node(node_id)
+        alive = 1 + sum(other.alive for other in self.nodes if other is not node)
+        if alive < self._majority:
+            message = (
+                f"Node {node_id} and those that run would be no majority of {len(self.nodes)} nodes, and none would answer. "
+                "Stop the cluster with `tidegate cluster down`, then start it."
+            )
+            raise UnavailableError(message)
         node.process.end(STOP_SECONDS)
+        if self.zookeeper is not None and not self.zookeeper.alive:
+            self._start_zookeeper()
         node.spawn()
         self.wait_ready()
+
+    @property
+    def _majority(self) -> int:
+        """Nodes without which the others do not answer: KRaft's are their own controllers."""
+        return self.wish.brokers // 2 + 1 if self.wish.mode == "kraft" else 1
 
     def node(self, node_id: int) -> KafkaNode:
         """One node.
@@ -319,7 +338,7 @@ class KafkaCluster:
 
     def _wait_for_end(self, deadline: float) -> None:
         """KRaft's last nodes wait for a majority that is gone: nobody waits for them for long."""
-        majority = self.wish.brokers // 2 + 1 if self.wish.mode == "kraft" else 1
+        majority = self._majority
         while alive := sum(node.alive for node in self.nodes):
             if alive < majority:
                 deadline = min(deadline, time.monotonic() + LONELY_SECONDS)

@@ -65,7 +65,7 @@ class KafkaNode:
         """Start it on the data that it has; returns before it answers."""
         (self.part.data_dir / "tmp").mkdir(parents=True, exist_ok=True)
         self.part.prepare()
-        self.process.spawn(self.part.command(), self.part.env())
+        self.process.spawn(self.part.command())
         self._started()
 
     def start(self) -> None:

@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import psutil
 
 from deploy.settings import child_environment
 
-__all__ = ["Identity", "ServerProcess", "find_process", "stop_child"]
+__all__ = ["Identity", "Server", "ServerPart", "ServerProcess", "find_process", "stop_child"]
 
 SAME_START_SECONDS: Final = 1.0
 KILLED_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True)
@@ -54,28 +55,37 @@ class ServerProcess:
     Args:
         log: where its output goes; an existing file is kept.
         mark: shown in the process's environment.
+        environment: of the process, laid over that of a part of the pipeline.
         identity: of a process that another command started.
     """
 
-    def __init__(self, log: Path, *, mark: str = "testbed", identity: Identity | None = None) -> None:
+    def __init__(
+        self,
+        log: Path,
+        *,
+        mark: str = "testbed",
+        environment: Mapping[str, str] | None = None,
+        identity: Identity | None = None,
+    ) -> None:
         self.log_file = log
         self.identity = identity
-        self._mark = mark
+        self._environment = {**child_environment(mark), **(environment or {})}
         self._child: subprocess.Popen[bytes] | None = None
 
-    def spawn(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start it."""
+    def spawn(self, command: list[str]) -> "subprocess.Popen[bytes]":
+        """Start it; its output is added to its log."""
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as out:
             self._child = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.log_file.parent,
-                env={**child_environment(self._mark), **(environment or {})}, start_new_session=True,
+                env=self._environment, start_new_session=True,
             )  # fmt: skip
         pid = self._child.pid
         try:
             self.identity = Identity(pid, psutil.Process(pid).create_time())
         except psutil.Error:
             self.identity = Identity(pid, time.time())
+        return self._child
 
     @property
     def alive(self) -> bool:
@@ -88,6 +98,11 @@ class ServerProcess:
     def pid(self) -> int | None:
         """Its process id; None while it does not run."""
         return self.identity.pid if self.identity is not None and self.alive else None
+
+    @property
+    def ended(self) -> int | None:
+        """The exit code of a child; None while it runs."""
+        return None if self._child is None else self._child.poll()
 
     @property
     def resident_mb(self) -> float:
@@ -142,3 +157,66 @@ class ServerProcess:
             with suppress(psutil.Error):
                 process.wait(seconds)
         return not self.alive
+
+    def wait(self, seconds: float = 30.0) -> int:
+        """The exit code of a child, once it ends.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+        assert self._child is not None  # noqa: S101 - a caller's mistake
+        return self._child.wait(seconds)
+
+    def terminate(self, seconds: float = 30.0) -> int:
+        """Ask a child to end; its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+        self.signal(signal.SIGTERM)
+        return self.wait(seconds)
+
+    def log(self) -> str:
+        """All its output so far."""
+        return self.log_file.read_text("utf-8", "replace") if self.log_file.exists() else ""
+
+
+class ServerPart(Protocol):
+    """A broker or a Kafka as deploy/local describes it: its files, its command, its first answer."""
+
+    def prepare(self) -> None:
+        """Write its files."""
+
+    def command(self) -> list[str]:
+        """The command, after `prepare`."""
+
+    def wait_ready(self, process: "subprocess.Popen[bytes]", seconds: float = ...) -> None:
+        """Wait until the started process answers."""
+
+
+class Server(ServerProcess):
+    """A single server that runs from the first moment on; `part` tells how to start it."""
+
+    def __init__(self, part: Any, log: Path, *, mark: str = "testbed") -> None:
+        super().__init__(log, mark=mark)
+        self.part = part
+        self.start()
+
+    def start(self) -> None:
+        """Start it on the data that it has, and wait until it answers; one that does not is ended."""
+        part: ServerPart = self.part
+        part.prepare()
+        try:
+            part.wait_ready(self.spawn(part.command()))
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Ask it to end, as a supervisor does, and kill it where it does not."""
+        self.end(STOP_SECONDS)
+
+    def restart(self) -> None:
+        """Kill it and start it again on its data."""
+        self.kill()
+        self.start()

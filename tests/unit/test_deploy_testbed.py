@@ -206,6 +206,18 @@ def test_a_command_waits_for_no_other_and_says_so(tmp_path: Path, capsys: pytest
     assert "Nothing of the cluster" in capsys.readouterr().err
 
 
+def test_a_node_that_would_be_alone_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = new_layout(Wish(brokers=3))
+    layout.processes["2"] = Identity(os.getpid(), 0.0)
+    layout.write(tmp_path)
+    assert run(["cluster", "restart", "2", "--data", str(tmp_path)]) == 69
+    assert "no majority of 3 nodes" in capsys.readouterr().err
+    assert run(["cluster", "kill", "2", "--data", str(tmp_path)]) == 69
+    assert "Node 2 does not run" in capsys.readouterr().err
+    assert run(["cluster", "kill", "4", "--data", str(tmp_path)]) == 78
+    assert run(["cluster", "status", "--data", str(tmp_path)]) == 1
+
+
 def test_what_is_removed_is_the_test_beds_own(tmp_path: Path) -> None:
     folder = tmp_path / "bed"
     new_layout(Wish(brokers=2)).write(folder)
