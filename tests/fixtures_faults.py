@@ -12,10 +12,11 @@ import pytest
 from deploy.chaos.load import Load
 from deploy.chaos.proxy import LinkProxy
 from deploy.chaos.reader import KafkaReader
-from deploy.chaos.stage import GatewayProcess, Process, Server, Stage
+from deploy.chaos.stage import GatewayProcess, Stage
 from deploy.chaos.verdict import Landed, Verdict, judge
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
+from deploy.testbed.process import Server
 from gateway.settings import MqttSettings
 from ingest.contract.errors import RetryableError
 from ingest.settings import KafkaSettings
@@ -25,22 +26,23 @@ USER, PASSWORD = "tester", "a secret: with spaces"
 PROTOCOLS = ("5", "3.1.1")
 
 
-class BorrowedKafka(Process):
+class BorrowedKafka:
     """The session's Kafka, which a fault may hold or kill as long as it is up again at the end."""
 
-    def __init__(self, server: Any, log: Path) -> None:
-        super().__init__(log)
+    def __init__(self, server: Any) -> None:
         self._server, self.part = server, server.part
-
-    @property
-    def pid(self) -> int:
-        return int(self._server.pid)
 
     def kill(self) -> None:
         self._server.kill()
 
     def start(self) -> None:
         self._server.restart()
+
+    def hold(self) -> None:
+        self._server.hold()
+
+    def let_go(self) -> None:
+        self._server.let_go()
 
 
 class Rig:
@@ -116,7 +118,7 @@ def rig_maker(folder: Path, kafka_server: Any) -> Iterator[MakeRig]:
         broker = Server(part, own / "broker.log")
         try:
             name = f"t-{uuid.uuid4().hex[:12]}"
-            made.append(Rig(own, name, broker, kafka or BorrowedKafka(kafka_server, own / "kafka.log")))
+            made.append(Rig(own, name, broker, kafka or BorrowedKafka(kafka_server)))
         except BaseException:
             broker.kill()
             raise

@@ -1,79 +1,20 @@
 """Real servers for tests: one Kafka per session, brokers as a test asks for them. Loopback, free ports, own folders."""
 
-import os
-import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.chaos.stage import stop_child
 from deploy.local import artifacts, broker
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
-from deploy.settings import java_locale
+from deploy.testbed.process import Server
 from ingest.peek import peek
 from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
 from ingest.topic_sight import topic_sights
-
-
-class Server:
-    """A started process with the part that made it; a restart uses the same ports and data."""
-
-    def __init__(self, part: EmbeddedKafka | broker.Mosquitto | broker.Iotcore, log: Path) -> None:
-        self.part = part
-        self._log = log
-        self.process = self._start()
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        self.part.prepare()
-        with self._log.open("ab") as out:
-            process = subprocess.Popen(
-                self.part.command(),
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **java_locale()},
-            )
-        try:
-            self.part.wait_ready(process)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        return process
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def kill(self) -> None:
-        """As a crash does."""
-        self.process.kill()
-        self.process.wait()
-
-    def hold(self) -> None:
-        """It hangs: its connections stay open, and nothing answers until `let_go`."""
-        stop_child(self.pid)
-
-    def let_go(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
-    def stop(self) -> None:
-        """As a supervisor does."""
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def restart(self) -> None:
-        self.kill()
-        self.process = self._start()
 
 
 class KafkaServer(Server):

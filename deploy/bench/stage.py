@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local import artifacts
 from deploy.local.broker import EmbeddedBroker, find_broker, make_broker
-from deploy.local.java import find_java
-from deploy.local.kafka import EmbeddedKafka
 from deploy.local.logs import last_lines
 from deploy.local.ports import choose_port
 from deploy.settings import child_environment
+from deploy.testbed.cluster import open_cluster
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
@@ -28,6 +26,7 @@ from monitoring.scrape import healthz
 __all__ = ["Stage", "kafka_stage", "running", "stage", "to_toml"]
 
 USER: Final = "bench"
+KAFKA_HEAP: Final = "512m"
 START_SECONDS: Final = 60.0
 
 
@@ -101,9 +100,8 @@ def kafka_stage(folder: Path, *, partitions: int) -> Iterator[KafkaSettings]:
     Raises:
         UnavailableError: it did not start.
     """
-    node = _kafka(folder)
-    with running(node.command(), folder / "kafka.log", ready=node.ready, environment=node.env()):
-        kafka = KafkaSettings(bootstrap_servers=node.bootstrap_servers, partitions=partitions)
+    with open_cluster(folder / "kafka", heap=KAFKA_HEAP, jmx=False) as cluster:
+        kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers, partitions=partitions)
         ensure_topics(kafka)
         yield kafka
 
@@ -130,19 +128,8 @@ def _limited(inflight: int) -> Iterator[tuple["subprocess.Popen[str]", int]]:
             process.kill()
 
 
-def _kafka(folder: Path) -> EmbeddedKafka:
-    artifacts.ensure("kafka", lambda text: None)
-    port, _ = choose_port(0)
-    controller_port, _ = choose_port(0)
-    node = EmbeddedKafka(folder / "kafka", find_java(), port, controller_port)
-    node.prepare()
-    return node
-
-
 @contextmanager
-def running(
-    command: list[str], log: Path, *, ready: Callable[[], bool], environment: Mapping[str, str] | None = None
-) -> Iterator["subprocess.Popen[bytes]"]:
+def running(command: list[str], log: Path, *, ready: Callable[[], bool]) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that is ready once `ready` says so, ended with the block.
 
     Raises:
@@ -151,7 +138,7 @@ def running(
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**child_environment("bench"), **(environment or {})}, start_new_session=True,
+            env=child_environment("bench"), start_new_session=True,
         )  # fmt: skip
     try:
         deadline = time.monotonic() + START_SECONDS

@@ -13,8 +13,10 @@ from deploy.chaos.load import Load
 from deploy.chaos.proxy import LinkProxy
 from deploy.chaos.reader import KafkaReader
 from deploy.chaos.scene import PROTOCOLS, Scene
-from deploy.chaos.stage import GatewayProcess, Server, Stage, new_broker, open_kafka
+from deploy.chaos.stage import GatewayProcess, Stage, new_broker, open_kafka
 from deploy.chaos.verdict import Key, Verdict, judge
+from deploy.testbed.node import KafkaNode
+from deploy.testbed.process import Server
 from ingest.admin import wait_for_kafka
 from ingest.contract.errors import RetryableError
 from ingest.topic_setup import ensure_topics
@@ -59,7 +61,7 @@ def run_faults(
 
 
 def _run_fault(
-    fault: Fault, folder: Path, kafka: Server, *, seconds: float, seed: int, rate: float
+    fault: Fault, folder: Path, kafka: Server | KafkaNode, *, seconds: float, seed: int, rate: float
 ) -> list[dict[str, Any]]:
     with _scene(folder, kafka, seconds=seconds, seed=seed) as scene:
         readers = {one.name: KafkaReader(one.settings.kafka, one.name) for one in scene.gateways}
@@ -96,7 +98,7 @@ def _run_fault(
 
 
 @contextlib.contextmanager
-def _scene(folder: Path, kafka: Server, *, seconds: float, seed: int) -> Iterator[Scene]:
+def _scene(folder: Path, kafka: Server | KafkaNode, *, seconds: float, seed: int) -> Iterator[Scene]:
     with contextlib.ExitStack() as opened:
         broker, login = opened.enter_context(new_broker(folder))
         stage = Stage(folder, broker, kafka, **login)
@@ -131,7 +133,7 @@ def _peak_memory(gateways: Sequence[GatewayProcess]) -> Iterator[dict[str, float
     def watch() -> None:
         while not done.wait(0.5):
             for gateway in gateways:
-                peaks[gateway.name] = max(peaks[gateway.name], gateway.rss_mb())
+                peaks[gateway.name] = max(peaks[gateway.name], gateway.resident_mb)
 
     thread = threading.Thread(target=watch, name="memory", daemon=True)
     thread.start()

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from deploy.chaos.load import Load
 from deploy.chaos.proxy import LinkProxy
-from deploy.chaos.stage import GatewayProcess, Server, Stage
+from deploy.chaos.stage import GatewayProcess, Stage
+from deploy.testbed.node import KafkaNode
+from deploy.testbed.process import Server
 from ingest.contract.errors import FatalError
 
 __all__ = ["PROTOCOLS", "Scene"]
@@ -45,7 +47,7 @@ class Scene:
         return self.stage.broker
 
     @property
-    def kafka(self) -> Server:
+    def kafka(self) -> Server | KafkaNode:
         """The Kafka."""
         return self.stage.kafka
 

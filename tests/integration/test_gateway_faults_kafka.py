@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.chaos.reader import KafkaReader
-from deploy.chaos.stage import Server
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
+from deploy.testbed.process import Server
 from ingest.contract.topics import READINGS
 from ingest.topic_state import topic_limits
 

@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.chaos.stage import Server
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
+from deploy.testbed.process import Server
 
 pytestmark = pytest.mark.durable_broker
 
@@ -75,7 +75,7 @@ def test_memory_stays_within_the_window_while_kafka_hangs(
     start_all(rig)
     rig.load.send(200)
     wait_until(lambda: all(rig.has_all(one) for one in rig.gateways), what="all stored")
-    before = [gateway.rss_mb() for gateway in rig.gateways]
+    before = [gateway.resident_mb for gateway in rig.gateways]
     rig.kafka.hold()
     try:
         publish_large(rig, 2000)
@@ -87,7 +87,7 @@ def test_memory_stays_within_the_window_while_kafka_hangs(
         while time.monotonic() < until:
             for gateway, begin in zip(rig.gateways, before, strict=True):
                 # The window holds 200 x 20 KB; each is there as payload, as record, and in the writer's queue.
-                assert gateway.rss_mb() - begin < 40, "more is held than the window"
+                assert gateway.resident_mb - begin < 40, "more is held than the window"
             time.sleep(0.2)
     finally:
         rig.kafka.let_go()
