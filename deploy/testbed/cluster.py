@@ -193,6 +193,7 @@ class KafkaCluster:
             raise FatalError(message)
         self._told(check_budget(self.wish, self.folder))
         artifacts.ensure("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._find_free_ports()
         self._secure()
         write_private(self.settings_file, to_toml(_SettingsFile(kafka=self.settings)))
@@ -321,14 +322,20 @@ class KafkaCluster:
 
     def _make_users(self, zookeeper: str) -> None:
         """As KRaft's format does: a broker of ZooKeeper mode knows no user until ZooKeeper has one."""
-        for name in (ADMIN, GUEST):
-            command = self.nodes[0].part.tool(
-                "kafka.admin.ConfigCommand", "--zookeeper", zookeeper, "--alter", "--entity-type", "users",
-                "--entity-name", name, "--add-config", f"SCRAM-SHA-512=[password={self._layout.passwords[name]}]",
-            )  # fmt: skip
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=READY_SECONDS)
-            if done.returncode:
-                message = f"Kafka's tool could not make the user {name}: {(done.stdout + done.stderr)[-300:]}"
+        tools = [
+            subprocess.Popen(
+                self.nodes[0].part.tool(
+                    "kafka.admin.ConfigCommand", "--zookeeper", zookeeper, "--alter", "--entity-type", "users",
+                    "--entity-name", name, "--add-config", f"SCRAM-SHA-512=[password={self._layout.passwords[name]}]",
+                ),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+            )
+            for name in (ADMIN, GUEST)
+        ]  # fmt: skip
+        for tool in tools:
+            said, _ = tool.communicate()
+            if tool.returncode:
+                message = f"Kafka's tool could not make the users of the test bed: {said[-300:]}"
                 raise UnavailableError(message)
 
     def _remember(self, name: str, process: ServerProcess) -> None:
