@@ -378,3 +378,35 @@ def test_milesights_models_disagree_on_some_units() -> None:
         "distance": "mm",
         "depth": None,
     }
+
+
+# docs.helium.com, "JSON Schema" and "MQTT" of the console's integrations; the page's reported_at has a digit too many.
+HELIUM = {
+    "app_eui": "6948A4B59F4666AD",
+    "dev_eui": "1C29FBD1D2084E21",
+    "devaddr": "B5A44869",
+    "fcnt": 19,
+    "hotspots": [
+        {"frequency": 912.2999877929688, "name": "icy-fiery-hippo", "rssi": -54, "snr": 9.800000190734863},
+        {"frequency": 912.2999877929688, "name": "cool-chiffon-hornet", "rssi": -51, "snr": 9},
+    ],
+    "id": "7c523974-4ce7-4a92-948b-55171a6e4d77",
+    "metadata": {"labels": [{"id": "7d11aef4-4daf-4caf-b72a-f789b191ebe4", "name": "DontLabelMe"}]},
+    "name": "Test Me",
+    "payload": "SGVsbG8sIHdvcmxkIQ==",
+    "port": 1,
+    "reported_at": 1586868546123,
+}
+
+
+@pytest.mark.parametrize("prefix", ["", "mqtt/"])
+def test_helium_console(prefix: str) -> None:
+    topic = f"{prefix}helium/3c822699-37fd-4df6-a84d-93037a450843/"
+    read = decode(topic + "rx", HELIUM | {"decoded": {"status": "success", "payload": DRAGINO}})
+    assert values(read) >= DRAGINO_READ
+    assert {(one["device"], one["time"]) for one in read["readings"]} == {
+        ("1C29FBD1D2084E21", "2020-04-14T12:49:06.123000Z")
+    }
+    assert decode(topic + "rx", HELIUM)["reason"] == "undecoded"
+    down = decode(topic + "tx", {"payload_raw": "SGVsbG8sIHdvcmxkIQ==", "port": 1, "confirmed": False})
+    assert (down["outcome"], down["reason"]) == ("ignored", "command")

@@ -20,6 +20,9 @@ mapping = "homeassistant-events"
 [[routes]]
 filter = "sigfox"
 mapping = "sigfox"
+[[routes]]
+filter = "ditto"
+mapping = "ditto"
 """
 ROUTES = tuple(RouteSettings.model_validate(route) for route in tomllib.loads(OWN)["routes"])
 Shown = Callable[[str, object], list[str]]
@@ -473,3 +476,17 @@ def test_tasmota_reactive_energy_and_wind(shown: Shown) -> None:
         "meter|ENERGY.ImportActive 12.58 kWh", "meter|ENERGY.ImportReactive 0.002 kvarh", "meter|ENERGY.PhaseAngle 290.45 °",
         "meter|TX23.Speed.Act 14.8 km/h", "meter|TX23.Dir.Deg 247.5 °",
     ]  # fmt: skip
+
+
+# eclipse-ditto/ditto 4e35768, protocol-specification-things-create-or-modify.md: paths of properties are JSON pointers.
+@pytest.mark.parametrize(("path", "metric"), [("a", "a"), ("a/b", "a.b"), ("a/b/c", "a.b.c"), ("a/b/c/d", "a.b.c.d")])
+def test_ditto_takes_deep_paths_of_properties(shown: Shown, path: str, metric: str) -> None:
+    event = {
+        "topic": "org.eclipse.ditto/fancy-thing/things/twin/events/modified",
+        "path": f"/features/accelerometer/properties/{path}",
+        "value": 42,
+        "revision": 1,
+        "timestamp": "2017-11-03T08:25:03.451Z",
+    }
+    found = f"org.eclipse.ditto:fancy-thing|accelerometer.{metric} 42.0 @2017-11-03T08:25:03.451"
+    assert shown("ditto", event) == [found]
