@@ -51,7 +51,7 @@ def test_what_spills_goes_into_private_folders_that_do_not_stay(
     made = list(tmp_path.iterdir())
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in made} == {0o700}
     query = "SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'"
-    ((spill,),) = seen._duckdb.execute(query).fetchall()
+    (spill,) = seen._sql.query(query).column(0).to_pylist()
     assert Path(spill) in made
     del seen
     gc.collect()
