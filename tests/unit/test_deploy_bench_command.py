@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from deploy.bench.suite.bed import Bed, Topics, check_rights
-from deploy.bench.suite.command import RunRequest, check_disk, exit_code, plan_of, render_result, run_scenarios
+from deploy.bench.suite.command import (
+    RunRequest,
+    check_disk,
+    exit_code,
+    kafka_cell,
+    plan_of,
+    render_result,
+    run_scenarios,
+)
 from deploy.bench.suite.scenario import Parameters
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from ingest.settings import KafkaSettings
@@ -157,3 +165,10 @@ def test_short_and_repeats_change_the_plan(scenario: str) -> None:
     short = plan_of(scenario, RunRequest((scenario,), short=True), None)
     assert (short.repeats, {cell.workload.messages for cell in short.cells}) == (1, {10})
     assert plan_of(scenario, RunRequest((scenario,), repeats=7, short=True), None).repeats == 7
+
+
+def test_a_whole_pipeline_is_not_measured_on_a_bare_kafka(cluster: Path) -> None:
+    with pytest.raises(ConfigError, match="use `bench e2e --config`"):
+        run_scenarios(RunRequest(("pipeline",), target=cluster, agreed=True), say=print, ask=lambda _: True)
+    with pytest.raises(FatalError, match='give the target `runs = "pipeline"`'):
+        kafka_cell(Parameters(devices=3), "t", Bed(KafkaSettings()))

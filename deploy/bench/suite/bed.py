@@ -14,6 +14,7 @@ from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
+    from deploy.settings import Settings
     from deploy.testbed.cluster import KafkaCluster
 
 __all__ = ["PREFIX", "Bed", "Topics", "check_rights", "cluster_bed", "existing_bed"]
@@ -38,6 +39,8 @@ class Bed:
     """How to start Kafka's own tools there: their class and arguments."""
     without_leader: Callable[[str], AbstractContextManager[None]] | None = None
     """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
+    pipeline: "Settings | None" = None
+    """Of a whole pipeline that runs on it."""
 
 
 class Topics:

@@ -117,6 +117,9 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     name, scenario = load_scenario(name)
     scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
     cells = scenario.cells()
+    if kafka is not None and any(work.devices for work in scenario.workloads):
+        msg = f"The scenario {name} measures a whole pipeline, not a Kafka: use `bench e2e --config`, which takes its settings"
+        raise ConfigError(msg)
     if kafka is not None:
         cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]
     return Plan(name, scenario, cells, request.repeats or scenario.repeats)
@@ -165,10 +168,14 @@ def render_result(result: Mapping[str, Any]) -> str:
 
 
 def kafka_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
-    """One run of the load generator, or of a consumer group where the cell has members."""
+    """One run of the load generator; of a consumer group where the cell has members, of a pipeline where it has devices."""
     from deploy.bench.kafka_load.groups import GroupRun, run_group
     from deploy.bench.kafka_load.run import run_workload
 
+    if workload.devices:
+        from deploy.bench.suite.pipeline import pipeline_cell
+
+        return pipeline_cell(workload, bed)
     if not workload.members:
         return run_workload(_load(workload, topic), bed.kafka)
     run = GroupRun(
@@ -187,13 +194,13 @@ def kafka_peer(
     """The same by Kafka's own performance tools."""
     from deploy.bench.kafka_load.peer import run_peer
 
-    return {} if workload.members else run_peer(_load(workload, topic), kafka, tool)
+    return {} if workload.members or workload.devices else run_peer(_load(workload, topic), kafka, tool)
 
 
 def _load(workload: Parameters, topic: str) -> "Workload":
     from deploy.bench.kafka_load.workload import Workload
 
-    values = workload.model_dump(exclude={"ending", "properties", "members", "event", "protocol"})
+    values = workload.model_dump(exclude={"ending", "properties", "members", "event", "protocol", "devices"})
     pairs = (pair.split("=", 1) for pair in workload.properties.split())
     return Workload(topic=topic, properties=tuple((name, value) for name, value in pairs), **values)
 
@@ -243,6 +250,10 @@ def _bed(target: Target | None, kafka: KafkaSettings | None) -> AbstractContextM
         return existing_bed(kafka)
     if target is None:
         raise AssertionError
+    if target.runs == "pipeline":
+        from deploy.bench.suite.pipeline import pipeline_bed
+
+        return pipeline_bed()
     return cluster_bed(target)
 
 

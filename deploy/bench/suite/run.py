@@ -256,6 +256,8 @@ def target_text(target: Target | None) -> str:
     """A target in words."""
     if target is None:
         return "the given cluster"
+    if target.runs == "pipeline":
+        return "a whole pipeline"
     brokers = "1 broker" if target.brokers == 1 else f"{target.brokers} brokers"
     return f"{brokers}, {'KRaft' if target.metadata == 'kraft' else 'ZooKeeper'}, {target.security}"
 

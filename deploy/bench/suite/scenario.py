@@ -43,6 +43,8 @@ class Parameters(_Form):
     event: Literal["none", "leave", "join", "die", "leader_killed"] = "none"
     protocol: Literal["range", "cooperative", "consumer"] = "range"
 
+    devices: int = Field(0, ge=0, le=1_000_000, description="0 is Kafka alone; else devices of a whole pipeline.")
+
     @model_validator(mode="after")
     def _check_consumers(self) -> Self:
         if self.consumers > self.partitions:
@@ -52,7 +54,9 @@ class Parameters(_Form):
 
 
 class Target(_Form):
-    """A cluster that a scenario starts for itself."""
+    """What a scenario starts for itself: a cluster, or an embedded run of the whole pipeline with its one broker."""
+
+    runs: Literal["kafka", "pipeline"] = "kafka"
 
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"
