@@ -48,6 +48,14 @@ THINGS: dict[str, Any] = {
 MESH = {
     "from": 1, "id": 5, "type": "telemetry", "timestamp": 1_795_890_000, "sender": "!1", "payload": {"voltage": 4.1}, "rssi": -45,
 }  # fmt: skip
+
+
+def blu_event(script: str, rssi: int, at: float) -> dict[str, Any]:
+    """A packet as a script of one Shelly relays it."""
+    event = {"component": script, "id": 1, "event": "shelly-blu", "data": {**BLU, "rssi": rssi}, "ts": at}
+    return {"src": script, "dst": script, "method": "NotifyEvent", "params": {"ts": at, "events": [event]}}
+
+
 PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
     ("wmbus", "wmbusmeters/MyTapWater", METER, "wmbusmeters/MyTapWater",
      {"rssi_dbm": -90, "device": "im871a[12345678]"}),
@@ -74,6 +82,10 @@ PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
     ("EnOcean", "enocean/office", {"TMP": 21.6, "_RSSI_": -60, "_DATE_": "2026-11-28T12:00:00.2Z"}, "enocean/office",
      {"_RSSI_": -80, "_DATE_": "2026-11-28T12:00:00.4Z"}),
     ("Shelly BLU", "shelly-blu/events/7c:c6:b6:00:00:01", BLU, "shelly-blu/events/7c:c6:b6:00:00:01", {"rssi": -85}),
+    ("Shelly BLU on its address", "7c:c6:b6:00:00:01", {"addr": "7c:c6:b6:00:00:01", "rssi": -60, "service_data": BLU},
+     "7c:c6:b6:00:00:01", {"rssi": -85}),
+    ("Shelly BLU in an event", "a/events/rpc", blu_event("script:1", -60, 1_795_899_000.1), "b/events/rpc",
+     blu_event("script:2", -85, 1_795_899_000.4)),
     ("ruuvi", "ruuvi/AA:BB:CC:DD:EE:FF/CB:B8:33:4C:88:4F", {"rssi": -60, "ts": "1795899000", "data": RUUVI},
      "ruuvi/AA:BB:CC:DD:EE:00/CB:B8:33:4C:88:4F", {"rssi": -80, "ts": "1795899001", "gwts": "1795899001"}),
 ]  # fmt: skip
