@@ -6,6 +6,7 @@ Time and memory grow with the text, which the limit of a payload bounds; rows an
 import csv
 import re
 from typing import Any, Final
+from urllib.parse import unquote_plus
 
 from gateway.decoders.text_settings import Columns, FormatSettings
 from gateway.glob import compile_glob
@@ -209,13 +210,17 @@ class Pairs:
         leading = [(name, cell) for name, cell in zip(self._leading, cells[:lead], strict=False) if name]
         return leading + list(zip(cells[lead::2], cells[lead + 1 :: 2], strict=True))
 
+    def _plain(self, text: str) -> str:
+        """Text of a form (`a=1&b=2`) without its escapes."""
+        return unquote_plus(text) if self._separator == "&" else text
+
     def _joined(self, cells: list[str]) -> list[tuple[str, str]] | Reject:
         found: list[tuple[str, str]] = []
         names = iter(self._leading)
         for place, cell in enumerate(cells):
             key, equals, value = cell.partition(self._equals)
             if equals and key.strip(_BLANK):
-                found.append((key.strip(_BLANK), _unquoted(value.strip(_BLANK))))
+                found.append((self._plain(key.strip(_BLANK)), self._plain(_unquoted(value.strip(_BLANK)))))
             elif cell and place < len(self._leading):
                 found.append((next(names), cell))
             elif cell:

@@ -43,6 +43,12 @@ _LIKELY: Final = (
     ("date", "utc"),    ("captured", "at"), ("taken", "at"), ("read", "at"), ("reported", "at"), ("generated", "at"),
     ("logged", "at"), ("collected", "at"), ("event", "time"), ("reading", "time"), ("device", "time"), ("log", "time"),
     ("source", "timestamp"), ("sensor", "time"), ("phenomenon", "time"), ("result", "time"), ("obs", "time"), ("local", "time"),
+    ("update", "time"), ("effective", "date", "time"), ("reading", "date", "time"), ("collect", "time"), ("acquisition", "time"),
+    ("capture", "time"), ("record", "time"), ("gps", "time"), ("fix", "time"), ("measure", "time"), ("meter", "time"),
+    ("dateutc",),    ("time", "instant"), ("epoch", "time"), ("tstamp",), ("timestamp", "utc"), ("datetime", "utc"),
+    ("timestamp", "s"),
+    ("timestamp", "us"), ("timestamp", "ns"), ("ts", "s"), ("ts", "us"), ("ts", "ns"), ("time", "us"), ("time", "ns"),
+    ("sampling", "time"), ("sample", "at"), ("report", "time"), ("observation", "date", "time"), ("obs", "timestamp"), ("tsi",),
     ("reading", "timestamp"), ("event", "timestamp"), ("observation", "time"), ("sample", "timestamp"), ("device", "timestamp"),
 )  # fmt: skip
 """Words of names that mean it where a time stands there."""
@@ -112,7 +118,13 @@ def _spellings(words: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 _SURE_NAMES: Final = dict.fromkeys(_spellings(_SURE), True)
-_LIKELY_NAMES: Final = dict.fromkeys([*_spellings(_LIKELY), "@timestamp", "@time", "_time"], False)
+_LIKELY_NAMES: Final = dict.fromkeys(
+    [
+        *_spellings(_LIKELY),
+        *(f"{sign}{name}" for sign in "@_$" for name in ("timestamp", "time", "ts", "date", "datetime")),
+    ],
+    False,
+)
 
 
 class TimeNames(dict[str, tuple[int, bool]]):

@@ -15,7 +15,7 @@ from gateway.suggest.sample import Family
 from gateway.suggest.sentinels import sentinel_of
 from gateway.suggest.times import FoundTime, find_times, looks_like_time
 from gateway.suggest.units import UNIT_NAMES, unit_of_key
-from gateway.suggest.words import ENVELOPES, OFFSETS, bare
+from gateway.suggest.words import ENVELOPES, NAME, OFFSETS, bare
 
 __all__ = ["draft_documents"]
 
@@ -60,19 +60,31 @@ class _Drafter:
         self._find_identity()
         roles = find_roles(self._free(self._fields), times)
         quantities = find_quantities(roles, times)
-        single = None if quantities else find_single(roles, self._usable(self._fields), listed=self._items.listed)
+        single = None if quantities else find_single(roles, self._names_around(), listed=self._items.listed)
         named = self._name_topic(single, claimed)
+        if single is not None and single.name is not None and single.name.root:
+            self._use(single.name)
         if single is not None and named.metric is not None:
             single = single._replace(name=None)
         self._name_values(roles, single, quantities, named)
-        if single is not None:
-            self._judge_quality(roles)
+        self._judge_quality(roles, listed=single is not None)
+        self._prefix_twins(roles, single, quantities)
         self._say_rest(roles, single, quantities)
         return self._finish(named)
 
     def _name_topic(self, single: Single | None, claimed: set[str]) -> Named:
         """The filter; where the topic names the value as well, its levels do, since they tell more values apart."""
         names = set() if single is None or single.name is None else {str(text) for text in single.name.values.values()}
+        said = {bare(text) for text in names}
+        last = self._topics[0].split("/")[-1]
+        if (
+            names
+            and len(bare(last)) > 2
+            and not any(map(str.isdigit, last))
+            and all(bare(last) in text for text in said)
+        ):
+            # The level is a part of the value's name, as in .../boiler/temp with boiler-temp.
+            names.add(last)
         by_payload = "device" in self._mapping
         unnamed = single is not None and single.name is None
         named = name_levels(self._topics, metric=unnamed, claimed=claimed, names=names, by_payload=by_payload)
@@ -88,6 +100,12 @@ class _Drafter:
                     *[one.name for one in self._fields if f"{{{one.reference}}}" in claims],
                 ]
         return named
+
+    def _names_around(self) -> list[Field]:
+        """Fields that may name the one value: of the item, else of the object whose items these are."""
+        around = [one for one in self._usable(self._outer) if one.root == "^"]
+        fields = self._usable(self._fields)
+        return fields if any(one.key in NAME for one in fields) else fields + around
 
     def _free(self, fields: list[Field]) -> list[Field]:
         """Those that nothing uses yet."""
@@ -234,21 +252,38 @@ class _Drafter:
         if called:
             self._mapping["unit_names"] = called
 
-    def _judge_quality(self, roles: Roles) -> None:
-        """Ask the quality of each value where it is sure which one is good: the samples are, and say so in a known way."""
+    def _judge_quality(self, roles: Roles, *, listed: bool) -> None:
+        """Ask the quality of the values where it is sure which one is good: samples say so in a known way.
+
+        `listed`: the item holds one value; else only a quality of the whole item, such as OPC's 192, is asked.
+        """
         for one in (one for one, why in roles.left_out if why == QUALITY_SAYS and one.can_be_named):
             shown = {str(value).lower() for value in one.values.values()}
-            good = [str(value) for value in dict.fromkeys(one.values.values())]
+            good = [str(value) for value in dict.fromkeys(one.values.values()) if str(value).lower() in _GOOD]
             good = [text.lower() if isinstance(one.first, bool) else text for text in good]
-            if shown not in _GOOD:
+            if not listed and (len(one.steps) > 1 or not good):
+                continue
+            if not good or not shown <= _GOOD | _NOT_GOOD:
                 self._notes.append(
                     f"quality: {one.name} is not judged, since nobody says which is good; `quality` can name it"
                 )
             elif "quality" not in self._mapping:
                 self._mapping["quality"] = {"path": one.path, "good": good}
-                self._notes.append(
-                    f"quality: {one.name} must be {' or '.join(sorted(shown))}, else the value is refused"
-                )
+                self._notes.append(f"quality: {one.name} must be {' or '.join(good)}, else the value is refused")
+
+    def _prefix_twins(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
+        """Where several items of a message give the same names, a text that differs tells them apart, in front of the names."""
+        if single is not None or quantities is not None or not self._items.listed or "device" in self._mapping:
+            return
+        texts = [one for one in self._fields if one.key in NAME and len(one.steps) == 1 and one.can_be_named]
+        texts = [one for one in texts if all(type(value) in (str, int) for value in one.values.values())]
+        for one in sorted(texts, key=lambda one: (not isinstance(one.first, str), NAME.index(one.key))):
+            told = [(document, one.values.get(place)) for place, document in enumerate(self._items.of_document)]
+            if None not in (value for _, value in told) and len(set(told)) == len(told) and len(told) > 1:
+                self._mapping["prefix"] = f"{{{one.reference}}}."
+                self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
+                self._notes.append(f"names: {one.name} tells the items apart and stands in front of their values")
+                return
 
     def _say_rest(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
         """Skip what is no reading, and say why."""
@@ -300,8 +335,11 @@ class _Drafter:
         return Draft(route, self._left, self._notes)
 
 
-_GOOD: Final = ({"true"}, {"192"}, {"good"})
+_GOOD: Final = frozenset({"true", "192", "good", "ok", "valid"})
 """Qualities that are good in every system: of booleans, of OPC, in words."""
+_NOT_GOOD: Final = frozenset(
+    {"false", "0", "bad", "invalid", "error", "fault", "uncertain", "64", "stale", "questionable"}
+)
 _FORMAT_WORDS: Final = {
     "s": "epoch seconds",
     "ms": "epoch milliseconds",

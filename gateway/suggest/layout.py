@@ -133,6 +133,10 @@ def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Singl
     numbers = [one for one in values if isinstance(one.first, int | float) or one in roles.numeric]
     numbers = [one for one in numbers if not isinstance(one.first, bool) or one.key in SINGLE]
     numbers = numbers or [one for one in values if one.key in SINGLE]
+    real = [one for one in numbers if one.key in SINGLE and not isinstance(one.first, str)]
+    if len(real) == 1 and all(isinstance(one.first, str) for one in numbers if one is not real[0]):
+        # Numbers in text next to the one value say it again, or describe it.
+        numbers = real
     if len(numbers) > 1:
         # A fault's number next to the one value says how good it is.
         numbers = [one for one in numbers if one.key not in ("error", "errorcode", "err")]

@@ -9,10 +9,14 @@ from gateway.decoders.values import NO_VALUE
 from gateway.suggest.fields import Field
 from gateway.suggest.times import FoundTime
 from gateway.suggest.topic import is_sure_id
-from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
+from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, NAME, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
 
 __all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "find_roles", "is_numeric_text"]
 
+_ENDS_AS_ID = re.compile(
+    r"(?:^|[._@ -])(?:id|ids|sn|serial|addr|address|uuid|guid|sequence_?id)$|[a-z](?:Id|ID|Ids|Sn|SN|Serial|Addr|Address|Uuid)$",
+)
+"""Ends of names of ids; `humid` and `rapid` are none, since a sign or a capital must begin them."""
 _STATE = re.compile(r"[\w°%+.,:-]+(?: [\w°%+.,:-]+){0,3}")
 _MOST_STATE = 24
 """Characters of a text that may be a state; longer ones describe."""
@@ -49,15 +53,16 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
     known = list(fields)
     other_times = {time.field.steps for time in times}
     has_one_value = any(one.key in SINGLE for one in known)
+    with_value = {one.steps[:-1] for one in known if one.key in SINGLE}
     short = any(len(one.key) == 1 and not isinstance(one.first, str) for one in known) or all(
         len(one.key) == 1 for one in known
     )
     for one in known:
-        if one.key in UNIT and isinstance(one.first, str):
+        if isinstance(one.first, str) and (one.key in UNIT or (one.key == "u" and one.steps[:-1] in with_value)):
             roles.units.append(one)
             continue
         why = "another time of the message" if one.steps in other_times else _why_none(one)
-        if (why == QUALITY_SAYS and not has_one_value) or (why == _LETTER and short):
+        if (why == QUALITY_SAYS and not has_one_value and not _is_opc_quality(one)) or (why == _LETTER and short):
             # A status among many values is a value, and so is a letter among letters.
             why = None
         if why is not None:
@@ -94,7 +99,9 @@ def _by_place(one: Field) -> str | None:
 
 
 def _by_key(one: Field) -> str | None:
-    described = "describes the sender or the message" if one.key in CONSTANT else None
+    described = "describes the sender or the message" if one.key in CONSTANT or _is_kind(one) else None
+    if described is None and one.key not in SINGLE and not isinstance(one.first, bool | float):
+        described = "names or numbers something" if _ENDS_AS_ID.search(_last_key(one)) else None
     if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
         return "is a number by which somebody is called"
     if one.key in RADIO or one.key in QUALITY:
@@ -106,6 +113,25 @@ def _by_key(one: Field) -> str | None:
     if any(word in DEVICE for word in one.words) and (isinstance(one.first, str) or "id" in one.key):
         return "names the sender"
     return described
+
+
+def _is_opc_quality(one: Field) -> bool:
+    """Whether this is OPC's quality of the whole item, not one value among many."""
+    shown = {str(value).lower() for value in one.values.values()}
+    return one.key in ("q", "quality") and bool(shown & {"192", "good", "bad"}) and shown <= {"192", "good", "0", "bad"}
+
+
+def _is_kind(one: Field) -> bool:
+    """Whether a text says what kind of thing it belongs to."""
+    return (
+        isinstance(one.first, str)
+        and one.key not in NAME
+        and _last_key(one).endswith(("Type", "_type", "Name", "_name"))
+    )
+
+
+def _last_key(one: Field) -> str:
+    return next((step for step in reversed(one.steps) if isinstance(step, str)), "")
 
 
 def _is_encoded(one: Field) -> bool:

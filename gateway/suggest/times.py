@@ -14,8 +14,8 @@ from gateway.times import Instant, read_time, read_time_as
 __all__ = ["FoundTime", "find_times", "looks_like_time", "time_format"]
 
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
-_FROM_S, _UNTIL_S = 1_262_304_000, 4_102_444_800
-"""2010 to 2100: a number in this window, under a key that says time, is a time."""
+_FROM_S, _UNTIL_S = 1_262_304_000, 2_366_841_600
+"""2010 to 2045: a number in this window, under a key that says time, is a time."""
 _DATE = re.compile(
     r"\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|\d{1,2} [A-Za-z]{3,9} \d{4}|[A-Za-z]{3} \d{1,2},? (?:\d{4}|\d\d:)"
 )

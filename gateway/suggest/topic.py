@@ -14,7 +14,7 @@ _SURE = re.compile(
     re.IGNORECASE,
 )
 """A MAC, EUI, UUID, a long hexadecimal or decimal number, or a word with four digits at least."""
-_PART = re.compile(r"(?:endpoint|ep|channel|ch|phase|port|slot|zone|register|line|l|p)[_-]?\d{1,3}", re.IGNORECASE)
+_PART = re.compile(r"(?:tool|endpoint|ep|channel|ch|phase|port|slot|zone|register|line|l|p)[_-]?\d{1,3}", re.IGNORECASE)
 _MOST_DIGITS: Final = 3
 
 

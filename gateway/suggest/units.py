@@ -5,7 +5,10 @@ from typing import Final
 
 __all__ = ["UNIT_NAMES", "unit_of_key"]
 
-UNIT_NAMES: Final = {"C": "°C", "F": "°F", "c": "°C", "f": "°F", "degC": "°C", "Celsius": "°C", "celsius": "°C"}
+UNIT_NAMES: Final = {
+    "C": "°C", "F": "°F", "c": "°C", "f": "°F", "degC": "°C", "Celsius": "°C", "celsius": "°C", "Cel": "°C", "degF": "°F",
+    "l/min": "L/min", "lpm": "L/min",
+}  # fmt: skip
 """What units are called in payloads, to what they are called in readings."""
 
 _SUFFIXES: Final = {
@@ -39,13 +42,22 @@ _SINGLE: Final = {
     "l": "vol water flow fuel total tank level consumption",
 }
 """An ending of one letter counts only behind one of these beginnings, since it may as well be a phase or a channel."""
+_JOINED: Final = (
+    (re.compile(r"(?:(?:in|out)door)?(?:temp|dewpt|dewpoint|windchill|heatindex|feelslike)(?:in|out|\d{0,2})f"), "°F"),
+    (re.compile(r"barom(?:abs|rel)?in"), "inHg"),
+    (re.compile(r"barom(?:abs|rel)?hpa"), "hPa"),
+    (re.compile(r"(?:max)?(?:daily)?(?:wind)(?:speed|gust)mph"), "mph"),
+)
+"""Names of weather stations (Ecowitt, Ambient, Wunderground) that join quantity, place and unit."""
 _SIGNS = re.compile(r"[_\-. /]+")
 
 
 def unit_of_key(key: str) -> str | None:
     """The unit that the ending of a key names, None where it names none."""
-    if key.lower() in ("celsius", "fahrenheit", "kelvin"):
-        return _SUFFIXES[key.lower()]
+    whole = _SUFFIXES[key.lower()] if key.lower() in ("celsius", "fahrenheit", "kelvin") else None
+    whole = whole or next((unit for sign, unit in _JOINED if sign.fullmatch(key)), None)
+    if whole is not None:
+        return whole
     parts = _SIGNS.split(key)
     if len(parts) > 1:
         # `wind_km_h` before `h`: what looks like another unit's second half is not one.

@@ -47,7 +47,7 @@ TIME: Final = _words(
     "clock readat "
     "readingtime localtime eventtime lastupdated lastupdate lastchanged lastseen updatedat modifiedat created createdat "
     "createdepoch generatedat sent sentat publishedat rxtime receivedat received enqueuedtime iothubenqueuedtime "
-    "servertimestamp servertime lc"
+    "servertimestamp servertime lc updatetime effectivedatetime"
 )
 """The earlier, the nearer to the measurement."""
 
@@ -60,7 +60,8 @@ DEVICE: Final = _words(
     "macaddress macaddr mac devicemac devid did sensorid nodeid meterid stationid stationcode assetid unitid inverterid "
     "chargerid trackerid vehicleid vin loggerid loggersn invertersn datalogger chipid hwid hardwareid equipmentid "
     "machineid plantunit sourceid device dev devicename node sensor station tracker meter inverter machine asset thing "
-    "applicationuri endpointurl hostname host clientid from sender entityid name friendlyname id"
+    "subjectreference patientid patient targetname "
+    "applicationuri endpointurl hostname host clientid from sender entityid context name friendlyname id"
 )
 """The earlier, the surer that it names the device."""
 
@@ -78,12 +79,12 @@ RADIO: Final = _set(
     "datarate spreadingfactor sf codingrate hopstart hoplimit hopsaway rfchain rfchannel channelrssi lsnr esp lrrid "
     "receiver gatewayid gweui duplicate mod modulation"
 )
-QUALITY: Final = _set("q qc quality qualitycode statuscode status statuscodesymbol good valid isvalid")
+QUALITY: Final = _set("q qc qual quality qualitycode statuscode status statuscodesymbol good valid isvalid")
 UNIT: Final = _set("unit units uom unitofmeasurement unitofmeasure unitcode engineeringunits eu")
 NAME: Final = _words(
     "propertyname metricname metric measurement measure tagname tag variablename variable parametername parameter displayname "
     "signalname signal channelname pointname point quantity attribute datapoint datapointname label sensorname sensortype key "
-    "name n property sensor type browsename itemname item nodeid code channel path id"
+    "measurand name n property sensor flag externalid type browsename itemname item nodeid code channel path id"
 )
 """Keys whose text names the value that stands next to it; the earlier, the surer."""
 SINGLE: Final = _set(
@@ -96,7 +97,8 @@ ENCODED: Final = _set("data payload frmpayload payloadraw raw rawdata bytes hex 
 
 CONSTANT: Final = _set(
     "model modelid type devicetype sensortype messagetype msgtype eventtype event version ver fw fwver fwversion firmware "
-    "firmwareversion sw swver swversion software softwareversion hw hwver hwversion hardware hardwareversion protocol "
+    "firmwareversion firmwarerevision msg "
+    "sw swver swversion software softwareversion hw hwver hwversion hardware hardwareversion protocol "
     "protocolversion schema schemaversion dataversion metadataversion contentspec contenttype datacontenttype specversion "
     "format encoding manufacturer vendor brand product productid productname producer name devicename friendlyname alias label "
     "description desc title comment note group zone tenant namespace realm app appid application applicationid applicationname "
@@ -112,7 +114,7 @@ CONSTANT: Final = _set(
 
 SIDE: Final = _set(
     "metadata meta headers header deviceinfo systemproperties context rxmetadata rxinfo txinfo gateways "
-    "gateway ccspecific head"
+    "gateway ccspecific head errors metas diagnostics"
 )
 """Objects that describe the message or its way, whatever they hold."""
 
@@ -126,7 +128,7 @@ KINDS: Final = _set(
     "data json state status telemetry sensor readings reading up uplink event events message messages msg values value loop "
     "attrs attributes update updates get info out output measurement measurements measures report reported tele stat notify "
     "pub publish rx d2c live feeds properties metrics main default twin all payload raw decoded stats result results rpc "
-    "d r v1 v2 v3 current"
+    "d r v1 v2 v3 current tx rx"
 )
 """Topic levels that say what kind of message comes there."""
 

@@ -119,6 +119,7 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
         ('format = { kind = "pairs", separator = " " }', 't=25   h=42 name="x"',
          ["from-topic t 25.0", "from-topic h 42.0", "from-topic name x"]),
         ('format = { kind = "pairs", separator = "&" }\ndevice = "{.id}"', "id=00123&t=25", ["00123 t 25.0"]),
+        ('format = { kind = "pairs", separator = "&" }\ndevice = "{.id}"', "id=a%3Ab&t+in=2%2E5", ["a:b t in 2.5"]),
         ('format = { kind = "pairs", separator = "\\n", equals = ":" }', "t: 25\nh: 42\n",
          ["from-topic t 25.0", "from-topic h 42.0"]),
         ('format = "pairs"', "t=25,h", ["!undecoded None"]),

@@ -119,6 +119,49 @@ def test_lines_of_a_file() -> None:
     assert found == [Sample("a/b", b"21.5 C"), Sample("x", b"\x00\x01"), Sample("a", b'{"v": 1}')]
 
 
+GOOD_AND_BAD = [{"n": "a", "v": 1.5, "u": "Cel", "q": "good"}, {"n": "b", "v": 2.5, "u": "V", "q": "bad"}]
+
+
+def test_unit_and_quality_next_to_a_value_are_used() -> None:
+    [one] = propose(("gw/box-17/values", {"tags": GOOD_AND_BAD}))
+    assert readings(one) == [("box-17", "a", 1.5, "°C")]
+    assert one.draft.mapping["quality"] == {"path": "q", "good": ["good"]}
+    [refused] = one.decoded[0]["rejected"]
+    assert refused["path"] == "$.tags[1]"
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        ({"q": 192, "ai1": 4.5, "ai2": 5.5}, {"ai1", "ai2"}),
+        ({"values": {"a": 1.5, "b": 2.5}, "errors": {"c": 2014}}, {"a", "b"}),
+        ({"device.type.id": 508, "channelId": 77, "unit_sn": 12, "t": 1.5, "humid": 40}, {"t", "humid"}),
+        ({"InvSerial": 213, "InvName": "north", "sensorType": "dht", "t": 1.5}, {"t"}),
+        ({"P": 1.5, "Q": 0, "PO": 0}, {"P", "Q", "PO"}),
+    ],
+)
+def test_ids_codes_and_kinds_are_no_readings(document: dict[str, Any], names: set[str]) -> None:
+    [one] = propose(("site/dev-1/state", document))
+    assert {reading[1] for reading in readings(one)} == names
+
+
+def test_items_of_the_same_names_are_told_apart_by_a_text_of_theirs() -> None:
+    items = [{"type": "a", "w": 1.5, "ts": 1_795_890_000}, {"type": "b", "w": 2.5, "ts": 1_795_890_005}]
+    [one] = propose(("site/dev-1/state", {"production": items}))
+    assert readings(one) == [("dev-1", "a.w", 1.5, None), ("dev-1", "b.w", 2.5, None)]
+
+
+def test_a_level_that_is_a_part_of_the_values_name_is_no_device() -> None:
+    [one] = propose(("site/line/boiler/temp", {"tagName": "boiler-temp", "value": 1.5, "timestamp": 1_795_890_000}))
+    [(device, _metric, value, _unit)] = readings(one)
+    assert (device, value) == ("boiler", 1.5)
+
+
+def test_a_number_of_another_kind_is_no_time_of_the_year_2059() -> None:
+    [one] = propose(("site/dev-1/state", {"tme": "2811261920", "amp": 10}))
+    assert one.draft.mapping["time"] == []
+
+
 SHIPPED = GatewaySettings()
 TASMOTA = (
     '{"Time":"2026-11-28T19:20:00","BME280":{"Temperature":21.7,"'
