@@ -32,7 +32,9 @@ RUN_ID = "TESTS_RUN_ID"
 PROGRESS_SECONDS = 60.0
 LOOK_SECONDS = 5.0
 _SUMMARY = re.compile(r"^=+ short test summary info =+$", re.MULTILINE)
-_LAST = re.compile(r"^=+ (.*) in [\d.]+s.*=+$")
+_LAST = re.compile(r"^=+ (.*) in [\d.]+s.*=+$", re.MULTILINE)
+_SIGNALLED = 128
+"""Exit codes above are of a signal."""
 _OUTCOMES = re.compile(r"^(?:tests/\S+ )?([.FEsxX]+)(?: +\[ *(\d+)%\])?$", re.MULTILINE)
 _ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warning", "error")
 """In which pytest counts outcomes; the last two have a plural."""
@@ -87,18 +89,13 @@ class Lane:
 
     def parts(self) -> tuple[str, list[str], Counter[str]]:
         """Output before the summary, lines of the summary, and the counts in the last line."""
-        lines = self.text().rstrip().splitlines()
-        last = _LAST.match(lines[-1]) if lines else None
-        if last is None:
-            return (
-                "\n".join(lines),
-                [f"ERROR {self.name}: pytest ended with {self.code} and no summary"],
-                Counter(error=1),
-            )
-        counts = Counter(
-            {word: int(count) for count, word in re.findall(r"(\d+) (warning(?=s)|error(?=s)|\w+)", last[1])}
-        )
-        body = "\n".join(lines[:-1])
+        text = self.text().rstrip()
+        last = list(_LAST.finditer(text))[-1:]  # clients of a Kafka that has stopped may write behind it
+        if not last or (self.code or 0) > _SIGNALLED:
+            return text, [f"ERROR {self.name}: pytest ended with {self.code} and no summary"], Counter(error=1)
+        found = re.findall(r"(\d+) (warning(?=s)|error(?=s)|\w+)", last[0][1])
+        counts = Counter({word: int(count) for count, word in found})
+        body = text[: last[0].start()].rstrip()
         begin = list(_SUMMARY.finditer(body))
         if not begin:
             return body, [], counts

@@ -28,6 +28,9 @@ def service():
     yield process
     process.kill()
     Path(f"ended-{process.pid}").touch()
+
+def pytest_unconfigure(config):
+    print("a client writes behind the summary", file=sys.__stderr__)
 """
 LONG = """
 import time
