@@ -2,12 +2,15 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from deploy.bench.kafka_load.workload import Workload
@@ -15,6 +18,7 @@ from deploy.bench.suite.bed import Bed, Topics
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
 from deploy.bench.suite.progress import Progress, duration_text
+from deploy.bench.suite.resources import Sampler
 from deploy.bench.suite.run import Plan, busy_before, run_plan
 from deploy.bench.suite.scenario import Parameters, Scenario, Target
 from deploy.bench.suite.spread import spread_of
@@ -281,3 +285,18 @@ def test_progress_estimates_the_time_left_from_what_was_done() -> None:
     progress.step("b")
     assert told == ["[1/4] a, 40 s left", "[2/4] b, 3 min left"]
     assert [duration_text(seconds) for seconds in (0.2, 89, 600, 4800)] == ["1 s", "89 s", "10 min", "1 h 20 min"]
+
+
+def test_a_child_that_one_look_misses_is_still_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; input()'], stdin=sys.stdin)"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as broker:
+        try:
+            while not psutil.Process(broker.pid).children():
+                assert broker.poll() is None
+            sampler = Sampler(brokers={"broker_1": broker.pid}, folder=tmp_path)
+            both = sampler.look().gauges["broker_rss_mb"]
+            monkeypatch.setattr(psutil.Process, "children", lambda self, recursive=False: [])
+            assert sampler.look().gauges["broker_rss_mb"] > 0.7 * both
+        finally:
+            broker.communicate(b"\n")
+    assert sampler.look().gauges["broker_rss_mb"] == 0

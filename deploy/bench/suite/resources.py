@@ -77,6 +77,7 @@ class Sampler:
         self._brokers = dict(brokers or {})
         self._jmx_urls = dict(jmx_urls or {})
         self._folder = folder or Path.cwd()
+        self._below: dict[int, dict[int, psutil.Process]] = {}
         self._samples: list[Sample] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -141,7 +142,7 @@ class Sampler:
         gauges = {"broker_rss_mb": 0.0, "client_rss_mb": 0.0}
         own = psutil.Process()
         names = {pid: name for name, pid in self._brokers.items()}
-        of_brokers = {pid for broker in names for pid in _with_children(broker)}
+        of_brokers = {pid for broker in names for pid in self._with_children(broker)}
         found = {process.pid for process in [own, *own.children(recursive=True)]} | of_brokers
         for pid in found:
             with suppress(psutil.Error):
@@ -158,12 +159,15 @@ class Sampler:
                     gauges[f"{names[pid]}_rss_mb"] = rss / _MB
         return counters, gauges
 
-
-def _with_children(pid: int) -> list[int]:
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        return [pid, *(child.pid for child in process.children(recursive=True))]
-    return []
+    def _with_children(self, pid: int) -> list[int]:
+        """A process and those below it that live. One that a look misses would come back as a jump of all it ever used."""
+        known = self._below.setdefault(pid, {})
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            known |= {one.pid: one for one in (process, *process.children(recursive=True)) if one.pid not in known}
+        for ended in [number for number, one in known.items() if not one.is_running()]:
+            del known[ended]
+        return list(known)
 
 
 def _add_machine(counters: dict[str, float], gauges: dict[str, float]) -> None:

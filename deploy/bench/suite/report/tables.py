@@ -63,6 +63,7 @@ def _measured(cell: Mapping[str, Any], figure: str) -> str:
     if spread is None:
         return _td(None) + _td(None)
     span = f"{number_text(spread['min'])} to {number_text(spread['max'])}, middle half {spread['iqr_ratio']:.0%}"
+    span = span if len(spread["runs"]) > 1 else "one run"
     return f'{_td(spread["median"])}<td class="quiet">{escape(span)}</td>'
 
 
