@@ -19,7 +19,6 @@ from deltalake.exceptions import TableNotFoundError
 
 from deploy.balance import MINUTE_US, Books, Figures, Rows
 from deploy.corrected import corrections
-from deploy.erased import erased_devices
 from deploy.settings import Settings
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
@@ -28,6 +27,7 @@ from ingest.log import LogRecord
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.settings import KafkaSettings
 from lakehouse.dataset import dataset_of
+from streaming.history.receipt import erased_devices
 
 __all__ = ["AuditBounds", "AuditReport", "audit"]
 

@@ -1,6 +1,7 @@
 """Keeps `ledger`: what became of the messages of each device and minute, from outcomes and the landed tables.
 
-A book of arrivals: a correction of readings changes no row of it, and an erased device is erased from it.
+A book of arrivals: a correction of readings changes no row of it, and an erased device is erased from it. An outcome that comes
+later, and counts what the device sent until then, does not bring it back.
 
 A pass looks in this order: how far the outcomes reach, how far the landed topics reach, how far the landing has finished its
 batches, what the tables' logs hold. So when the landing has come to where its topics ended, all records of all messages that
@@ -42,6 +43,7 @@ from streaming.derive.ledger_files import cuts_of, day_of, divided, minutes_in, 
 from streaming.derive.outcomes import Counted, count_outcomes, read_outcomes
 from streaming.derive.own import OwnTable
 from streaming.history.journal import Journal
+from streaming.history.receipt import erased_devices
 from streaming.offsets import Offsets
 from streaming.writer import Writer
 
@@ -196,6 +198,8 @@ class LedgerDerivation:
             minutes |= counted.minutes
             sums = without(counted.sums, erased | landings.erased)
             parts.append(counted_facts(counted.sums if sums is None else sums))
+        if minutes:
+            settling.erased = self._erased_since(min(minutes))
         replaced = self._since(landings.day) if whole else self._own.holding("minute", minutes)
         if replaced and self._own.cursor is not None and (parts or waiting):
             own = arrivals.rows(arrivals.ledger, News(0, [(replaced, frozenset())]), [c.name for c in LEDGER.columns])
@@ -228,6 +232,13 @@ class LedgerDerivation:
         yield copies, without(rows, erased - copies.erased), copied_facts
         rows = arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS)
         yield letters, without(rows, erased - letters.erased), partial(refused_facts, readings_topic=topic)
+
+    def _erased_since(self, oldest: datetime) -> dict[str, int]:
+        """Devices (by their hash) that were erased since this minute, and until when what they sent is gone, in µs."""
+        ends: dict[str, int] = {}
+        for device, at_us in erased_devices(self._writer.root, since_us=oldest.timestamp() * 1e6):
+            ends[device] = max(at_us, ends.get(device, 0))
+        return ends
 
     def _show_balance(self) -> None:
         """How many messages the rows of the last day do not account for; files are read once, and only those with any."""

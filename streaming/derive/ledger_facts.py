@@ -81,6 +81,9 @@ class Settling:
         copies_known: False where this pass takes in what landed before copies were counted.
         uncertain: devices of which readings were deleted before the ledger counted them.
         retained_since: the first day of which retention has taken nothing, where the ledger has counted nothing yet.
+
+    Attributes:
+        erased: hash of each device that was erased -> until when what it sent is gone on purpose, in epoch µs.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Settling:
         self._now, self._young = now, young
         self.all_landed, self.older_landed = all_landed, older_landed
         self._copies_known, self._uncertain, self._retained_since = copies_known, sorted(uncertain), retained_since
+        self.erased: Mapping[str, int] = {}
 
     @property
     def may_settle(self) -> bool:
@@ -122,10 +126,19 @@ class Settling:
 
         if not self._copies_known:
             return F.lit(True)
-        is_uncertain = F.col("device").isin(self._uncertain)
+        is_uncertain = F.col("device").isin(self._uncertain) | self.is_erased()
         if self._retained_since:
             is_uncertain |= F.to_date("minute") < F.to_date(F.lit(self._retained_since))
         return is_uncertain
+
+    def is_erased(self) -> "Column":
+        """Whether the row is of a device and minute of which all that had come by then was erased."""
+        from pyspark.sql import functions as F
+
+        if not self.erased:
+            return F.lit(False)
+        until = F.from_json(F.lit(json.dumps(self.erased)), "map<string, bigint>")
+        return F.coalesce(F.unix_micros("minute") <= until[F.sha2(F.col("device").cast("binary"), 256)], F.lit(False))
 
     def is_counted(self, gateway: "Column", epoch: "Column", number: "Column") -> "Column":
         """Whether an outcome counts the message, of the epochs that are in `upto`."""
@@ -335,6 +348,12 @@ def merged_facts(parts: Sequence["DataFrame"]) -> "DataFrame":
     )
 
 
+_HAS_LANDED: Final = (
+    "stored + copies + letters + conflicting + spark_refused + tail_stored + tail_copies + tail_dead + tail_partial > 0 "
+    "OR size(open) > 0"
+)
+
+
 def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
     """Rows of the ledger."""
     from pyspark.sql import functions as F
@@ -353,6 +372,9 @@ def ledger_rows(facts: "DataFrame", settling: Settling) -> "DataFrame":
             ),
         }
     )
+    # Counted alone: what an outcome that came late says of messages that were erased.
+    if settling.erased:
+        rows = rows.where(~settling.is_erased() | F.expr(_HAS_LANDED))
     rows = rows.withColumns(_balance("unknown = 1"))
     rows = rows.withColumns(
         {

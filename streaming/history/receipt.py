@@ -7,7 +7,7 @@ goes on where it was.
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +17,11 @@ from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, stream_topic
 from ingest.settings import KafkaSettings
 from ingest.topic_state import TopicState, describe_topics, topic_names
 from lakehouse.catalog import open_table
+from lakehouse.files import is_local
 from lakehouse.tables import TABLES
 from streaming.maintain.holds import LONGEST_SECONDS
 
-__all__ = ["FOLDER", "Receipt", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
+__all__ = ["FOLDER", "Receipt", "erased_devices", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
 
 FOLDER: Final = "_erasures"
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -59,6 +60,24 @@ class Receipt:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self.path)
+
+
+def erased_devices(root: str, *, since_us: float = 0) -> Iterator[tuple[str, int]]:
+    """SHA-256 of each device's id, and when it had been erased, in µs; receipts are kept beside local tables only.
+
+    `since_us`: erasures that were done before are of no interest, and their receipts are not opened.
+    """
+    if not is_local(root):
+        return
+    for path in sorted((Path(root.removeprefix("file://")) / FOLDER).glob("*.json")):
+        try:
+            if path.stat().st_mtime * 1e6 < since_us:
+                continue
+            receipt = json.loads(path.read_text("utf-8"))
+            at = datetime.fromisoformat(receipt["at"])
+            yield str(receipt["device_sha256"]), int(at.timestamp() * 1e6)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # one that is under way, or no receipt: until it is done, its messages are missing
 
 
 def table_forgets(root: str, name: str, now: datetime) -> str:

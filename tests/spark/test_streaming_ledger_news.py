@@ -1,5 +1,6 @@
 """What comes after the ledger, latest and devices were made: later news, recounts, corrections and erasures."""
 
+import time
 from typing import Any
 
 import pytest
@@ -152,3 +153,14 @@ def test_an_erasure_that_is_killed_between_two_tables_brings_no_device_back(
     erase(derived.writer, request)
     derived.settle()
     assert {row["device"] for table in derived.state().values() for row in table.values()} == {"d1"}
+    # What a gateway had not counted yet is no new life; what it receives from now on is.
+    one.ignore("d9", now)
+    derived.count(one.outcome())
+    derived.settle()
+    assert {row["device"] for table in derived.state().values() for row in table.values()} == {"d1"}
+    again = (int(time.time() * 1e6) // MINUTE + 2) * MINUTE
+    one.ignore("d9", again)
+    derived.count(one.outcome())
+    derived.settle()
+    assert [minute for device, minute in derived.ledger() if device == "d9"] == [utc(again)]
+    assert "d9" in derived.rows("devices", "device")

@@ -10,9 +10,9 @@ import pytest
 from tidegate_tests_fixtures_balance import START_US, World, assert_faults
 
 from deploy.balance import MINUTE_US, Books, Figures
-from deploy.erased import erased_devices
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
+from streaming.history.receipt import erased_devices
 
 
 def test_a_whole_world_balances(world: World) -> None:
