@@ -15,6 +15,7 @@ from gateway.time_formats import read_any_time
 from gateway.times import YEAR_2000_S, Instant
 
 __all__ = [
+    "USUAL_NAMES",
     "TimeNames",
     "clock_text",
     "day_text",
@@ -52,6 +53,8 @@ _LIKELY: Final = (
     ("reading", "timestamp"), ("event", "timestamp"), ("observation", "time"), ("sample", "timestamp"), ("device", "timestamp"),
 )  # fmt: skip
 """Words of names that mean it where a time stands there."""
+USUAL_NAMES: Final = tuple("".join(words) for words in (*_SURE, *_LIKELY))
+"""All of them, without case and signs."""
 _OFFSETS: Final = re.compile(
     r"\$_time|(?:(?:time|t|ts)_?)?(?:offset|delta|elapsed|rel(?:ative)?_?time)s?(?:_?(ns|us|ms|s|sec|seconds|millis|milliseconds))?",
     re.IGNORECASE,

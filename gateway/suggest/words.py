@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from gateway.decoders.time_names import USUAL_NAMES
+
 __all__ = [
     "COLLECTIONS",
     "CONSTANT",
@@ -39,17 +41,19 @@ def bare(key: str) -> str:
     return _SIGNS.sub("", key.lower())
 
 
-TIME: Final = _words(
-    # What the source says comes first, what later hops wrote last.
+_OF_SOURCE: Final = _words(
     "sourcetimestamp sourcetime measuredat measurementtime measuredtime sampletime sampledat samplets observedat timeinstant "
     "dateobserved resulttime phenomenontime devicetime devicetimestamp utctime utc gpstime datetime datetimeutc isotime "
     "timestamputc ts timestamp time date t tst epoch unixtime unixtimestamp tsms timems timestampms timestampns at when tm "
-    "clock readat "
-    "readingtime localtime eventtime lastupdated lastupdate lastchanged lastseen updatedat modifiedat created createdat "
-    "createdepoch generatedat sent sentat publishedat rxtime receivedat received enqueuedtime iothubenqueuedtime "
-    "servertimestamp servertime lc updatetime effectivedatetime"
+    "clock readat readingtime localtime eventtime"
 )
-"""The earlier, the nearer to the measurement."""
+_OF_LATER_HOPS: Final = _words(
+    "lastupdated lastupdate lastchanged lastseen updatedat modifiedat created createdat createdepoch generatedat sent sentat "
+    "publishedat rxtime receivedat received enqueuedtime iothubenqueuedtime servertimestamp servertime lc "
+    "updatetime effectivedatetime"
+)
+TIME: Final = tuple(dict.fromkeys((*_OF_SOURCE, *USUAL_NAMES, *_OF_LATER_HOPS)))
+"""The earlier, the nearer to the measurement; with all names that are read as times where nobody named one."""
 
 OFFSETS: Final = _set("time offset offsets timeoffset timeoffsets offsetms dt delta elapsed relativetime")
 """Keys of numbers that are distances from the time of the message, where they are no times themselves."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.decoders.time_names import USUAL_NAMES
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.propose import Proposal, propose_routes
 from gateway.suggest.sample import Sample, read_samples
@@ -219,6 +220,13 @@ def test_a_time_that_is_written_out_gets_its_format(text: str, form: str) -> Non
     [one] = propose(("fleet/position", {"imei": 350544500812584, "speed": 16.5, "GPSDate": text}), zone="UTC")
     assert one.draft.mapping["time"] == [{"path": "GPSDate", "format": form}]
     assert str(one.decoded[0]["readings"][0]["time"]).startswith("2026-01-24T07:28")
+
+
+def test_every_name_that_decoders_read_as_a_time_is_one_in_a_draft() -> None:
+    for name in USUAL_NAMES:
+        [one] = propose(("x/dev-1/state", {name: 1_795_890_000, "temp": 21.5}))
+        assert one.draft.mapping["time"] == [{"path": name, "format": "s"}], name
+        assert [reading[1] for reading in readings(one)] == ["temp"], name
 
 
 def test_a_time_that_may_be_two_days_is_left_to_a_person() -> None:
