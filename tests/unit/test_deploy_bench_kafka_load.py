@@ -1,7 +1,9 @@
 """A load on Kafka: what its settings allow, its records, its keys and its latencies."""
 
 import struct
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench.kafka_load.latency import Latencies, merged
-from deploy.bench.kafka_load.peer import batch_bytes
+from deploy.bench.kafka_load.peer import _consume, _produce, batch_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
 from ingest.contract.errors import ConfigError
+from ingest.settings import KafkaSettings
 
 
 @pytest.mark.parametrize(
@@ -78,3 +81,33 @@ def test_latencies_of_several_processes_are_one() -> None:
 )
 def test_a_batch_of_the_peer_holds_as_many_records(records: int, size: int, wanted: int) -> None:
     assert batch_bytes(Workload(topic="t", messages=1, batch_records=records, message_bytes=size)) == wanted
+
+
+def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path: Path) -> None:
+    """A stand-in for the tools of Kafka 3.9 and 4.3: their options and their answers."""
+    program = tmp_path / "tool.py"
+    program.write_text(
+        "import sys\n"
+        "words = sys.argv[1:]\n"
+        "if '-XX:TieredStopAtLevel=1' in words: sys.exit('slow compiler')\n"
+        "if words[0] == '3.9' and '--warmup-records' in words: sys.exit('unrecognized arguments: --warmup-records')\n"
+        "if 'ProducerPerformance' in words[1]:\n"
+        "    assert 'bootstrap.servers=here:1' in words\n"
+        "    print('40 records sent, 5000.0 records/sec (1.0 MB/sec), 1.0 ms avg latency, 9.0 ms max latency, '\n"
+        "          '1 ms 50th, 2 ms 95th, 3 ms 99th, 4 ms 99.9th.')\n"
+        "else:\n"
+        "    if words[0] == '4.3': print('Warning: --messages is deprecated.')\n"
+        "    print('start.time, data.consumed.in.nMsg, fetch.nMsg.sec')\n"
+        "    print('now, 50, 7000.5')\n",
+        "utf-8",
+    )
+    workload = Workload(topic="t", messages=40, warmup_messages=10)
+    for version in ("3.9", "4.3"):
+
+        def tool(name: str, *arguments: str, version: str = version) -> list[str]:
+            return [sys.executable, str(program), version, name, *arguments, "-XX:TieredStopAtLevel=1"]
+
+        kafka = KafkaSettings(bootstrap_servers="here:1")
+        produced = _produce(workload, "t", kafka, tool)
+        assert produced == {"peer_produce_per_second": 5000.0, "peer_ack_p50_ms": 1.0, "peer_ack_p99_ms": 3.0}
+        assert _consume(workload, "t", kafka, tool) == {"peer_consume_per_second": 7000.5}
