@@ -6,7 +6,6 @@ The output of each goes to a file and is printed at the end, that of a process w
 
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -156,6 +156,14 @@ def _resident_bytes(process: psutil.Process) -> int:
         return 0
 
 
+def busy_share(before: Any) -> float:
+    """Share of the machine's time since `before` (`psutil.cpu_times()`) in which its cores did something."""
+    grown = {name: now - then for name, now, then in zip(before._fields, psutil.cpu_times(), before, strict=True)}
+    idle = sum(grown.pop(name, 0.0) for name in ("idle", "iowait"))
+    busy = sum(grown.values()) - grown.get("guest", 0.0) - grown.get("guest_nice", 0.0)  # those are in user and nice
+    return busy / max(busy + idle, 1e-9)
+
+
 def wait(lanes: Sequence[Lane], *, at_once: bool, started: float) -> None:
     """Start the lanes and return when all have ended; shows from time to time how far they are."""
     waiting, shown = list(lanes), started
@@ -194,7 +202,7 @@ def run(lanes: Mapping[str, Sequence[str]], *, needed_bytes: int = BOTH_NEED_BYT
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, signal.default_int_handler)
-    run_id, started = uuid.uuid4().hex, time.monotonic()
+    run_id, started, cores = uuid.uuid4().hex, time.monotonic(), psutil.cpu_times()
     at_once = psutil.virtual_memory().available >= needed_bytes
     with tempfile.TemporaryDirectory(prefix="tidegate-tests-") as folder:
         made = [Lane(name, paths, Path(folder), {**os.environ, RUN_ID: run_id}) for name, paths in lanes.items()]
@@ -216,12 +224,8 @@ def run(lanes: Mapping[str, Sequence[str]], *, needed_bytes: int = BOTH_NEED_BYT
         finally:
             memory.close()
             end_leftovers(run_id)
-        seconds, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_seconds = used.ru_utime + used.ru_stime
-        share = cpu_seconds / seconds / (os.cpu_count() or 1)
-        cost = (
-            f"{memory.peak_bytes / 1e9:.1f} GB of memory at most, {cpu_seconds:.0f} s of CPU ({share:.0%} of all cores)"
-        )
+        seconds = time.monotonic() - started
+        cost = f"{memory.peak_bytes / 1e9:.1f} GB of memory at most; the cores were busy {busy_share(cores):.0%} of the time"
         report(made, seconds, cost)
         return 130 if interrupted else next((lane.code for lane in made if lane.code), 0)
 
