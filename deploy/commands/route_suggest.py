@@ -79,7 +79,9 @@ def suggest(
     good = [one for one in proposals if one.works]
     if not good:
         typer.echo(
-            "No draft reads these messages: they need a decoder of their own (`tidegate route new NAME`).", err=True
+            "No draft reads these messages without an edit: `refused` above names the field that is not sure. Say in the mapping "
+            "what it is (`time`, `time_offset`, `skip`), or write a decoder (`tidegate route new NAME`).",
+            err=True,
         )
         raise typer.Exit(1)
     target = write or config

@@ -73,7 +73,7 @@ class _Drafter:
         return self._finish(named)
 
     def _name_topic(self, single: Single | None, claimed: set[str]) -> Named:
-        """The filter; where the topic names the value as well, its levels do, since they tell more values apart."""
+        """The filter; where the topic says the same name, its levels name it, since they tell more values apart."""
         names = set() if single is None or single.name is None else {str(text) for text in single.name.values.values()}
         said = {bare(text) for text in names}
         last = self._topics[0].split("/")[-1]
@@ -88,7 +88,18 @@ class _Drafter:
         by_payload = "device" in self._mapping
         unnamed = single is not None and single.name is None
         named = name_levels(self._topics, metric=unnamed, claimed=claimed, names=names, by_payload=by_payload)
-        if single is not None and not unnamed and not self._items.listed and named.device is not None and named.behind:
+        agree = all(
+            any(len(level) > 1 and bare(level) in text for level in self._topics[0].split("/") if bare(level))
+            for text in said
+        )
+        if (
+            single is not None
+            and not unnamed
+            and not self._items.listed
+            and named.device is not None
+            and named.behind
+            and agree
+        ):
             named = name_levels(self._topics, metric=True, claimed=claimed, by_payload=by_payload)
         if named.device is not None and by_payload:
             claims = self._mapping.pop("device")
@@ -144,7 +155,9 @@ class _Drafter:
                     "the receive time counts until `time` names it"
                 )
             else:
-                self._notes.append("time: the receive time, since the payload has none")
+                self._notes.append(
+                    "time: the receive time for values without one of their own, since no field of the message says it"
+                )
             return []
         self._use(chosen.field)
         name = chosen.field.name
@@ -157,7 +170,9 @@ class _Drafter:
             return inner
         self._time, self._is_local = chosen.field, chosen.local
         self._mapping["time"] = [{"path": chosen.field.path, "format": chosen.format}]
-        zone = f", in zone {self._zone}" if chosen.local else ""
+        if chosen.zone is not None:
+            self._mapping["time"][0]["zone"] = chosen.zone
+        zone = f", in zone {self._zone if chosen.local else chosen.zone}" if chosen.local or chosen.zone else ""
         words = _FORMAT_WORDS.get(chosen.format, f"written {chosen.format}")
         self._notes.append(f"time: {name} ({words}{zone})")
         if chosen.field.root:

@@ -141,7 +141,9 @@ def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Singl
         # A fault's number next to the one value says how good it is.
         numbers = [one for one in numbers if one.key not in ("error", "errorcode", "err")]
     [value] = numbers if len(numbers) == 1 else [None]
-    if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in value.steps):
+    # An array of one number is that number.
+    steps = () if value is None else value.steps[:-1] if value.steps[-1] == 0 else value.steps
+    if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in steps) or not steps:
         return None
     names = [one for one in fields if _may_name(one, value, listed=listed)]
     name = min(names, key=lambda one: (NAME.index(one.key), len(one.steps)), default=None)

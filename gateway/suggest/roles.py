@@ -13,6 +13,8 @@ from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, NAME, QUA
 
 __all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "find_roles", "is_numeric_text"]
 
+_NUMBER_OF_A_THING = re.compile(r"0\d{2,}")
+"""Whole numbers with zeros in front, as serial numbers have them."""
 _ENDS_AS_ID = re.compile(
     r"(?:^|[._@ -])(?:id|ids|sn|serial|addr|address|uuid|guid|sequence_?id)$|[a-z](?:Id|ID|Ids|Sn|SN|Serial|Addr|Address|Uuid)$",
 )
@@ -77,7 +79,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
 
 def is_numeric_text(value: Any) -> bool:
     """Whether this is a number that stands in quotes."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _NUMBER_OF_A_THING.fullmatch(value.strip()):
         return False
     read, _unit = read_scalar(value.strip())
     return isinstance(read, int | float) and not isinstance(read, bool)
@@ -101,7 +103,7 @@ def _by_place(one: Field) -> str | None:
 def _by_key(one: Field) -> str | None:
     described = "describes the sender or the message" if one.key in CONSTANT or _is_kind(one) else None
     if described is None and one.key not in SINGLE and not isinstance(one.first, bool | float):
-        described = "names or numbers something" if _ENDS_AS_ID.search(_last_key(one)) else None
+        described = "is an id, not a measurement" if _ENDS_AS_ID.search(_last_key(one)) else None
     if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
         return "is a number by which somebody is called"
     if one.key in RADIO or one.key in QUALITY:

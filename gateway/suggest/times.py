@@ -47,8 +47,17 @@ class FoundTime:
     format: str
 
     @property
+    def zone(self) -> str | None:
+        """The zone that the name of the field says."""
+        return "UTC" if self._is_local and any(word in self.field.key for word in ("utc", "gmt")) else None
+
+    @property
     def local(self) -> bool:
-        """Whether a zone must be known to read it."""
+        """Whether a zone must be named to read it."""
+        return self._is_local and self.zone is None
+
+    @property
+    def _is_local(self) -> bool:
         return self.format == "local" or ("%" in self.format and "%z" not in self.format)
 
 

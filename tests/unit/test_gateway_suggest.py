@@ -163,6 +163,18 @@ def test_a_number_of_another_kind_is_no_time_of_the_year_2059() -> None:
     assert one.draft.mapping["time"] == []
 
 
+def test_a_level_that_says_another_name_does_not_name_the_value() -> None:
+    """Else all registers of one router would be one metric."""
+    [one] = propose(("router/1110402234/modbus", {"name": "temp", "address": "3001", "data": "[21.5]"}))
+    assert readings(one) == [("1110402234", "temp", 21.5, None)]
+
+
+def test_a_name_with_utc_says_the_zone() -> None:
+    [one] = propose(("ecowitt/AB12CD34EF56", "PASSKEY=AB12CD34EF56&dateutc=2026-11-28+18:20:00&tempinf=70.5"))
+    assert readings(one) == [("AB12CD34EF56", "tempinf", 70.5, "°F")]
+    assert one.decoded[0]["readings"][0]["time"] == "2026-11-28T18:20:00Z"
+
+
 SHIPPED = GatewaySettings()
 TASMOTA = (
     '{"Time":"2026-11-28T19:20:00","BME280":{"Temperature":21.7,"'
