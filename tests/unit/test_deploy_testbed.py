@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.cli import run
+from deploy.local import artifacts
 from deploy.testbed.budget import NODE_DISK_MB, Budget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.layout import Wish, hold_folder, new_layout, read_layout
@@ -137,6 +138,24 @@ def test_clients_of_a_secured_test_bed_get_all_they_need(tmp_path: Path) -> None
     assert guest.sasl_password != settings.sasl_password
     assert settings.ssl_ca_file == str(tmp_path / "certificates" / "ca.pem")
     assert not cluster.nodes[0].alive
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"), [("kraft", "could not prepare"), ("zookeeper", "The ZooKeeper of the test bed ended")]
+)
+def test_a_start_that_fails_leaves_no_process(
+    mode: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "ensure", lambda group, told: None)
+    for classpath in ("kafka_classpath", "zookeeper_classpath"):
+        monkeypatch.setattr(artifacts, classpath, lambda cache=None: [])
+    told: list[str] = []
+    cluster = KafkaCluster(tmp_path / "new" / "bed", mode=mode, told=told.append)
+    with pytest.raises(UnavailableError, match=why):
+        cluster.start()
+    assert "1 broker of at most" in told[0]
+    assert not cluster.alive
+    assert not KafkaCluster.attach(tmp_path / "new" / "bed").started
 
 
 @pytest.fixture
