@@ -200,7 +200,7 @@ class KafkaCluster:
         try:
             self._start_zookeeper()
             for node in self.nodes:
-                node.spawn()
+                self._spawn(node)
             self.wait_ready()
         except BaseException:
             self.stop(seconds=0)
@@ -261,7 +261,7 @@ class KafkaCluster:
         node.process.end(STOP_SECONDS)
         if self.zookeeper is not None and not self.zookeeper.alive:
             self._start_zookeeper()
-        node.spawn()
+        self._spawn(node)
         self.wait_ready()
 
     @property
@@ -310,6 +310,13 @@ class KafkaCluster:
             return command
         option = _CLIENT_OPTION.get(main_class.rpartition(".")[2], "--command-config")
         return [*command, option, str(self.client_properties)]
+
+    def _spawn(self, node: KafkaNode) -> None:
+        """Start a node; a broker of ZooKeeper mode would end at once while its former session lasts."""
+        keeper = self.zookeeper
+        if keeper is not None:
+            wait_for_server(keeper, lambda: not keeper.keeps(node.node_id), time.monotonic() + READY_SECONDS)
+        node.spawn()
 
     def _start_zookeeper(self) -> None:
         if self.zookeeper is None:

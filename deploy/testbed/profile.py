@@ -12,7 +12,7 @@ __all__ = ["node_profile"]
 KRAFT_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ZOOKEEPER_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 ZOOKEEPER_SESSION_MS: Final = 6000
-"""After kill -9 a broker must wait until its own former session has run out."""
+"""So long a killed broker counts as alive, and cannot be started again; Kafka's own default is 18 s."""
 
 
 def node_profile(layout: Layout, node_id: int, folder: Path) -> KafkaProfile:

@@ -1,6 +1,7 @@
 """The ZooKeeper of a Kafka in ZooKeeper mode: one server, its files under one folder."""
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,12 +57,20 @@ class ZooKeeper:
 
     def ready(self) -> bool:
         """Whether it serves requests."""
-        try:
-            with socket.create_connection((HOST, self.port), timeout=1.0) as connection:
-                connection.sendall(b"srvr")
-                return connection.recv(64).startswith(b"Zookeeper version")
-        except OSError:
-            return False
+        return self._ask(b"srvr").startswith(b"Zookeeper version")
+
+    def keeps(self, broker_id: int) -> bool:
+        """Whether it holds a broker of this number for alive: after a kill until the session of that broker has run out."""
+        return f"/brokers/ids/{broker_id}".encode() in self._ask(b"dump").split()
+
+    def _ask(self, word: bytes) -> bytes:
+        """The answer to one of its four-letter words; empty where none comes."""
+        answer = b""
+        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=1.0) as connection:
+            connection.sendall(word)
+            while piece := connection.recv(65536):
+                answer += piece
+        return answer
 
     def _properties(self) -> str:
         return property_lines(
@@ -72,7 +81,7 @@ class ZooKeeper:
                 "tickTime": TICK_MS,
                 "maxClientCnxns": 0,
                 "admin.enableServer": "false",
-                "4lw.commands.whitelist": "srvr",
+                "4lw.commands.whitelist": "srvr,dump",
                 "autopurge.purgeInterval": 24,
                 "autopurge.snapRetainCount": 3,
             }

@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,14 @@ from hypothesis import strategies as st
 
 from deploy.cli import run
 from deploy.local import artifacts
+from deploy.local.java import find_java
 from deploy.testbed.budget import NODE_DISK_MB, Budget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.layout import Wish, hold_folder, new_layout, read_layout
 from deploy.testbed.process import Identity, ServerProcess, find_process
 from deploy.testbed.profile import node_profile
 from deploy.testbed.report import cluster_state, started_lines, status_lines
+from deploy.testbed.zookeeper import ZooKeeper
 from ingest.contract.errors import ConfigError, UnavailableError
 
 CERTIFICATES = Path("/test bed/certificates")
@@ -156,6 +160,38 @@ def test_a_start_that_fails_leaves_no_process(
     assert "1 broker of at most" in told[0]
     assert not cluster.alive
     assert not KafkaCluster.attach(tmp_path / "new" / "bed").started
+
+
+DUMP = b"""SessionTracker dump:
+Session Sets (1)/(1):
+1 expire at Sun Nov 29 10:46:48 UTC 2026:
+ephemeral nodes dump:
+Sessions with Ephemerals (2):
+0x1000:
+\t/brokers/ids/12
+\t/controller
+0x1001:
+\t/brokers/ids/3
+"""
+
+
+def test_a_broker_is_kept_under_its_whole_number(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for _ in range(4):
+                connection, _ = server.accept()
+                with connection:
+                    assert connection.recv(4) == b"dump"
+                    connection.sendall(DUMP)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        keeper = ZooKeeper(tmp_path, find_java(), server.getsockname()[1], ServerProcess(tmp_path / "log"))
+        assert [keeper.keeps(number) for number in (1, 2, 3, 12)] == [False, False, True, True]
+        thread.join()
+    assert not keeper.keeps(3)
+    assert not keeper.ready()
 
 
 @pytest.fixture
