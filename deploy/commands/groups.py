@@ -86,7 +86,9 @@ def rewind(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Set a group's offsets to an offset or a time: shows the plan, and writes it with --yes.
+    """Set a group's offsets to an offset or a time.
+
+    Shows the plan; --yes writes it.
 
     Refused while the group has members, and for Tidegate's own groups, whose readers do not go by their offsets.
     """

@@ -67,7 +67,9 @@ def produce(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Send records to a topic, a line each, and wait until all replicas have them.
+    """Send records to a topic, a line each, to all replicas.
+
+    Waits until all replicas have them.
 
     Topics that Tidegate writes are refused: a record by hand there would break the audit. Publish readings over MQTT.
 

@@ -19,7 +19,7 @@ __all__ = ["parse_bytes", "parse_hours", "register"]
 topics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Kafka's topics: list, describe, create, remove, set how long they keep what they hold.",
+    help="Kafka's topics: list, describe, create, remove, set retention.",
 )
 
 UNLIMITED: Final = "unlimited"
