@@ -185,6 +185,7 @@ class SampledFlattener(ColumnFlattener):
         merged = not self._rules.mentions(f"{flat}[") and not any(
             type(one) is dict and names_thing(one) for one in body
         )
+        before = len(self.rejects)
         for place, (inner, one) in enumerate(zip(body, found, strict=True)):
             below: Trail = (trail, place)
             name = flat if merged else f"{flat}[{place}]"
@@ -195,6 +196,7 @@ class SampledFlattener(ColumnFlattener):
                 self._timed(at, partial(self._inside, rest, name, last, below), ordinal)
             else:
                 self._timed(at, partial(self.walk, inner, name, last, below), ordinal)
+        self.rejects[before:] = dict.fromkeys(self.rejects[before:])
         return True
 
     def _stepped(self, body: list[Any], last: str, trail: Trail) -> list[_Found | None]:
@@ -256,9 +258,12 @@ class SampledFlattener(ColumnFlattener):
         if unit_us is None:
             return False
         times = self._from_offsets(values, unit_us, trail, around)
+        before = len(self.rejects)
         for place, (row, at) in enumerate(zip(rows, times, strict=True), start=0 if header is None else 1):
             walk = partial(self._cells, row, 0, header, flat, last, (trail, place))
             self._timed(at, walk, self._ordinal(flat))
+        # An offset that is refused costs all rows; it is said once.
+        self.rejects[before:] = dict.fromkeys(self.rejects[before:])
         return True
 
     def _one_row(

@@ -33,7 +33,7 @@ def _set(text: str) -> frozenset[str]:
 _TIME: Final = r"(?:time(?:stamp)?|ts|at|epoch|date)"
 _BASES: Final = re.compile(
     rf"(?:base|start|begin|first|origin|ref(?:erence)?|anchor|initial|from|since)(?:_?{_TIME})?"
-    rf"|(?:t|ts|time(?:stamp)?|epoch)_?(?:0|zero|start|base|begin|first)|bt",
+    rf"|(?:t|ts|time(?:stamp)?|epoch|sample)_?(?:0|zero|start|base|begin|first)|first_?(?:sample|value|reading)(?:_?{_TIME})?|bt",
     re.IGNORECASE,
 )
 _UNIT: Final = r"(?:_?(ns|us|micros|ms|msec|millis|milliseconds|s|sec|secs|seconds|min|minutes))"
@@ -69,7 +69,8 @@ _AXES: Final = _set(
     "id ids ch channel channels addr address node nodes sensor port slot index idx i n no nr num number unit_id device meter "
     "phase depth depths height heights distance dist angle angles freq freqs frequency frequencies hz bin bins position pos x y "
     "z lat lon level levels wavelength nm register registers order harmonic harmonics row col column layer floor zone threshold "
-    "percent pct speed power rpm"
+    "percent pct speed power rpm temp temperature temperatures hum humidity pressure voltage volt volts current amp amps "
+    "energy kwh wh pv load rain flow weight lux light noise battery soc rssi co2 state status"
 )
 _MOST: Final = 60
 

@@ -186,7 +186,10 @@ def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
         return None
     for key in own:
         found = body.get(key)
-        if found is not None and type(found) is not list and not (type(found) is str and not found.strip()):
+        if found is None or type(found) is list:
+            continue
+        # A plan (`"time": "06:30", "action": "on"`) says when something is to be done.
+        if type(found) is not str or (found.strip() and not schedule_member(body, "", key)):
             return key
     best: str | None = None
     for key, value in body.items():

@@ -175,6 +175,7 @@ def test_a_sample_whose_time_is_unsure_is_refused(document: object, reason: str,
         {"ts": T, "depth_cm": [0, 10, 20], "temp": [1, 2, 3]},
         {"ts": T, "channel": [0, 1, 2], "temp": [1, 2, 3]},
         {"ts": T, "pv": [0, 120, 340], "load": [1, 2, 3]},
+        {"ts": T, "temperature": [21, 22, 23], "humidity": [0, 1, 2]},
         {"ts": T, "cells": [{"id": 0, "v": 3.1}, {"id": 1, "v": 3.2}]},
         {"ts": T, "interval": 60, "voltage": [230, 231, 229]},
         {"ts": T, "frequency": 50, "voltage": [230, 231, 229]},
@@ -191,9 +192,19 @@ def test_what_holds_no_samples_keeps_the_time_of_its_message(document: object) -
 
 
 @pytest.mark.parametrize(
+    "samples", [[{"dt": 0, "v": 1}, {"dt": 9, "v": 2}, {"dt": 12, "v": 3}], [[0, 1], [9, 2], [12, 3]]]
+)
+def test_offsets_that_are_refused_are_one_letter(samples: object) -> None:
+    found = decode({"firstSample": T, "x": samples, "rssi": -70})
+    assert [(one["path"], one["reason"]) for one in found["rejected"]] == [("$.x", "ambiguous_time")]
+    assert [one["metric"] for one in found["readings"]] == ["rssi"]
+
+
+@pytest.mark.parametrize(
     "document",
     [
         {"on_time": "06:30", "t": 1},
+        {"time": "06:30", "action": "on", "level": 5},
         {"schedule": {"time": "06:30", "sp": 19}, "t": 1},
         {"heater": {"time": "06:30", "sp": 19}, "t": 1},
         {"alarm": [{"at": "06:30", "enabled": True}], "t": 1},
