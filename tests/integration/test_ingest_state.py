@@ -46,6 +46,7 @@ def test_the_newest_value_wins_and_a_tombstone_drops_the_key(settings: KafkaSett
     assert read_state(settings, topic=topic) == [("a", b"2"), ("c", b"1"), ("ü/ß", b"")]
     write(settings, topic, [(b"b", b"again"), (b"c", None)])
     assert dict(read_state(settings, topic=topic)) == {"a": b"2", "ü/ß": b"", "b": b"again"}
+    assert read_state(settings, topic=topic, wanted=lambda key: key == "a") == [("a", b"2")]
 
 
 def test_the_newer_values_of_a_key_from_the_last_look_on(settings: KafkaSettings, topic: str) -> None:
