@@ -1,5 +1,6 @@
 """`tidegate cluster up | status | kill | restart | down`: Kafka clusters on this machine, to try things on."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,7 +135,7 @@ def _running(data: Path) -> "KafkaCluster":
 
 
 def _named(data: Path) -> str:
-    return "" if data == DEFAULT else f" --data {data}"
+    return "" if data == DEFAULT else f" --data {shlex.quote(str(data))}"
 
 
 def _tell(line: str) -> None:
