@@ -247,7 +247,7 @@ class SampledFlattener(ColumnFlattener):
         widths = {len(row) if type(row) is list else 0 for row in rows}
         if len(rows) < 2 or len(widths) != 1 or min(widths) < 2:
             return False
-        values, key = [row[0] for row in rows], "" if header is None else header[0]
+        values, key = [row[0] for row in rows], header[0] if header else ""
         if not self._may_be_rungs(key, values):
             return False
         around = self._around(None, trail)

@@ -242,7 +242,7 @@ class ColumnFlattener(Flattener):
         wanted = f"offsets whose unit the name says, such as offset_ms; {NAME_IT}" if not unit_us else None
         if base_us is None:
             why, wanted = Reason.MISSING_FIELD, "a time under a usual name (ts, base), from which these offsets count"
-        elif any(abs(offset * unit_us) > _LONGEST_US for offset in offsets):
+        elif unit_us and any(abs(offset) > _LONGEST_US / abs(unit_us) for offset in offsets):
             why, wanted = Reason.BAD_TIMESTAMP, "offsets of at most 30 years"
         if base_us is None or wanted is not None:
             return [Reject(why, trail_path(trail), got, wanted)] * len(offsets)

@@ -53,6 +53,8 @@ _SAMPLING: Final = frozenset(
     {"step", "resolution", "increment", "spacing", "dt", "deltat", "delta_t", "fs", "odr", "sps"}
 )
 _LONGEST: Final = 1e12
+_LARGEST: Final = 1e300
+"""JSON may hold integers that no double does."""
 _UNITS_US: Final = {
     "ns": 1e-3, "us": 1.0, "micros": 1.0, "ms": 1e3, "msec": 1e3, "millis": 1e3, "milliseconds": 1e3,
     "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "min": 6e7, "minutes": 6e7,
@@ -157,5 +159,7 @@ def is_ladder(values: Sequence[Any]) -> bool:
 
 def even(values: Sequence[Any]) -> bool:
     """Whether the numbers of a ladder lie evenly, three at least."""
+    if any(abs(one) > _LARGEST for one in values):
+        return False
     gaps = [after - before for before, after in itertools.pairwise(values)]
     return len(gaps) > 1 and max(gaps) - min(gaps) <= abs(gaps[0]) / 1e6

@@ -325,6 +325,25 @@ def test_a_value_behind_a_first_time_is_stored_at_its_own_time_or_not_at_all(
     assert any(one["value"] == -70 for one in found["readings"])
 
 
+@pytest.mark.parametrize("large", [10**300, 10**400, -(10**400), 1e308], ids=["integer", "huge", "negative", "double"])
+@pytest.mark.parametrize("base", ["ts", "base", "t0", "x"])
+def test_numbers_that_no_double_holds_are_no_fault_of_ours(base: str, large: float) -> None:
+    for series in (
+        {"offset_ms": [0, large, 2 * large], "v": [1, 2, 3]},
+        {"offset": [0, 1, large], "v": [1, 2, 3]},
+        {"at": [1, large, 2 * large], "v": [1, 2, 3]},
+        {"log": [[0, 1], [large, 2], [2 * large, 3]]},
+        {"log": [[1.5, 1], [2.5, 2], [large, 3]]},
+        {"log": [[], [1.5, 1], [2.5, 2], [large, 3]]},
+        {"log": [{"offset": 1.5, "v": 1}, {"offset": 2.5, "v": 2}, {"offset": large, "v": 3}]},
+        {"interval_ms": large, "v": [1, 2, 3]},
+        {"sample_rate": large, "v": [1, 2, 3]},
+    ):
+        found = decode({base: T, **series})
+        reasons = {found["reason"], *(one["reason"] for one in found["rejected"])}
+        assert "internal_error" not in reasons, (series, found)
+
+
 _LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([T, ISO.format(1), "12:30", "x"])
 _KEYS = st.sampled_from(["ts", "time", "t", "offset_ms", "interval", "$_time", str(T), "v"])
 
