@@ -161,6 +161,8 @@ def by_name(metric: str, unit: str | None, value: float) -> str | None:
         ("battery_voltage_level", None, 3012.0, None),
         ("soc", None, 100.0, None),
         ("t_count", None, -300.0, None),
+        ("temp_offset", None, -300.0, None),
+        ("temperature_trend", None, -300.0, None),
         ("i.torque.t", None, 4000.0, None),
     ],
 )
