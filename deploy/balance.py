@@ -26,6 +26,7 @@ from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
+from lakehouse.dataset import read_in_turn
 
 __all__ = ["MINUTE_US", "Books", "Figures", "Rows"]
 
@@ -106,6 +107,7 @@ class Books:
         is_deep: bool = False,
     ) -> None:
         self.cutoff_us = cutoff_us
+        self._is_deep = is_deep
         self._near_us = max(0, cutoff_us - (max(NEAR_US, horizon_us) if is_deep else NEAR_US))
         self._horizon_us = horizon_us
         self._window_messages = window_messages
@@ -146,10 +148,26 @@ class Books:
         self._readings = readings
         names = set(readings.schema.names)
         self._columns = {f"${name}": column if column in names else "null" for name, column in _NEWER.items()}
-        self._db.register("readings", readings)
+        if self._is_deep:
+            # It may be most of the table: not to be copied.
+            self._db.register("readings", readings)
+        else:
+            self._copy_near()
         self._db.register("dead_letters", dead_letters)
         self._db.execute(self._filled("views"))
         self._db.execute(_QUERIES["rows_at"])
+
+    def _copy_near(self) -> None:
+        """Take the rows from near the window on: they are asked several times, and the files may be many and large."""
+        low = datetime.fromtimestamp(self._near_us / 1e6, UTC)
+        near = (ds.field("date") >= low.date()) & (ds.field("received_at") >= _at(low))
+        newer = [column for column in self._columns.values() if column != "null"]
+        self._db.register("scanned", read_in_turn(self._dataset(), [*_OLDER, *_PLACE, *newer], near))
+        self._db.execute("create or replace temp table readings as select * from scanned")
+        self._db.unregister("scanned")
+
+    def _dataset(self) -> ds.Dataset:
+        return self._readings if isinstance(self._readings, ds.Dataset) else ds.dataset(self._readings)
 
     def add_erased(self, devices: Iterable[tuple[str, int]]) -> None:
         """Take which devices were erased by request: SHA-256 of the id, and until when (µs); they count as they did before."""
@@ -299,13 +317,13 @@ class Books:
         device, received = ds.field("device"), ds.field("received_at")
         when = (ds.field("date") >= low.date()) & (ds.field("date") <= high.date()) & (received >= _at(low))
         who = (device >= pairs[0][0]) & (device <= pairs[-1][0]) & device.isin(names["device"].unique())
-        rows = self._readings if isinstance(self._readings, ds.Dataset) else ds.dataset(self._readings)
-        found = rows.scanner(
-            columns=[*_OLDER, *(column for column in self._columns.values() if column != "null")],
-            filter=when & (received < _at(high)) & who & ds.field(by).isin(names[by].unique()),
+        found = read_in_turn(
+            self._dataset(),
+            [*_OLDER, *(column for column in self._columns.values() if column != "null")],
+            when & (received < _at(high)) & who & ds.field(by).isin(names[by].unique()),
         )
         self._db.register("pairs", names)
-        self._db.register("fetched", found.to_reader())
+        self._db.register("fetched", found)
         self._db.execute(self._filled("take_older").replace("$by", by))
         self._db.unregister("fetched")
         self._db.unregister("pairs")
@@ -403,6 +421,7 @@ _OLDER: Final = (
     "device", "message_id", "metric", "index", "value", "text", "unit", "device_time", "flags", "received_at", "partition",
     "offset",
 )  # fmt: skip
+_PLACE: Final = ("gateway_epoch", "message_number", "event_time", "date")
 _COUNTED: Final = pa.schema(
     [
         ("gateway", pa.string()), ("epoch", pa.int64()), ("minute", pa.int64()), ("device", pa.string()),
