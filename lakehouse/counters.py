@@ -33,6 +33,7 @@ PASSES: Final = 4
 """How deep dips within dips are found; dips side by side count once."""
 
 _SERIES: Final = "PARTITION BY device, metric"
+_TIMES: Final = "PARTITION BY r.device, r.metric ORDER BY r.event_time, r.landed_at, r.partition, r.offset, r.index"
 _ROWS: Final = f"{_SERIES} ORDER BY nth"
 _BEFORE: Final = f"{_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 _SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
@@ -44,27 +45,27 @@ def _largest(column: str) -> str:
 
 
 _READINGS: Final = f"""\
-ordered AS (
-  SELECT r.device, r.metric, r.event_time, r.value, {{micros}}(r.event_time) AS micros,
-    row_number() OVER (
-      PARTITION BY r.device, r.metric ORDER BY r.event_time, r.landed_at, r.partition, r.offset, r.index
-    ) AS nth
+stepped AS (
+  SELECT r.device, r.metric, r.event_time, r.value,
+    row_number() OVER ({_TIMES}) AS nth,
+    lag(r.value) OVER ({_TIMES}) AS previous,
+    lag(r.event_time) OVER ({_TIMES}) AS previous_time
   FROM readings AS r
   WHERE abs(r.value) < 1e300 AND NOT coalesce(array_contains(r.flags, 'retained'), false)
-), stepped AS (
-  SELECT *, lag(value) OVER ({_ROWS}) AS previous, micros - lag(micros) OVER ({_ROWS}) AS gap FROM ordered
 ), turning AS (
-  SELECT *,
+  SELECT device, metric, event_time, value, nth, previous,
+    {{micros}}(event_time) AS micros,
+    {{micros}}(event_time) - {{micros}}(previous_time) AS gap,
     CASE WHEN value > previous THEN ln(value - previous) END AS own,
-    coalesce(max(CASE WHEN value > previous THEN nth END) OVER ({_BEFORE}), 0) AS rose_at,
-    coalesce(max(CASE WHEN value < previous THEN nth END) OVER ({_BEFORE}), 0) AS fell_at
+    coalesce(max(CASE WHEN value <> previous THEN 2 * nth + CASE WHEN value > previous THEN 1 ELSE 0 END END) OVER ({_BEFORE}), 1)
+      AS turned
   FROM stepped
 ), measured AS (
   SELECT device, metric, event_time, value, nth, previous, gap, own, micros,
     greatest((max(micros) OVER ({_SERIES}) - min(micros) OVER ({_SERIES})) / greatest(count(*) OVER ({_SERIES}) - 1, 1), 1.0)
       AS usual_gap,
     {{others}} AS usual,
-    sum(CASE WHEN value < previous AND rose_at >= fell_at THEN 1 ELSE 0 END) OVER ({_ROWS} {_SO_FAR}) AS valley
+    sum(CASE WHEN value < previous AND turned % 2 = 1 THEN 1 ELSE 0 END) OVER ({_ROWS} {_SO_FAR}) AS valley
   FROM turning
 ), placed AS (
   SELECT device, metric, event_time, value, nth, previous, own, usual, valley,
@@ -208,38 +209,36 @@ falls AS (
     END AS unsure
   FROM weighed
 ), parted AS (
-  SELECT *, sum(CASE WHEN start IS NULL THEN 0 ELSE 1 END) OVER ({_ROWS} {_SO_FAR}) AS part FROM named
+  SELECT device, metric, event_time, value, nth, previous, start, is_dip,
+    CASE
+      WHEN is_dip OR start = 'open' THEN 0.0
+      WHEN start = 'wrap' THEN low + ceiling - peak
+      WHEN start = 'reset' THEN greatest(low, 0.0)
+    END AS amount,
+    CASE
+      WHEN previous IS NULL THEN 0.0
+      WHEN is_dip THEN unsure
+      WHEN start = 'open' THEN CASE WHEN value > previous THEN value - previous ELSE low END
+      WHEN start IS NOT NULL OR is_return THEN 0.0
+    END AS open_amount,
+    sum(CASE WHEN start IS NULL THEN 0 ELSE 1 END) OVER ({_ROWS} {_SO_FAR}) AS part
+  FROM named
 ), leveled AS (
-  SELECT *,
+  SELECT device, metric, event_time, value, previous, start, is_dip, amount, open_amount,
     max(CASE WHEN is_dip THEN NULL WHEN start IS NULL THEN value ELSE greatest(value, 0.0) END) OVER (
       PARTITION BY device, metric, part ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS level
   FROM parted
 ), gained AS (
-  SELECT *,
-    CASE
-      WHEN previous IS NULL THEN NULL
-      WHEN is_dip OR start = 'open' THEN 0.0
-      WHEN start = 'wrap' THEN low + ceiling - peak
-      WHEN start = 'reset' THEN greatest(low, 0.0)
-      ELSE greatest(value - level, 0.0)
-    END AS delta
-  FROM leveled
+  SELECT *, CASE WHEN previous IS NOT NULL THEN coalesce(amount, greatest(value - level, 0.0)) END AS delta FROM leveled
 )
 SELECT device, metric, event_time, value, delta,
   CASE
-    WHEN unsure > 0 THEN 'open'
-    WHEN is_dip THEN 'dip'
+    WHEN is_dip THEN CASE WHEN open_amount > 0 THEN 'open' ELSE 'dip' END
     WHEN start IS NOT NULL THEN start
     WHEN value < level THEN 'dip'
   END AS event,
-  CASE
-    WHEN previous IS NULL THEN 0.0
-    WHEN is_dip THEN unsure
-    WHEN start = 'open' THEN CASE WHEN value > previous THEN value - previous ELSE low END
-    WHEN start IS NOT NULL OR is_return THEN 0.0
-    ELSE greatest(value - previous - delta, 0.0)
-  END AS pending
+  coalesce(open_amount, greatest(value - previous - delta, 0.0)) AS pending
 FROM gained"""  # noqa: S608 - of constants of this module
 
 
