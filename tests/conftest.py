@@ -52,6 +52,7 @@ SHARED_FIXTURES = (
     "fixtures_mutants_stream.py",
     "fixtures_sql_streams.py",
     "fixtures_outcome.py",
+    "fixtures_presets.py",
     "fixtures_mapping.py",
     "fixtures_counters.py",
     "fixtures_dead_letters.py",
