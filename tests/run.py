@@ -226,7 +226,7 @@ def run(lanes: Mapping[str, Sequence[str]], *, needed_bytes: int = BOTH_NEED_BYT
             end_leftovers(run_id)
         seconds = time.monotonic() - started
         cost = f"{memory.peak_bytes / 1e9:.1f} GB of memory at most; the cores were busy {busy_share(cores):.0%} of the time"
-        report(made, seconds, cost)
+        report(made, seconds, f"Interrupted; {cost}" if interrupted else cost)
         return 130 if interrupted else next((lane.code for lane in made if lane.code), 0)
 
 

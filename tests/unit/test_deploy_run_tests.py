@@ -113,6 +113,7 @@ def test_a_signal_ends_all_processes_and_their_services(start: Any, tmp_path: Pa
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=120)[0]
     assert process.returncode == 130
+    assert "\nInterrupted; " in said
     begun = {path.name.partition("-")[2] for path in tmp_path.glob("begun-*")}
     assert {path.name.partition("-")[2] for path in tmp_path.glob("ended-*")} == begun, said
     assert not any(map(lives, map(int, begun)))
