@@ -193,3 +193,14 @@ def test_a_missed_goal_names_what_was_full() -> None:
     assert limit_of({"io_wait_ratio": 0.4}, 2) == "the processors waited for the disk"
     assert limit_of({"machine_cpu_cores": 1.2, "client_cpu_cores": 0.95}, 2) == "the clients used a whole core"
     assert limit_of({}, 2) == ""
+
+
+def test_the_report_in_markdown_has_paper_figure_and_verdict_in_a_row(tmp_path: Path) -> None:
+    write_report([result(faults=["a | b <script>"])], tmp_path)
+    text = (tmp_path / "report.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert rows[0][2:] == ["figure", "Paper", "Kafka's tools", "Tidegate", "range", "goal", "verdict |"]
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert "a \\| b &lt;script>" in text and "sizes &lt;b>" in text
+    met = [row for row in rows if row[-1].startswith("met")]
+    assert met and all(">=" in row[-2] for row in met)

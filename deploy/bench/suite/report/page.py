@@ -9,6 +9,7 @@ from typing import Any, Final
 import monitoring
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.report.charts import charts_of
+from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.tables import cells_table, heat_tables
 
 __all__ = ["render_report", "write_report"]
@@ -18,9 +19,10 @@ _UPLOT: Final = Path(monitoring.__file__).parent / "page" / "assets" / "uplot"
 
 
 def write_report(results: Sequence[Mapping[str, Any]], folder: Path) -> Path:
-    """Write `report.html` and `result.json` into a folder, which is made where it is missing; the report's path."""
+    """Write `report.html`, `report.md` and `result.json` into a folder, which is made where it is missing; the first's path."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_text(json.dumps(list(results), indent=2, ensure_ascii=False), "utf-8")
+    (folder / "report.md").write_text(render_markdown(results), "utf-8")
     report = folder / "report.html"
     report.write_text(render_report(results), "utf-8")
     return report

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deploy.bench.suite.parameters import differing, parameter_names
 
-__all__ = ["cells_table", "heat_tables"]
+__all__ = ["PEER", "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text"]
 
 RATES: Final = ("produce_per_second", "consume_per_second")
 SHOWN: Final = (
@@ -18,7 +18,7 @@ SHOWN: Final = (
     "client_cpu_us_per_message",
 )
 PEER: Final = "peer_"
-_WORDS: Final = {True: "met", False: "missed", None: "undecided"}
+WORDS: Final = {True: "met", False: "missed", None: "undecided"}
 
 
 def cells_table(result: Mapping[str, Any]) -> str:
@@ -27,7 +27,7 @@ def cells_table(result: Mapping[str, Any]) -> str:
     if not cells:
         return '<p class="notice">No cell was measured.</p>'
     names, bases = differing(cells), list(result["baselines"])
-    figures = [_figures_of(cell, cells, result.get("shows", ())) for cell in cells]
+    figures = [figures_shown(cell, cells, result.get("shows", ())) for cell in cells]
     has_peer = any(f"{PEER}{figure}" in cell for cell, own in zip(cells, figures, strict=True) for figure in own)
     heads = [
         *names,
@@ -48,7 +48,7 @@ def cells_table(result: Mapping[str, Any]) -> str:
     return f'<div class="wide"><table><thead><tr>{header}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def _figures_of(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], shows: Sequence[str]) -> list[str]:
+def figures_shown(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], shows: Sequence[str]) -> list[str]:
     """The measure; else those that goals and baselines are about, and those that the scenario names, or the usual ones."""
     if "measure" in cell:
         return [cell["measure"]]
@@ -73,7 +73,7 @@ def _verdict(cell: Mapping[str, Any], figure: str, known: str) -> str:
     if not goals:
         return f"<td></td><td></td><td>{escape(cell['why']) if not cell['goals'] and cell['why'] != known else ''}</td>"
     verdicts = [goal["met"] for goal in goals]
-    word = _WORDS[False if False in verdicts else None if None in verdicts else True]
+    word = WORDS[False if False in verdicts else None if None in verdicts else True]
     texts = "; ".join(goal["goal"].removeprefix(f"{figure} ") for goal in goals)
     why = "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"] not in ("", known)))
     return f'<td class="goal">{escape(texts)}</td><td class="{word}">{word}</td><td>{escape(why)}</td>'

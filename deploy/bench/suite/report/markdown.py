@@ -1,0 +1,85 @@
+"""The tables of the report as Markdown, for a file that is read where code is: `BENCHMARKS.md`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from deploy.bench.environment import hardware_line
+from deploy.bench.suite.parameters import differing
+from deploy.bench.suite.report.tables import PEER, WORDS, figures_shown, number_text
+
+__all__ = ["render_markdown"]
+
+_TAG: Final = re.compile(r"<(?=[a-zA-Z/!])")
+
+
+def render_markdown(results: Sequence[Mapping[str, Any]]) -> str:
+    """A section per scenario: title, source, note, a row per cell and figure."""
+    return "\n\n".join(_section(result) for result in results) + "\n"
+
+
+def _section(result: Mapping[str, Any]) -> str:
+    verdicts = [cell["met"] for cell in result["cells"] if cell["goal"]]
+    counts = f"{verdicts.count(True)} cells met, {verdicts.count(False)} missed, {verdicts.count(None)} undecided"
+    machine = _text(hardware_line(result["hardware"]).strip())
+    lines = [
+        f"## {result['scenario']}: {_text(result['title'])}",
+        "",
+        f"{machine}; medians of {result['repeats']}; revision {result['revision'] or 'unknown'}. {counts}. "
+        f"{_text(result['source'])}",
+    ]
+    busy = f"Nothing is claimed as met: {result['busy']}." if result["busy"] else ""
+    for words in (result["note"], busy):
+        lines += ["", _text(words)] if words else []
+    return "\n".join([*lines, "", *_table(result), *(f"\n- Failed: {_text(fault)}" for fault in result["faults"])])
+
+
+def _table(result: Mapping[str, Any]) -> list[str]:
+    cells, bases = result["cells"], list(result["baselines"])
+    names = differing(cells)
+    shown = [(cell, figure) for cell in cells for figure in figures_shown(cell, cells, result.get("shows", ()))]
+    has_peer = any(f"{PEER}{figure}" in cell for cell, figure in shown)
+    titles = [result["baselines"][base]["title"] for base in bases]
+    heads = [
+        *names,
+        "figure",
+        *titles,
+        *(["Kafka's tools"] if has_peer else []),
+        "Tidegate",
+        "range",
+        "goal",
+        "verdict",
+    ]
+    rows = [heads, ["---"] * len(heads)]
+    for cell, figure in shown:
+        row = [cell.get(name, "") for name in names] + [figure]
+        row += [cell["baselines"].get(base, {}).get(figure) for base in bases]
+        row += [cell.get(f"{PEER}{figure}")] if has_peer else []
+        rows.append([*row, *_measured(cell, figure), *_verdict(cell, figure, result["busy"])])
+    return ["| " + " | ".join(_text(value) for value in row) + " |" for row in rows]
+
+
+def _measured(cell: Mapping[str, Any], figure: str) -> list[Any]:
+    spread = cell["spread"].get(figure)
+    if spread is None:
+        return [None, None]
+    span = f"{number_text(spread['min'])} to {number_text(spread['max'])}" if len(spread["runs"]) > 1 else "one run"
+    return [spread["median"], span]
+
+
+def _verdict(cell: Mapping[str, Any], figure: str, known: str) -> list[str]:
+    """Goal, and the verdict with its reason; one that holds for the whole table is above it."""
+    goals = [goal for goal in cell["goals"] if goal["figure"] == figure]
+    if not goals:
+        return ["", "" if cell["goals"] or cell["why"] == known else cell["why"]]
+    verdicts = [goal["met"] for goal in goals]
+    word = WORDS[False if False in verdicts else None if None in verdicts else True]
+    why = "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"] not in ("", known)))
+    return ["; ".join(goal["goal"].removeprefix(f"{figure} ") for goal in goals), f"{word}: {why}" if why else word]
+
+
+def _text(value: object) -> str:
+    """A cell: numbers with separators, and nothing that ends the cell or begins a tag."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number_text(value)
+    return "" if value is None else _TAG.sub("&lt;", str(value)).replace("|", "\\|").replace("\n", " ")
