@@ -32,6 +32,7 @@ RUN_ID = "TESTS_RUN_ID"
 PROGRESS_SECONDS = 60.0
 LOOK_SECONDS = 5.0
 _SUMMARY = re.compile(r"^=+ short test summary info =+$", re.MULTILINE)
+_ENTRY = re.compile(r"^(?:FAILED|ERROR|SKIPPED|XFAIL|XPASS|PASSED|RERUN)\b")
 _LAST = re.compile(r"^=+ (.*) in [\d.]+s.*=+$", re.MULTILINE)
 _SIGNALLED = 128
 """Exit codes above are of a signal."""
@@ -188,9 +189,19 @@ def report(lanes: Sequence[Lane], seconds: float, cost: str) -> None:
         counts += found
     say("", cost)
     if summary:
-        summary.sort(key=lambda line: line.startswith(("FAILED", "ERROR")))  # the others keep their order
-        say(" short test summary info ".center(80, "="), *summary)
+        say(" short test summary info ".center(80, "="), *_failures_last(summary))
     say(f" {_counted(counts)} in {seconds:.2f}s ({timedelta(seconds=int(seconds))}) ".center(80, "="))
+
+
+def _failures_last(summary: Sequence[str]) -> list[str]:
+    """The others keep their order; a reason of several lines, as pytest shows it in CI, stays with its test."""
+    entries: list[list[str]] = []
+    for line in summary:
+        if not entries or _ENTRY.match(line):
+            entries.append([])
+        entries[-1].append(line)
+    entries.sort(key=lambda entry: entry[0].startswith(("FAILED", "ERROR")))
+    return [line for entry in entries for line in entry]
 
 
 def run(lanes: Mapping[str, Sequence[str]], *, needed_bytes: int = BOTH_NEED_BYTES) -> int:
