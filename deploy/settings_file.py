@@ -12,9 +12,11 @@ from pydantic import BaseModel, SecretStr
 
 from ingest.contract.errors import ConfigError
 
-__all__ = ["mask_extra", "read_toml", "to_toml", "write_private"]
+__all__ = ["MAX_FILE_BYTES", "mask_extra", "read_toml", "to_toml", "write_private"]
 
 MASK: Final = "**********"
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+"""A gateway that runs reads its file between two messages."""
 SECRET_NAME: Final = re.compile(r"secret|password|token|key|credential|jaas", re.IGNORECASE)
 """Names of options that are passed through: nobody told us which of them are secrets."""
 
@@ -23,10 +25,14 @@ def read_toml(file: Path) -> dict[str, Any]:
     """The tables of a TOML file; a byte order mark and CRLF line ends are fine.
 
     Raises:
-        ConfigError: missing, a folder, unreadable, not UTF-8, or not TOML (a key given twice included).
+        ConfigError: missing, a folder, unreadable, too large, not UTF-8, or not TOML (a key given twice included).
     """
     try:
-        return tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+        if len(content) <= MAX_FILE_BYTES:
+            return tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
+        msg = f"{file}: has more than {MAX_FILE_BYTES} bytes. Give a settings file in TOML."
     except FileNotFoundError:
         msg = f"{file}: no such file. Give an existing TOML file, or leave the flag out to run on the defaults."
     except IsADirectoryError:
@@ -35,7 +41,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         msg = f"{file}: cannot be read ({error.strerror}). Check its permissions."
     except UnicodeDecodeError as error:
         msg = f"{file}: byte {error.start} is not UTF-8. Save the file as UTF-8."
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits, and of deep tables
         msg = f"{file}: not valid TOML: {error}."
         if "overwrite" in str(error).lower():
             msg = f"{file}: a key or table is given twice: {error}. Keep one of the two."

@@ -46,8 +46,18 @@ class SettingsFile:
         stamps = self._watch.changed()
         if not stamps:
             return None
+        try:
+            new = load_settings(self._file)
+        except ConfigError:
+            if self._look() != stamps:
+                return None
+            self._watch.take(stamps)
+            raise
+        if self._look() != stamps:
+            # Written while it was read: it has to stand still again.
+            return None
         self._watch.take(stamps)
-        before, self.settings = self.settings, load_settings(self._file)
+        before, self.settings = self.settings, new
         self._tell_cold()
         if all(getattr(before, name) == getattr(self.settings, name) for name in HOT):
             return None

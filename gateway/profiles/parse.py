@@ -33,7 +33,7 @@ def parse_profile(content: bytes) -> Profile:
     except UnicodeDecodeError as error:
         message = f"byte {error.start} is not UTF-8; save the file as UTF-8"
         raise BadProfile(message) from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         message = f"not valid TOML: {error}"
         raise BadProfile(message) from error
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy import settings_reload
 from deploy.cli import run
 from deploy.local.runfile import DataLock, RunFile
 from deploy.settings import Settings, load_settings
@@ -72,6 +73,29 @@ def test_what_the_gateway_would_refuse_is_not_written(folder: Path, capsys: pyte
     assert (folder / "config.toml").read_bytes() == before
     assert run(["route", "apply", str(folder.parent / "my.toml"), "--data", str(folder.parent / "none")]) != 0
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("half", ["", "[["])
+def test_a_file_that_is_written_while_it_is_read_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, half: str
+) -> None:
+    file = folder / "config.toml"
+    watched = SettingsFile(file)
+    file.write_text('[[routes]]\nfilter = "new/#"\n', "utf-8")
+    assert watched.new_routes() is None
+
+    def read_late(path: Path) -> Settings:
+        monkeypatch.undo()
+        path.write_text(half, "utf-8")
+        return load_settings(path, environ={})
+
+    monkeypatch.setattr(settings_reload, "load_settings", read_late)
+    assert watched.new_routes() is None, "a half-written file is no change"
+    file.write_text('[[routes]]\nfilter = "newer/#"\n', "utf-8")
+    assert watched.new_routes() is None, "it has to stand still first"
+    new = watched.new_routes()
+    assert new is not None
+    assert [route.filter for route in new.routes] == ["newer/#"]
 
 
 def test_the_page_judges_by_the_routes_that_apply_now(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.settings import Settings, child_environment, fault_folder, load_settings, masked
-from deploy.settings_file import to_toml, write_private
+from deploy.settings_file import MAX_FILE_BYTES, to_toml, write_private
 from ingest.contract.errors import ConfigError
 
 
@@ -44,6 +44,9 @@ def test_environment_takes_lists_and_tables_as_json() -> None:
         ("[mqtt]\nport = 1\nport = 2\n", ["given twice", "line 3"]),
         ("[mqtt\nport = 1\n", ["not valid TOML", "line 1"]),
         (b"[mqtt]\nhost = '\xff'\n", ["not UTF-8"]),
+        pytest.param(f"x = {'[' * 5000}", ["not valid TOML"], id="deep"),
+        pytest.param(f"[mqtt]\nport = {'9' * 6000}\n", ["not valid TOML"], id="digits"),
+        pytest.param(b"#" * (MAX_FILE_BYTES + 1), [f"more than {MAX_FILE_BYTES} bytes"], id="large"),
         ("mqtt = 5\n", ["mqtt"]),
         (
             '[[routes]]\nfilter = "a"\nmapping = { formt = "json" }\n',

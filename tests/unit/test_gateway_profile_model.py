@@ -57,6 +57,7 @@ def minimal(metric: str, head: str = "") -> str:
     [
         ("", ["name is missing", "version is missing", "metrics is missing"]),
         ("name = ", ["not valid TOML"]),
+        pytest.param(f"version = {'9' * 6000}", ["not valid TOML"], id="digits"),
         (minimal("maxx = 3"), ["unknown key metrics.t.maxx", "did you mean max?"]),
         (minimal("", head='polisy = "flag"'), ["unknown key polisy", "did you mean policy?"]),
         (minimal("", head='policy = "drop"'), ["policy", "'reject', 'salvage' or 'flag'"]),
