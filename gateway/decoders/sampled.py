@@ -201,7 +201,7 @@ class SampledFlattener(ColumnFlattener):
 
     def _stepped(self, body: list[Any], last: str, trail: Trail) -> list[_Found | None]:
         """The times of objects that hold offsets from one outside, empty where they do not."""
-        if len(body) < 2 or not all(type(inner) is dict for inner in body):
+        if not all(type(inner) is dict for inner in body):
             return []
         named = any(map(names_thing, body))
         around: Around | None = None
@@ -210,6 +210,8 @@ class SampledFlattener(ColumnFlattener):
             if len(values) < len(body) or self._said(last, key) or not self._may_be_rungs(key, values):
                 continue
             around = around or self._around(None, trail)
+            if len(body) == 1 and around.base is None:
+                return []
             unit_us = self._rungs(key, values, around, last=last or "data", named=named)
             if unit_us is not None:
                 return [(at, (key,)) for at in self._from_offsets(values, unit_us, trail, around)]

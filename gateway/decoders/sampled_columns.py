@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping_times import AUTO, EPOCH_US, RECEIVED, At
 from gateway.decoders.series_signs import (
+    counts_from_before,
     even,
     is_ladder,
     may_say_step,
@@ -146,7 +147,7 @@ class ColumnFlattener(Flattener):
         for key in sorted(maybe, key=lambda key: _likeness(key, unsaid[key])):
             value = unsaid[key]
             unit_us = self._rungs(key, value, around)
-            if unit_us is not None and (offset_unit_us(key) is not None or lengths[len(value)] > 1):
+            if unit_us is not None and (lengths[len(value)] > 1 or self._says_offsets(key, unit_us, around)):
                 self._table(body, key, self._from_offsets(value, unit_us, (trail, key), around), flat, trail)
                 return True
         return self._at_interval(body, flat, trail)
@@ -155,12 +156,20 @@ class ColumnFlattener(Flattener):
 
     def _may_be_rungs(self, key: str, values: list[Any]) -> bool:
         """Whether numbers may be offsets, by their name, or as numbers that only rise or fall."""
-        if self._is_sure_offset(key):
+        alone = len(values) == 1 and offset_of(key) is not None and not weak_offset(key)
+        if alone or self._is_sure_offset(key) or counts_from_before(key, values):
             return all(type(one) in (int, float) for one in values)
         return not names_axis(key) and is_ladder(values)
 
     def _is_sure_offset(self, key: str) -> bool:
         return offset_unit_us(key) is not None or self._names.get(key, (0, False))[1]
+
+    def _says_offsets(self, key: str, unit_us: float, around: Around) -> bool:
+        """Whether the name of offsets is enough where no other array has as many values: then these are refused."""
+        if offset_unit_us(key) is not None:
+            return True
+        timed = around.base is not None or (unit_us > 0 and self._at[0] is not None)
+        return timed and offset_of(key) is not None and not weak_offset(key)
 
     def _rungs(
         self, key: str, values: list[Any], around: Around, *, last: str = "", named: bool = False
@@ -174,9 +183,14 @@ class ColumnFlattener(Flattener):
             last: the name of the array whose objects or rows hold them.
             named: whether these objects name things.
         """
-        if last == "" and self._is_sure_offset(key):
-            return offset_unit_us(key) or 0.0
         ends, loose, timed = 0 in (values[0], values[-1]), offset_of(key), self._at[0] is not None
+        unsteady, sure = counts_from_before(key, values), self._is_sure_offset(key)
+        if not sure and (unsteady or len(values) == 1) and around.base is None and not (loose and timed):
+            return None
+        if unsteady:
+            return 0.0
+        if sure and last == "":
+            return offset_unit_us(key) or 0.0
         is_based = around.base is not None or around.has_stray
         if loose is not None and (ends or (not weak_offset(key) and (timed or is_based))):
             return loose
@@ -239,7 +253,9 @@ class ColumnFlattener(Flattener):
     def _add_all(self, offsets: list[float], unit_us: float, trail: Trail, base: At | None) -> list[At | Reject]:
         base_us, got = (base or self._at)[0], show_value(offsets)
         why = Reason.AMBIGUOUS_TIME
-        wanted = f"offsets whose unit the name says, such as offset_ms; {NAME_IT}" if not unit_us else None
+        wanted = (
+            f"offsets from one time in a unit that the name says, such as offset_ms; {NAME_IT}" if not unit_us else None
+        )
         if base_us is None:
             why, wanted = Reason.MISSING_FIELD, "a time under a usual name (ts, base), from which these offsets count"
         elif unit_us and any(abs(offset) > _LONGEST_US / abs(unit_us) for offset in offsets):

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 __all__ = [
+    "counts_from_before",
     "even",
     "is_ladder",
     "may_be_series",
@@ -59,6 +60,7 @@ _UNITS_US: Final = {
     "ns": 1e-3, "us": 1.0, "micros": 1.0, "ms": 1e3, "msec": 1e3, "millis": 1e3, "milliseconds": 1e3,
     "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "min": 6e7, "minutes": 6e7,
 }  # fmt: skip
+_DISTANCES: Final = re.compile(rf"(?:(?:time|t|ts)_?)?(?:delta|dt)s?{_UNIT}?", re.IGNORECASE)
 _BACKWARDS: Final = re.compile(r".*(?:age|lag|tick)", re.IGNORECASE)
 """Offsets that count back, or in a unit of the device's own."""
 _SERIES: Final = _set(
@@ -93,6 +95,16 @@ def offset_of(name: str) -> float | None:
     if _BACKWARDS.match(name) or name in ("s", "us"):
         return 0.0
     return _UNITS_US.get(unit, 0.0)
+
+
+def counts_from_before(name: str, values: Sequence[Any]) -> bool:
+    """Whether each number may be the distance from the sample before it: a `dt` or `delta` that does not only rise or fall."""
+    return len(values) > 1 and _names_distance(name) and not is_ladder(values)
+
+
+@lru_cache(maxsize=4096)
+def _names_distance(name: str) -> bool:
+    return len(name) <= _MOST and _DISTANCES.fullmatch(name) is not None
 
 
 def step_us(name: str, value: object) -> float | None:
