@@ -109,6 +109,16 @@ def test_gate_names_the_cells_that_miss_and_bounds_that_meet_none(tmp_path: Path
         read_bounds(file)
 
 
+def test_gate_takes_the_worst_run_where_none_may_come(tmp_path: Path) -> None:
+    one = result()
+    one["cells"][0]["spread"]["lost"] = spread_of([0, 3, 0]).as_dict()
+    file = tmp_path / "bounds.toml"
+    file.write_text(
+        '[[bounds]]\nscenario = "sizes"\nfigure = "lost"\nat_most = 0\nwhen = { message_bytes = 10, batch_records = 1 }\n'
+    )
+    assert [miss["value"] for miss in gate_results([one], read_bounds(file))["missed"]] == [3]
+
+
 def test_the_commands_read_files_and_exit_by_their_finding(tmp_path: Path) -> None:
     before, after, bounds = (tmp_path / name for name in ("a.json", "b.json", "bounds.toml"))
     before.write_text(json.dumps(result()))

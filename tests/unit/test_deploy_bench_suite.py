@@ -210,6 +210,23 @@ def test_a_busy_machine_claims_nothing(own: Callable[[str], Scenario]) -> None:
     assert all("load 3.0 on 2 cores" in cell["why"] for cell in result["cells"])
 
 
+def test_a_loss_in_one_run_of_five_is_a_loss_also_on_a_busy_machine(own: Callable[[str], Scenario]) -> None:
+    text = SMALL.replace('measures = ["produce_per_second"]', "").replace(
+        "[baselines.paper]", '[[goals]]\nfigure = "lost"\nat_most = 0\n[baselines.paper]'
+    )
+    scenario = own(text)
+    runs = {"lost": spread_of([0.0, 0.0, 7.0, 0.0, 0.0]), "produce_per_second": spread_of([1e6])}
+    for doubt in ("", "the machine was busy"):
+        cells = judge_cells(scenario, [Measured(cell.parameters, runs, doubt=doubt) for cell in scenario.cells()])
+        assert {cell["met"] for cell in cells} == {False}
+        assert all("lost is 7 in the worst of 5 runs" in cell["why"] for cell in cells)
+    calls = itertools.count()
+    # Of a scenario without a goal for lost records: its rates are not claimed.
+    result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6, "lost": float(next(calls) % 3 == 0)})
+    assert {cell["met"] for cell in result["cells"]} == {None}
+    assert {cell["why"] for cell in result["cells"]} == {"a run lost 1 records"}
+
+
 def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Callable[[str], Scenario]) -> None:
     calls, ended = itertools.count(), list[str]()
 

@@ -13,7 +13,7 @@ from deploy.bench.suite.progress import Progress
 from deploy.bench.suite.resources import Sampler, limit_of
 from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
-from deploy.bench.suite.spread import median_curves, spreads_of
+from deploy.bench.suite.spread import Spread, median_curves, spreads_of
 from deploy.local.artifacts import read_lock
 from ingest.contract.errors import TidegateError
 from ingest.settings import KafkaSettings
@@ -228,7 +228,7 @@ class _Course:
         return Measured(
             cell.parameters,
             spreads,
-            doubt=short or self._doubt or _busy_during(medians),
+            doubt=short or _lost_in_any(spreads) or self._doubt or _busy_during(medians),
             fault=fault,
             limit=limit_of(medians, int(hardware()["cores"] or 1)),
             curves=median_curves(curves),
@@ -245,6 +245,12 @@ def _kafka_versions(plan: Plan) -> dict[str, str]:
     jars = {"kraft": ("kafka", "kafka_2.13"), "zookeeper": ("zookeeper", "kafka-clients")}
     found = {(jar.part, jar.name): jar.version for jar in read_lock()}
     return {f"kafka ({mode})": found[jars[mode]] for mode in sorted(modes)}
+
+
+def _lost_in_any(spreads: Mapping[str, Spread]) -> str:
+    """A rate proves nothing where records are missing."""
+    lost = spreads["lost"].high if "lost" in spreads else 0
+    return f"a run lost {lost:,.6g} records" if lost > 0 else ""
 
 
 def _busy_during(figures: Mapping[str, float]) -> str:
