@@ -72,7 +72,7 @@ def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scena
     with pytest.raises(FatalError, match="Nothing was written"):
         run_scenarios(RunRequest((scenario,), target=cluster), say=print, ask=refuse, run_cell=never)
     assert asked == [
-        "Write 4,000 messages (2 MB) to topics tidegate-bench-* of broker.example:9092, at most 10,000 a second? "
+        "Write 5,000 messages (3 MB) to topics tidegate-bench-* of broker.example:9092, at most 10,000 a second? "
         "Each topic is removed after its run; no other is touched."
     ]
 

@@ -1,10 +1,13 @@
 """Figures of a consumer group from what its members wrote down."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from deploy.bench.kafka_load.groups import GroupRun, Journal, figures_of
+from deploy.bench.kafka_load.groups import GroupRun, Journal, _Member, figures_of
+from deploy.bench.kafka_load.worker import Worker
 from deploy.bench.suite.scenario import Scenario, Target
 
 RUN = GroupRun(topic="t", members=2, partitions=2)
@@ -23,6 +26,19 @@ def test_a_line_that_a_kill_cut_off_is_left_out() -> None:
     found = Journal.read("a 5 0,1\nr 0 7 100\na 6 \nr 1 8 2")
     assert found.records == [(0, 7, 100)]
     assert [has for _, has in found.assignments] == [frozenset({0, 1}), frozenset()]
+
+
+def test_a_journal_is_read_once_however_often_it_is_looked_at(tmp_path: Path) -> None:
+    member = _Member("m", cast("Worker", None), tmp_path / "m")
+    assert member.journal().records == []
+    with member.file.open("a") as file:
+        file.write("a 5 0\nr 0 7 100\nr 0 ")
+        file.flush()
+        assert member.journal().records == [(0, 7, 100)]
+        file.write("8 200\nr 1 9 300\n")
+    found = member.journal()
+    assert (found.records, found.read_at) == ([(0, 7, 100), (0, 8, 200), (1, 9, 300)], {0: 200, 1: 300})
+    assert member.journal() is found and len(found.records) == 3
 
 
 def test_a_quiet_group_has_nothing_lost_again_or_out_of_order() -> None:

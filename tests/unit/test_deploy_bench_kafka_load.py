@@ -1,7 +1,10 @@
 """A load on Kafka: what its settings allow, its records, its keys and its latencies."""
 
+import signal
 import struct
+import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.bench.kafka_load import consume, produce, run
+from deploy.bench.kafka_load.feed import Feed
 from deploy.bench.kafka_load.latency import Latencies, merged
 from deploy.bench.kafka_load.peer import _consume, _produce, batch_bytes
+from deploy.bench.kafka_load.worker import Worker
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
-from ingest.contract.errors import ConfigError
+from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 
 
@@ -72,6 +78,187 @@ def test_latencies_of_several_processes_are_one() -> None:
     assert figures["ack_max_ms"] == pytest.approx(5000, rel=0.002)
     assert [at for at, _ in found.curve()] == sorted(at for at, _ in found.curve())
     assert Latencies().figures("ack") == {} and Latencies().curve() == []
+
+
+@pytest.mark.parametrize(
+    ("timed", "names"),
+    [
+        (1, ["max"]),
+        (2, ["p50", "max"]),
+        (99, ["p50", "p95", "max"]),
+        (100, ["p50", "p95", "p99", "max"]),
+        (1000, ["p50", "p95", "p99", "p999", "max"]),
+    ],
+)
+def test_a_percentile_of_too_few_records_is_left_out(timed: int, names: list[str]) -> None:
+    found = Latencies()
+    for number in range(timed):
+        found.record(1000 + number, records=500)
+    assert list(merged([found.encode()]).figures("ack")) == [f"ack_{name}_ms" for name in names]
+    assert found.timed == timed and found.count == 500 * timed
+    assert found.curve()[-1][0] == 100.0
+
+
+class _Message:
+    def __init__(self, due: int) -> None:
+        self._value = stamped(due, b"")
+
+    def value(self) -> bytes:
+        return self._value
+
+    def error(self) -> None:
+        return None
+
+
+def test_records_that_a_stall_held_back_count_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """900 calls with 10 records each, then one with 1,000 that waited: a tenth of all records was slow."""
+    monkeypatch.setattr(consume, "Consumer", lambda _conf: None)
+    load = consume._Load("t", [0], {})
+
+    def call(records: int, late_us: int) -> None:
+        due = time.time_ns() // 1000 - late_us
+        load._count([_Message(due) for _ in range(records)])  # type: ignore[misc]
+
+    for _ in range(900):
+        call(10, 0)
+    call(1000, 60_000_000)
+    figures = load._latencies.figures("end_to_end")
+    assert load.read.messages == load._latencies.count == 10_000
+    assert figures["end_to_end_p50_ms"] < 30_000 < figures["end_to_end_p95_ms"]
+
+
+class _Producer:
+    """Takes all records of a load, and acknowledges them at once."""
+
+    def __init__(self, _conf: object) -> None:
+        self.topics = Counter[str]()
+        self.batches = 0
+
+    def produce_batch(self, topic: str, block: list[dict[str, Any]]) -> int:
+        self.topics[topic] += len(block)
+        self.batches += 1
+        for one in block:
+            if "callback" in one:
+                one["callback"](None, None)
+        return len(block)
+
+    def produce(self, topic: str, _value: bytes, _key: bytes | None, on_delivery: Any) -> None:
+        self.topics[topic] += 1
+        if on_delivery:
+            on_delivery(None, None)
+
+    def poll(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def list_topics(self, *_args: object, **_more: object) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_a_load_at_full_speed_times_enough_records_for_its_percentiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "Producer", _Producer)
+    load = produce._Load(Workload(topic="t", messages=30_000), {}, 30_000, 0)
+    sent = load.run(0.0)
+    found = merged([sent.latencies])
+    assert (sent.messages, found.timed) == (30_000, 300)
+    assert "ack_p99_ms" in found.figures("ack") and "ack_p999_ms" not in found.figures("ack")
+
+
+def test_a_warm_up_keeps_to_the_rate_which_may_be_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "Producer", _Producer)
+    load = produce._Load(Workload(topic="t", messages=1, rate=5000.0), {}, 1, 0)
+    began = time.monotonic()
+    load.warm("t-warm", 500)
+    assert time.monotonic() - began >= 499 / 5000
+    producer: Any = load._producer
+    assert (producer.topics, producer.batches) == (Counter({"t-warm": 500}), 0)
+
+
+def test_a_feed_goes_on_when_the_client_holds_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __init__(self, _conf: object) -> None:
+            self.calls = 0
+
+        def produce(self, *_args: object, on_delivery: Any, **_more: object) -> None:
+            self.calls += 1
+            if self.calls % 3 == 0:
+                raise BufferError
+            on_delivery(None, None)
+
+        def poll(self, seconds: float) -> None:
+            time.sleep(seconds)
+
+        def flush(self, _seconds: float) -> int:
+            return 0
+
+    monkeypatch.setattr("deploy.bench.kafka_load.feed.Producer", Full)
+    feed = Feed("t", 2, 2000.0, {})
+    feed.start()
+    deadline = time.monotonic() + 30
+    while len(feed.acknowledged) < 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    feed.stop()
+    assert list(feed.acknowledged) == list(range(len(feed.acknowledged))) and len(feed.acknowledged) >= 20
+
+
+def _python(program: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_process_that_stands_still_is_ended_and_named() -> None:
+    with _python("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)") as process:
+        with pytest.raises(UnavailableError, match="gave no answer within 1 s, and was ended"):
+            Worker(process).answer(0.6)
+        assert process.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "program", ["raise SystemExit('no such option')", "print('{', end=''); raise SystemExit('no such option')"]
+)
+def test_a_process_that_ends_early_is_reported_with_its_last_words(program: str) -> None:
+    with _python(program) as process, pytest.raises(UnavailableError, match="ended early: no such option"):
+        Worker(process).answer(60)
+
+
+def test_a_producer_ends_when_the_process_that_started_it_is_gone() -> None:
+    program = (
+        "import threading, time\n"
+        "from deploy.bench.kafka_load.produce import _end_with_the_starter\n"
+        "threading.Thread(target=_end_with_the_starter, daemon=True).start()\n"
+        "time.sleep(60)"
+    )
+    with _python(program) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(50) == 1
+
+
+def test_records_that_come_late_are_waited_for_and_lost_ones_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([{0: 3, 1: 0}, {0: 3, 1: 0}, {0: 5, 1: 2}, {0: 5, 1: 5}])
+    monkeypatch.setattr(run, "end_offsets", lambda *_: next(looks))
+    assert run.settled_ends(KafkaSettings(), "t", 10) == {0: 5, 1: 5}
+    monkeypatch.setattr(run, "end_offsets", lambda *_: {0: 9})
+    monkeypatch.setattr(run, "_ARRIVE_SECONDS", 0.2)
+    assert run.settled_ends(KafkaSettings(), "t", 10) == {0: 9}
+
+
+@pytest.mark.parametrize(("stored", "lost", "duplicates"), [(10, 0, 0), (8, 2, 0), (13, 0, 3)])
+def test_a_record_that_kafka_has_twice_is_no_negative_loss(stored: int, lost: int, duplicates: int) -> None:
+    sent = {
+        "messages": 10, "began": 1.0, "ended": 2.0, "cpu_seconds": 0.1, "failed": 1, "errors": 0, "waiting": 2,
+        "late_ms": 0.0, "latencies": Latencies().encode(),
+    }  # fmt: skip
+    one = run.LoadRun(Workload(topic="t", messages=10, consume=False), KafkaSettings(), lambda _pids: None)
+    found = one._figures([sent], [], stored)
+    assert (found["lost"], found["duplicates"], found["errors"]) == (lost, duplicates, 3)
 
 
 @pytest.mark.parametrize(

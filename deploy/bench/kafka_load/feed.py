@@ -57,9 +57,13 @@ class Feed:
             due = int((time.monotonic() - began) * self._rate) + 1
             while number < due:
                 partition = number % self._partitions
-                self._producer.produce(
-                    self._topic, stamped(number, b""), partition=partition, on_delivery=self._report(number)
-                )
+                try:
+                    self._producer.produce(
+                        self._topic, stamped(number, b""), partition=partition, on_delivery=self._report(number)
+                    )
+                except BufferError:
+                    # Kafka has not answered for long: what is due stays due.
+                    break
                 number += 1
             self._producer.poll(_TICK_SECONDS)
 

@@ -1,8 +1,5 @@
 """A consumer group while something happens to it: who has which partitions, and how long each member pauses."""
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -14,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from deploy.bench.kafka_load.feed import Feed
-from deploy.settings import child_environment
+from deploy.bench.kafka_load.worker import Worker, open_worker
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
@@ -62,22 +59,29 @@ class Journal:
 
     records: list[tuple[int, int, int]] = field(default_factory=list)
     assignments: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    read_at: dict[int, int] = field(default_factory=dict)
+    """When each partition's last record was read."""
 
     @classmethod
     def read(cls, text: str) -> "Journal":
         """Of the lines of a file; one that a kill cut off is left out."""
         found = cls()
+        found.add(text)
+        return found
+
+    def add(self, text: str) -> None:
+        """Further lines."""
         for line in text.splitlines(keepends=True):
             kind, _, rest = line.rstrip("\n").partition(" ")
             if not line.endswith("\n"):
                 continue
             if kind == "r":
-                partition, number, at = rest.split(" ")
-                found.records.append((int(partition), int(number), int(at)))
+                partition, number, at = map(int, rest.split(" "))
+                self.records.append((partition, number, at))
+                self.read_at[partition] = at
             else:
-                at, _, has = rest.partition(" ")
-                found.assignments.append((int(at), frozenset(map(int, filter(None, has.split(","))))))
-        return found
+                at_text, _, has = rest.partition(" ")
+                self.assignments.append((int(at_text), frozenset(map(int, filter(None, has.split(","))))))
 
     @property
     def has(self) -> frozenset[int]:
@@ -147,7 +151,7 @@ class _Course:
             case "leave":
                 self._members[0].leave()
             case "die":
-                self._members[0].process.kill()
+                self._members[0].worker.kill()
             case "join":
                 self._add(folder, 1)
             case "leader_killed":
@@ -165,7 +169,7 @@ class _Course:
             fresh.append(self._parts.enter_context(_member(name, self._plan(folder / name))))
             self._members.append(fresh[-1])
         for member in fresh:
-            member.say("join")
+            member.worker.say("join")
 
     def _plan(self, journal: Path) -> dict[str, Any]:
         protocol = self._run.protocol
@@ -188,7 +192,7 @@ class _Course:
 
         def settled() -> bool:
             journals = [member.journal() for member in members]
-            read = {partition for one in journals for partition, _, at in one.records if at > since_us}
+            read = {partition for one in journals for partition, at in one.read_at.items() if at > since_us}
             owners = Counter(partition for one in journals for partition in one.has)
             sizes = [len(one.has) for one in journals]
             return read == wanted and owners == Counter(wanted) and max(sizes) - min(sizes) <= 1
@@ -216,39 +220,32 @@ class _Course:
 @dataclass
 class _Member:
     name: str
-    process: "subprocess.Popen[str]"
+    worker: Worker
     file: Path
-
-    def say(self, word: str) -> None:
-        if self.process.stdin is None:
-            raise AssertionError
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
+    _journal: Journal = field(default_factory=Journal)
+    _read_bytes: int = 0
 
     def leave(self) -> None:
         """As a consumer that is closed; returns at once."""
-        self.say("leave")
+        self.worker.say("leave")
 
     def journal(self) -> Journal:
-        return Journal.read(self.file.read_text("utf-8")) if self.file.exists() else Journal()
+        """All that it wrote down until now; only what is new since the last call is read."""
+        if self.file.exists():
+            with self.file.open("rb") as file:
+                file.seek(self._read_bytes)
+                fresh = file.read()
+            whole = fresh[: fresh.rfind(b"\n") + 1]
+            self._read_bytes += len(whole)
+            self._journal.add(whole.decode())
+        return self._journal
 
 
 @contextmanager
 def _member(name: str, plan: Mapping[str, Any]) -> Iterator[_Member]:
-    command = [sys.executable, "-P", "-m", "deploy.bench.kafka_load.member"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        env=child_environment("bench"), start_new_session=True,
-    ) as process:  # fmt: skip
-        try:
-            member = _Member(name, process, Path(plan["journal"]))
-            member.say(json.dumps(plan))
-            if process.stdout is None or process.stdout.readline().strip() != "ready":
-                message = f"{name} of the group ended early with code {process.wait(10)}"
-                raise UnavailableError(message)
-            yield member
-        finally:
-            process.kill()
+    with open_worker("member", plan) as worker:
+        worker.await_ready()
+        yield _Member(name, worker, Path(plan["journal"]))
 
 
 def figures_of(

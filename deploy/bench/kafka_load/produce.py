@@ -1,7 +1,9 @@
 """One producer process of a load: a line of JSON in, `ready`, a line to begin, a line of JSON out."""
 
 import json
+import os
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +17,8 @@ __all__ = ["main"]
 
 _BLOCK: Final = 2000
 """Records of one call at full speed."""
+_TIMED_OF_BLOCK: Final = 100
+"""Of one call's records each such is timed, and the last."""
 _TICK_SECONDS: Final = 0.001
 _SAMPLES_PER_SECOND: Final = 2000
 _WAIT_SECONDS: Final = 120.0
@@ -47,7 +51,11 @@ class _Load:
         """Produce to another topic, so that connections, code paths and page cache are in use."""
         for name in (topic, self._workload.topic):
             self._producer.list_topics(name, timeout=30)
-        self._blocks(topic, messages)
+        if self._workload.rate:
+            # Also a warm-up keeps to the rate: on somebody's cluster it is a cap.
+            self._paced(time.time(), topic, messages)
+        else:
+            self._blocks(topic, messages)
         self._finish()
         self.sent, self._latencies = Sent(), Latencies()
 
@@ -56,7 +64,7 @@ class _Load:
         time.sleep(max(0.0, begin_at - time.time()))
         cpu, self.sent.began = time.process_time(), time.time()
         if self._workload.rate:
-            self._paced(begin_at)
+            self._paced(begin_at, self._workload.topic, self._messages)
         else:
             self._blocks(self._workload.topic, self._messages)
         self._finish()
@@ -67,7 +75,7 @@ class _Load:
         return self.sent
 
     def _blocks(self, topic: str, messages: int) -> None:
-        """As fast as it goes: one call for many records; the last record of each block is timed."""
+        """As fast as it goes: one call for many records, some of which are timed."""
         keys = message_keys(self._workload, _BLOCK, seed=self._number)
         left = messages
         while left:
@@ -76,7 +84,8 @@ class _Load:
             block = [
                 {"value": value} if key is None else {"value": value, "key": key} for key in keys[: min(_BLOCK, left)]
             ]
-            block[-1]["callback"] = self._timed(due)
+            for one in (*block[_TIMED_OF_BLOCK - 1 : -1 : _TIMED_OF_BLOCK], block[-1]):
+                one["callback"] = self._timed(due)
             left -= len(block)
             self._push(topic, block)
 
@@ -90,28 +99,28 @@ class _Load:
             self._producer.poll(0 if taken == len(block) else 0.002)
             block = [{key: one[key] for key in one if key != "_error"} for one in block[taken:]]
 
-    def _paced(self, begin_at: float) -> None:
+    def _paced(self, begin_at: float, topic: str, messages: int) -> None:
         """Open loop: each record has a time at which it is due, and carries it, however late it leaves."""
         rate = self._workload.rate / self._workload.producers
         every = max(1, round(rate / _SAMPLES_PER_SECOND))
         keys = message_keys(self._workload, _BLOCK, seed=self._number)
         sent = 0
-        while sent < self._messages:
+        while sent < messages:
             now = time.time()
-            due_count = min(self._messages, int((now - begin_at) * rate) + 1)
+            due_count = min(messages, int((now - begin_at) * rate) + 1)
             for number in range(sent, due_count):
                 due = int((begin_at + number / rate) * 1_000_000)
                 callback = self._timed(due) if number % every == 0 else None
-                self._one(stamped(due, self._padding), keys[number % _BLOCK], callback)
+                self._one(topic, stamped(due, self._padding), keys[number % _BLOCK], callback)
             if due_count > sent:
                 self.sent.late_ms = max(self.sent.late_ms, (now - begin_at - sent / rate) * 1000)
                 sent = due_count
             self._producer.poll(_TICK_SECONDS)
 
-    def _one(self, value: bytes, key: bytes | None, callback: Any) -> None:
+    def _one(self, topic: str, value: bytes, key: bytes | None, callback: Any) -> None:
         while True:
             try:
-                return self._producer.produce(self._workload.topic, value, key, on_delivery=callback)
+                return self._producer.produce(topic, value, key, on_delivery=callback)
             except BufferError:
                 self._producer.poll(0.01)
 
@@ -134,6 +143,13 @@ class _Load:
             self.sent.errors += 1
 
 
+def _end_with_the_starter() -> None:
+    """The pipe closes when the process that started this one is gone, also by kill -9: nobody wants the load then."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
 def main() -> None:
     """One producer from the command line."""
     plan = json.loads(sys.stdin.readline())
@@ -143,7 +159,9 @@ def main() -> None:
     load.warm(plan["warm_topic"], plan["warmup_messages"])
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    sent = load.run(float(sys.stdin.readline()))
+    begin_at = float(sys.stdin.readline())
+    threading.Thread(target=_end_with_the_starter, daemon=True).start()
+    sent = load.run(begin_at)
     sys.stdout.write(json.dumps(vars(sent)) + "\n")
 
 

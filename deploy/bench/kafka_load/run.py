@@ -1,8 +1,6 @@
 """One run of a load: its topics, its processes, and the figures."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,20 +8,23 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from deploy.bench.kafka_load.latency import merged
+from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
 from deploy.bench.kafka_load.workload import Workload, shares
-from deploy.settings import child_environment
-from ingest.contract.errors import FatalError, UnavailableError
+from ingest.contract.errors import FatalError
 from ingest.offsets import end_offsets
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
 
-__all__ = ["LoadRun", "run_workload"]
+__all__ = ["LoadRun", "run_workload", "settled_ends"]
 
 _LEAD_SECONDS: Final = 0.2
 """Between the word to begin and the first record: all processes have read it by then."""
-_START_SECONDS: Final = 120.0
-_RUN_SECONDS: Final = 3600.0
+_RUN_SECONDS: Final = 600.0
+_SLOW_RATE: Final = 2000.0
+"""Records a second that a load without a rate reaches at least; a third of it is still waited for."""
+_ARRIVE_SECONDS: Final = 5.0
+"""Kafka has a record that it never acknowledged, or that its replicas still copy, so long after the one before."""
 
 
 def run_workload(
@@ -37,11 +38,13 @@ def run_workload(
         on_started: gets the process ids of producers and consumers before the clock starts.
 
     Returns:
-        `produced`, `consumed`, `lost`, `errors`; `produce_seconds`, `consume_seconds`; `produce_per_second`,
+        `produced`, `consumed`, `lost`, `duplicates`, `errors`; `produce_seconds`, `consume_seconds`; `produce_per_second`,
         `consume_per_second` (records), `produce_mb_per_second`, `consume_mb_per_second` (values alone);
         `client_cpu_us_per_message` of producers and consumers together; `ack_p50_ms` to `ack_max_ms`, from due to
         acknowledged; in mode `stream` also `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to consumed; with a rate
         `late_ms`, the longest time by which a record left after it was due; `curves`, percentiles for plots.
+        `duplicates` are records that Kafka has beyond those that were sent, by repeated requests: each may hide a lost one.
+        A percentile needs enough records that were timed: 1,000 for `ack_p999_ms`, 100 for `ack_p99_ms`.
 
     Raises:
         ConfigError: Kafka can't make such a topic.
@@ -64,23 +67,33 @@ class LoadRun:
         """Run it."""
         workload = self._workload
         with ExitStack() as parts:
-            producers = [parts.enter_context(_worker("produce", plan)) for plan in self._produce_plans()]
-            _await_ready(producers)
+            producers = [parts.enter_context(open_worker("produce", plan)) for plan in self._produce_plans()]
+            self._await_ready(producers)
             # A consumer's warm-up reads what the producers' wrote.
-            consumers = [parts.enter_context(_worker("consume", plan)) for plan in self._consume_plans()]
-            _await_ready(consumers)
+            consumers = [parts.enter_context(open_worker("consume", plan)) for plan in self._consume_plans()]
+            self._await_ready(consumers)
             self._on_started([one.pid for one in (*producers, *consumers)])
             streaming = workload.mode == "stream"
             begin_at = time.time() + _LEAD_SECONDS
             if streaming:
                 _say(consumers, begin_at)
             _say(producers, begin_at)
-            sent = [_answer(one) for one in producers]
-            ends = end_offsets(self._kafka, self._workload.topic)
+            sent = [self._answer(one) for one in producers]
+            ends = settled_ends(self._kafka, workload.topic, workload.messages)
             if not streaming:
                 _say(consumers, time.time() + _LEAD_SECONDS)
             _say(consumers, json.dumps(ends))
-            return self._figures(sent, [_answer(one) for one in consumers], sum(ends.values()))
+            return self._figures(sent, [self._answer(one) for one in consumers], sum(ends.values()))
+
+    def _await_ready(self, workers: Sequence[Worker]) -> None:
+        workload = self._workload
+        warm_up = workload.warmup_messages / min(workload.rate or _SLOW_RATE, _SLOW_RATE)
+        for worker in workers:
+            worker.await_ready(START_SECONDS + 3 * warm_up)
+
+    def _answer(self, worker: Worker) -> dict[str, Any]:
+        seconds = self._workload.messages / (self._workload.rate or _SLOW_RATE)
+        return dict(json.loads(worker.answer(_RUN_SECONDS + 3 * seconds)))
 
     def _produce_plans(self) -> Iterator[dict[str, Any]]:
         workload = self._workload
@@ -111,8 +124,10 @@ class LoadRun:
         found: dict[str, Any] = {
             "produced": stored,
             "consumed": consumed,
-            "lost": workload.messages - (min(stored, consumed) if read else stored),
-            "errors": sum(one["errors"] for one in (*sent, *read)) + sum(one["failed"] for one in sent),
+            "lost": max(0, workload.messages - (min(stored, consumed) if read else stored)),
+            "duplicates": max(0, stored - workload.messages),
+            "errors": sum(one["errors"] for one in (*sent, *read))
+            + sum(one["failed"] + one["waiting"] for one in sent),
             "client_cpu_us_per_message": round(cpu / workload.messages * 1_000_000, 3),
             **_speed("produce", stored, workload, _span(sent)),
             **acks.figures("ack"),
@@ -126,6 +141,21 @@ class LoadRun:
         if workload.rate:
             found["late_ms"] = round(max(one["late_ms"] for one in sent), 3)
         return found | {"curves": curves}
+
+
+def settled_ends(kafka: KafkaSettings, topic: str, messages: int) -> dict[int, int]:
+    """Ends of the partitions when all messages are there, or no more come.
+
+    With acks=0 a record is on its way when the producer is done; with acks=1 a replica may still copy it, and Kafka shows
+    nobody what is not copied. Both would look like a loss.
+    """
+    ends, since = end_offsets(kafka, topic), time.monotonic()
+    while sum(ends.values()) < messages and time.monotonic() - since < _ARRIVE_SECONDS:
+        time.sleep(0.05)
+        found = end_offsets(kafka, topic)
+        if found != ends:
+            ends, since = found, time.monotonic()
+    return ends
 
 
 def _span(parts: Sequence[dict[str, Any]]) -> float:
@@ -163,53 +193,6 @@ def _topics(workload: Workload, kafka: KafkaSettings) -> Iterator[None]:
             delete_topic(kafka, name)
 
 
-@contextmanager
-def _worker(kind: str, plan: dict[str, Any]) -> Iterator["subprocess.Popen[str]"]:
-    """A process of the load, ended with the block."""
-    command = [sys.executable, "-P", "-m", f"deploy.bench.kafka_load.{kind}"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=child_environment("bench"), start_new_session=True,
-    ) as process:  # fmt: skip
-        try:
-            _say([process], json.dumps(plan))
-            yield process
-        finally:
-            process.kill()
-
-
-def _say(workers: Sequence["subprocess.Popen[str]"], what: float | str) -> None:
+def _say(workers: Sequence[Worker], what: float | str) -> None:
     for worker in workers:
-        if worker.stdin is None:
-            raise AssertionError
-        try:
-            worker.stdin.write(f"{what}\n")
-            worker.stdin.flush()
-        except BrokenPipeError:
-            raise _failed(worker) from None
-
-
-def _await_ready(workers: Sequence["subprocess.Popen[str]"]) -> None:
-    for worker in workers:
-        if _line(worker).strip() != "ready":
-            raise _failed(worker)
-
-
-def _answer(worker: "subprocess.Popen[str]") -> dict[str, Any]:
-    text = _line(worker)
-    if not text:
-        raise _failed(worker)
-    return dict(json.loads(text))
-
-
-def _line(worker: "subprocess.Popen[str]") -> str:
-    if worker.stdout is None:
-        raise AssertionError
-    return worker.stdout.readline()
-
-
-def _failed(worker: "subprocess.Popen[str]") -> UnavailableError:
-    worker.kill()
-    words = "" if worker.stderr is None else worker.stderr.read()
-    last = next((line for line in reversed(words.splitlines()) if line.strip()), "it said nothing")
-    return UnavailableError(f"a process of the load ended early: {last.strip()[:500]}")
+        worker.say(what)

@@ -237,8 +237,10 @@ def _megabytes(work: Parameters) -> float:
 
 def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
     works = [(cell.workload, plan.repeats) for plan in plans for cell in plan.cells]
-    messages = sum(work.messages * repeats for work, repeats in works)
-    megabytes = sum(work.messages * work.message_bytes * work.replication * repeats for work, repeats in works) / 1e6
+    # The first cell runs without being counted too, and each run has its own warm-up: both are written like the others.
+    works += [(plan.cells[0].workload, plan.scenario.warmup_runs) for plan in plans]
+    messages = sum((work.messages + work.warmup_messages) * repeats for work, repeats in works)
+    megabytes = sum(_megabytes(work) * repeats for work, repeats in works)
     return (
         f"Write {messages:,} messages ({megabytes:,.0f} MB) to topics {PREFIX}* of {kafka.bootstrap_servers}, at most "
         f"{max(work.rate for work, _ in works):,.0f} a second? Each topic is removed after its run; no other is touched."

@@ -1,0 +1,107 @@
+"""A process of a load: it gets lines and gives lines, each within a time, and it ends with the block that started it."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from deploy.settings import child_environment
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["READY", "START_SECONDS", "Worker", "open_worker"]
+
+READY: Final = "ready"
+START_SECONDS: Final = 120.0
+"""To start Python and to connect to Kafka, on a busy machine too."""
+
+
+class Worker:
+    """One that was started with pipes for its input, its output and its errors."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def say(self, what: float | str) -> None:
+        """Give it a line.
+
+        Raises:
+            UnavailableError: it has ended.
+        """
+        if self._process.stdin is None:
+            raise AssertionError
+        try:
+            self._process.stdin.write(f"{what}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failed() from None
+
+    def answer(self, seconds: float) -> str:
+        """Its next line. One that stands still, such as by SIGSTOP, is ended after these seconds.
+
+        Raises:
+            UnavailableError: it has ended, or gave no line in time.
+        """
+        if self._process.stdout is None:
+            raise AssertionError
+        too_late = threading.Event()
+
+        def give_up() -> None:
+            too_late.set()
+            self.kill()
+
+        timer = threading.Timer(seconds, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            text = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        if too_late.is_set():
+            message = f"a process of the load gave no answer within {seconds:,.0f} s, and was ended"
+            raise UnavailableError(message)
+        if not text.endswith("\n"):
+            raise self._failed()
+        return text.strip()
+
+    def await_ready(self, seconds: float = START_SECONDS) -> None:
+        """Wait until it is ready.
+
+        Raises:
+            UnavailableError: it has ended, or was too slow.
+        """
+        if self.answer(seconds) != READY:
+            raise self._failed()
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._process.kill()
+
+    def _failed(self) -> UnavailableError:
+        self.kill()
+        words = "" if self._process.stderr is None else self._process.stderr.read()
+        last = next((line for line in reversed(words.splitlines()) if line.strip()), "it said nothing")
+        return UnavailableError(f"a process of the load ended early: {last.strip()[:500]}")
+
+
+@contextmanager
+def open_worker(module: str, plan: Mapping[str, Any]) -> Iterator[Worker]:
+    """Start a module of this package and give it its plan; it ends with the block. Secrets go through its input alone."""
+    command = [sys.executable, "-P", "-m", f"{__package__}.{module}"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=child_environment("bench"), start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            worker = Worker(process)
+            worker.say(json.dumps(plan))
+            yield worker
+        finally:
+            process.kill()
