@@ -1,5 +1,6 @@
 """Records that a person sends by hand: each is acknowledged by all replicas, or counted as failed with Kafka's words."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,7 @@ from ingest.settings import KafkaSettings
 __all__ = ["Outgoing", "Sent", "send"]
 
 _FLUSH_SECONDS: Final = 120.0
+_FLUSH_STEP_SECONDS: Final = 0.5
 _ANY: Final = -1
 
 
@@ -28,11 +30,12 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Sent:
-    """How many Kafka acknowledged, and why others failed."""
+    """How many Kafka acknowledged, why others failed, and whether Ctrl-C ended it before its records did."""
 
     acknowledged: int = 0
     failed: int = 0
     why: str = ""
+    interrupted: bool = False
 
 
 def send(
@@ -43,7 +46,7 @@ def send(
     partition: int | None = None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> Sent:
-    """Send the records in their order and wait for every acknowledgement.
+    """Send the records in their order and wait for every acknowledgement; also of those before a Ctrl-C or a bad record.
 
     Args:
         settings: the cluster; its compression is used.
@@ -87,13 +90,25 @@ def send(
     }
     producer = make_client(Producer, conf, settings)
     where = _ANY if partition is None else partition
-    for record in records:
-        _one(producer, topic, record, where, list(headers), report, done)
-        producer.poll(0)
-    waiting = producer.flush(_FLUSH_SECONDS)
+    try:
+        for record in records:
+            _one(producer, topic, record, where, list(headers), report, done)
+            producer.poll(0)
+    except KeyboardInterrupt:
+        done.interrupted = True
+    finally:
+        waiting = _flush(producer)
     if waiting:
         done.failed, done.why = done.failed + waiting, f"no answer within {_FLUSH_SECONDS:g} s"
     return done
+
+
+def _flush(producer: Producer) -> int:
+    """Wait for what is on its way; how many have no answer. In short waits, as a second Ctrl-C ends it."""
+    deadline = time.monotonic() + _FLUSH_SECONDS
+    while (waiting := producer.flush(_FLUSH_STEP_SECONDS)) and time.monotonic() < deadline:
+        pass
+    return int(waiting)
 
 
 def _one(

@@ -170,7 +170,9 @@ def _take(
         return None
     if until is not None and left is not None:
         past = offset >= until.get(number, 0)
-        if offset >= until.get(number, 0) - 1:
+        # An open transaction ends what can be read before the end that was asked for: nothing more would come.
+        at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if at_the_end or offset >= until.get(number, 0) - 1:
             left.discard(number)
         if past:
             return None

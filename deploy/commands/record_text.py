@@ -12,7 +12,7 @@ from deploy.commands.options import parse_time
 from ingest.send import Outgoing
 from ingest.tail import Start, TailRecord
 
-__all__ = ["compile_format", "delimiter", "json_line", "parse_headers", "parse_start", "records_from"]
+__all__ = ["compile_format", "delimiter", "json_line", "parse_headers", "parse_start", "records_from", "typed"]
 
 Render = Callable[[TailRecord], bytes]
 
@@ -58,9 +58,14 @@ def compile_format(text: str) -> Render:
             continue
         fixed = bytes([int(code, 16)]) if code else _ESCAPES.get(escape or "")
         if fixed is None:
-            fixed = (plain or lone or f"\\{escape}").encode()
+            fixed = typed(plain or lone or f"\\{escape}")
         parts.append(_constant(fixed))
     return lambda record: b"".join(part(record) for part in parts)
+
+
+def typed(text: str) -> bytes:
+    """An argument's own bytes, also where they are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _constant(content: bytes) -> Render:
@@ -132,15 +137,15 @@ def parse_headers(texts: Iterable[str]) -> list[tuple[str, bytes | None]]:
     """Headers as `name=value`; `name` alone has no value.
 
     Raises:
-        BadParameter: a name is missing.
+        BadParameter: a name is missing, or cannot be read.
     """
     found: list[tuple[str, bytes | None]] = []
     for text in texts:
         name, equals, value = text.partition("=")
-        if not name:
-            msg = f"-H {text!r}: wanted NAME=VALUE"
+        if not name or not name.isprintable():
+            msg = f"-H {text!r}: wanted NAME=VALUE, with a name of printable characters in UTF-8"
             raise typer.BadParameter(msg)
-        found.append((name, value.encode() if equals else None))
+        found.append((name, typed(value) if equals else None))
     return found
 
 

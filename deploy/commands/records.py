@@ -73,10 +73,12 @@ def produce(
 
     Topics that Tidegate writes are refused: a record by hand there would break the audit. Publish readings over MQTT.
 
-    Exit 1 when Kafka refused a record.
+    Ctrl-C ends a pipe that has no end: what was sent by then is waited for and counted.
+
+    Exit 1 when Kafka refused a record, 130 after Ctrl-C.
     """
     from deploy.commands.options import show_json
-    from deploy.commands.record_text import delimiter, parse_headers, records_from
+    from deploy.commands.record_text import delimiter, parse_headers, records_from, typed
     from deploy.local.locate import locate_kafka
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
@@ -100,17 +102,24 @@ def produce(
     ends, between = delimiter(delimiter_text), None if key_delimiter is None else delimiter(key_delimiter)
     with _input(lines) as source:
         records = records_from(
-            source.read1, delimited_by=ends, key=None if key is None else key.encode(), key_delimiter=between,
+            source.read1, delimited_by=ends, key=None if key is None else typed(key), key_delimiter=between,
             empty_is_null=empty_is_null,
         )  # fmt: skip
         done = send(kafka, name, records, partition=partition, headers=headers)
     if as_json:
-        show_json({"topic": name, "acknowledged": done.acknowledged, "failed": done.failed, "why": done.why or None})
+        show_json(
+            {
+                "topic": name, "acknowledged": done.acknowledged, "failed": done.failed, "why": done.why or None,
+                "interrupted": done.interrupted,
+            }
+        )  # fmt: skip
     else:
         typer.echo(f"{done.acknowledged} records acknowledged", err=True)
     if done.failed:
         typer.echo(f"{done.failed} records failed; the last: {done.why}", err=True)
         raise typer.Exit(1)
+    if done.interrupted:
+        raise KeyboardInterrupt
 
 
 def tail(
@@ -126,7 +135,8 @@ def tail(
         typer.Option("--until", metavar="TIME", help="End before this time (Kafka's clock).", show_default=False),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="End after so many records.", show_default=False)
+        int | None,
+        typer.Option("--count", "-c", min=1, max=sys.maxsize, help="End after so many records.", show_default=False),
     ] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="End at the end; without it, follow.")] = False,
     form: Annotated[

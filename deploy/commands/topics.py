@@ -103,11 +103,16 @@ def describe(
 @topics.command()
 def create(
     topic: Annotated[str, typer.Argument(help="Its name.")],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many.")] = 1,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, max=1_000_000, help="How many.")] = 1,
     replication: Annotated[
         int | None,
         typer.Option(
-            "--replication", "-r", min=1, help="Copies of each; default kafka.replication.", show_default=False
+            "--replication",
+            "-r",
+            min=1,
+            max=32_767,
+            help="Copies of each; default kafka.replication.",
+            show_default=False,
         ),
     ] = None,
     setting: Annotated[

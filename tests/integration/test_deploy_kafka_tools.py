@@ -50,7 +50,13 @@ def test_a_topic_is_made_filled_read_and_removed(tidegate: Commands, tmp_path: P
     lines = tmp_path / "lines"
     lines.write_bytes(b"last")
     assert tidegate("produce", "-t", TOPIC, "-p", "1", "-k", "key", "-l", str(lines), "--json") == 0
-    assert json.loads(tidegate.out) == {"topic": TOPIC, "acknowledged": 1, "failed": 0, "why": None}
+    assert json.loads(tidegate.out) == {
+        "topic": TOPIC,
+        "acknowledged": 1,
+        "failed": 0,
+        "why": None,
+        "interrupted": False,
+    }
 
     assert tidegate("tail", TOPIC, "-o", "beginning", "-e", "--json") == 0
     found = [json.loads(line) for line in tidegate.out.splitlines()]

@@ -18,7 +18,7 @@ from deploy.bench.suite.command import (
     run_scenarios,
 )
 from deploy.bench.suite.scenario import Parameters
-from ingest.contract.errors import ConfigError, FatalError, UnavailableError
+from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
 from ingest.settings import KafkaSettings
 
 SCENARIO = """
@@ -122,6 +122,23 @@ def test_rights_are_asked_for_before_the_first_message(monkeypatch: pytest.Monke
     if missing:
         assert f"ANONYMOUS lacks {' and '.join(missing)} on topics tidegate-bench-*" in str(fault.value)
         assert ("could not be removed" in str(fault.value)) == ("DELETE" in missing)
+
+
+@pytest.mark.parametrize("error", [RetryableError("Kafka does not answer"), KeyboardInterrupt()])
+def test_a_question_for_rights_that_is_cut_off_leaves_no_topic(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    made, removed = list[str](), list[str]()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ingest.topic_setup.create_topic", lambda kafka, name, partitions: made.append(name))
+    monkeypatch.setattr("ingest.topic_setup.delete_topic", lambda kafka, name: removed.append(name))
+    monkeypatch.setattr("ingest.topic_rights.missing_rights", fail)
+    with pytest.raises(type(error)):
+        check_rights(KafkaSettings())
+    assert made == removed and len(made) == 1
 
 
 def test_a_target_without_a_cluster_is_refused_before_anything_starts(scenario: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """kcat's letters: formats, delimiters, places to begin, records of a stream of bytes."""
 
 import json
+import os
 import time
 from base64 import b64decode
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.cli import run
 from deploy.commands import record_text
 from deploy.commands.groups import parse_target
 from deploy.commands.record_text import (
@@ -19,6 +21,7 @@ from deploy.commands.record_text import (
     parse_headers,
     parse_start,
     records_from,
+    typed,
 )
 from ingest.rewind import Target
 from ingest.send import Outgoing
@@ -106,6 +109,29 @@ def test_keys_delimiters_and_nulls() -> None:
     assert parse_headers(["a=1=2", "b"]) == [("a", b"1=2"), ("b", None)]
     with pytest.raises(typer.BadParameter, match="wanted NAME=VALUE"):
         parse_headers(["=1"])
+
+
+def test_bytes_that_are_no_utf_8_come_through_from_the_command_line() -> None:
+    typed_text = os.fsdecode(b"\xffk")
+    assert typed(typed_text) == b"\xffk" and delimiter(typed_text) == b"\xffk"
+    assert compile_format(os.fsdecode(b"\xff%k"))(RECORD) == b"\xffk"
+    assert parse_headers([os.fsdecode(b"a=\xff")]) == [("a", b"\xff")]
+    with pytest.raises(typer.BadParameter, match="printable characters"):
+        parse_headers([os.fsdecode(b"\xff=1")])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "create", "t", "-p", str(10**12)), ("topics", "create", "t", "-r", str(10**6)),
+        ("tail", "t", "-c", str(10**30)),
+    ],
+)  # fmt: skip
+def test_a_number_beyond_what_kafka_takes_is_refused_by_name(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "-b", "127.0.0.1:1"]) == 2
+    assert "less than or equal to" in capsys.readouterr().err
 
 
 def test_a_stream_without_delimiter_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:

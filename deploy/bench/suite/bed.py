@@ -4,7 +4,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -148,8 +148,13 @@ def check_rights(kafka: KafkaSettings) -> None:
     from ingest.topic_setup import create_topic, delete_topic
 
     topic = Topics(kafka).name("rights")
-    create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
-    missing = missing_rights(kafka, topic)
+    try:
+        create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
+        missing = missing_rights(kafka, topic)
+    except BaseException:
+        with suppress(TidegateError):
+            delete_topic(kafka, topic)
+        raise
     left = f" The topic {topic} could not be removed." if "DELETE" in missing else ""
     if not left:
         delete_topic(kafka, topic)
