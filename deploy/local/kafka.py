@@ -22,7 +22,7 @@ from typing import Literal
 from deploy.local import artifacts
 from deploy.local.java import Java
 from deploy.local.jmx import KAFKA_RULES, agent_flag, agent_obstacle
-from deploy.local.kafka_java import java_command, last_error, property_lines, write_log_settings
+from deploy.local.kafka_java import java_command, last_error, private_command, property_lines, write_log_settings
 from deploy.local.kafka_wire import cluster_id
 from deploy.settings import java_locale
 from deploy.settings_file import write_private
@@ -264,9 +264,10 @@ class EmbeddedKafka:
             arguments += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         command = self.tool("kafka.tools.StorageTool", *arguments)
         environment = {**os.environ, **self.env()}
-        result = subprocess.run(
-            command, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False, env=environment
-        )
+        with private_command(command, self.data_dir / "format.args") as hidden:
+            result = subprocess.run(
+                hidden, capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False, env=environment
+            )
         if result.returncode:
             said = " ".join((result.stderr + result.stdout).strip().splitlines()[-2:])
             message = f"Kafka could not prepare its data folder {self.data_dir}: {said}"

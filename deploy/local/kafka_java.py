@@ -1,12 +1,14 @@
 """Start of a JVM of Kafka or its ZooKeeper: measured options, a log of bounded size, texts in Java's files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from deploy.local.java import Java
+from deploy.settings_file import write_private
 
-__all__ = ["java_command", "last_error", "property_lines", "write_log_settings"]
+__all__ = ["java_command", "last_error", "private_command", "property_lines", "write_log_settings"]
 
 _LOG4J = """Configuration:
   status: WARN
@@ -41,6 +43,20 @@ def java_command(
         "-Dlog4j2.level=OFF" if log_settings is None else f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
     )
     return [str(java.executable), *options, "-cp", ":".join(str(path) for path in classpath)]
+
+
+@contextmanager
+def private_command(command: Sequence[str], file: Path) -> Iterator[list[str]]:
+    """The same command of Java with its arguments in a private file, which is removed with the block.
+
+    Every user of a machine can read command lines, so no password belongs there.
+    """
+    escaped = (word.replace("\\", "\\\\").replace('"', '\\"') for word in command[1:])
+    write_private(file, "".join(f'"{word}"\n' for word in escaped))
+    try:
+        yield [command[0], f"@{file}"]
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def write_log_settings(file: Path, folder: Path) -> None:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr
 from deploy.local import artifacts
 from deploy.local.java import Java, find_java
 from deploy.local.kafka import EmbeddedKafka
-from deploy.local.kafka_java import property_lines
+from deploy.local.kafka_java import private_command, property_lines
 from deploy.local.ports import is_free
 from deploy.settings_file import to_toml, write_private
 from deploy.testbed.budget import check_budget
@@ -208,16 +208,22 @@ class KafkaCluster:
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask all nodes to end, and kill what still runs after some seconds; back when no process is left."""
-        if seconds > 0:
+        try:
+            if seconds > 0:
+                for node in self.nodes:
+                    node.process.signal(signal.SIGTERM)
+                self._wait_for_end(time.monotonic() + seconds)
+        except BaseException:
+            # Somebody who presses Ctrl-C once more will not wait, and wants no process left either.
+            seconds = 0
+            raise
+        finally:
             for node in self.nodes:
-                node.process.signal(signal.SIGTERM)
-            self._wait_for_end(time.monotonic() + seconds)
-        for node in self.nodes:
-            node.process.end(0)
-        if self.zookeeper is not None:
-            self.zookeeper.process.end(seconds)
-        self._layout.processes.clear()
-        self._layout.write(self.folder)
+                node.process.end(0)
+            if self.zookeeper is not None:
+                self.zookeeper.process.end(seconds)
+            self._layout.processes.clear()
+            self._layout.write(self.folder)
 
     def remove(self) -> None:
         """Remove what it made in its folder, and the folder where nothing else is in it; it must not run."""
@@ -329,21 +335,26 @@ class KafkaCluster:
 
     def _make_users(self, zookeeper: str) -> None:
         """As KRaft's format does: a broker of ZooKeeper mode knows no user until ZooKeeper has one."""
-        tools = [
-            subprocess.Popen(
-                self.nodes[0].part.tool(
-                    "kafka.admin.ConfigCommand", "--zookeeper", zookeeper, "--alter", "--entity-type", "users",
-                    "--entity-name", name, "--add-config", f"SCRAM-SHA-512=[password={self._layout.passwords[name]}]",
-                ),
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-            )
-            for name in (ADMIN, GUEST)
-        ]  # fmt: skip
-        for tool in tools:
-            said, _ = tool.communicate()
-            if tool.returncode:
-                message = f"Kafka's tool could not make the users of the test bed: {said[-300:]}"
-                raise UnavailableError(message)
+        with ExitStack() as parts:
+            commands = [parts.enter_context(self._user_command(zookeeper, name)) for name in (ADMIN, GUEST)]
+            tools = [
+                subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+                )
+                for command in commands
+            ]
+            for tool in tools:
+                said, _ = tool.communicate()
+                if tool.returncode:
+                    message = f"Kafka's tool could not make the users of the test bed: {said[-300:]}"
+                    raise UnavailableError(message)
+
+    def _user_command(self, zookeeper: str, name: str) -> AbstractContextManager[list[str]]:
+        command = self.nodes[0].part.tool(
+            "kafka.admin.ConfigCommand", "--zookeeper", zookeeper, "--alter", "--entity-type", "users",
+            "--entity-name", name, "--add-config", f"SCRAM-SHA-512=[password={self._layout.passwords[name]}]",
+        )  # fmt: skip
+        return private_command(command, self.folder / f"user-{name}.args")
 
     def _remember(self, name: str, process: ServerProcess) -> None:
         if process.identity is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -15,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.bench.suite.bed import PREFIX, _sign, clear_orphans
 from deploy.cli import run
 from deploy.local import artifacts
 from deploy.local.java import find_java
 from deploy.testbed.budget import NODE_DISK_MB, Budget, check_budget
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import Wish, hold_folder, new_layout, read_layout
+from deploy.testbed.layout import LAYOUT_FILE, Wish, hold_folder, new_layout, read_layout
 from deploy.testbed.process import Identity, ServerProcess, find_process
 from deploy.testbed.profile import node_profile
 from deploy.testbed.report import cluster_state, started_lines, status_lines
@@ -160,6 +162,76 @@ def test_a_start_that_fails_leaves_no_process(
     assert "1 broker of at most" in told[0]
     assert not cluster.alive
     assert not KafkaCluster.attach(tmp_path / "new" / "bed").started
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path) -> Iterator[KafkaCluster]:
+    """A cluster of ZooKeeper mode whose processes are programs that hear no SIGTERM."""
+    cluster = KafkaCluster(tmp_path / "bed", mode="zookeeper")
+    assert cluster.zookeeper is not None
+    program = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    for name, process in (("1", cluster.nodes[0].process), ("zookeeper", cluster.zookeeper.process)):
+        process.spawn([sys.executable, "-c", program])
+        cluster._remember(name, process)
+    yield cluster
+    cluster.stop(0)
+
+
+def test_a_second_interrupt_while_it_stops_leaves_no_process(
+    stubborn: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_deadline: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stubborn, "_wait_for_end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stubborn.stop()
+    assert not stubborn.alive
+    assert not KafkaCluster.attach(stubborn.folder).started
+
+
+def test_the_next_run_ends_what_a_killed_one_left_and_nothing_else(stubborn: KafkaCluster, tmp_path: Path) -> None:
+    place = tmp_path / "temporary"
+    names = ("killed", "runs", "unsigned", "broken", "empty")
+    killed, runs, unsigned, broken, empty = folders = [place / f"{PREFIX}{name}" for name in names]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    shutil.copy(stubborn.folder / LAYOUT_FILE, killed)
+    _sign(runs)
+    broken.joinpath("owner.json").write_text("[")
+    gone = json.dumps({"pid": 2**22 + 1, "started_at": 1.0})
+    for folder in (killed, empty):
+        folder.joinpath("owner.json").write_text(gone)
+    (place / f"{PREFIX}link").symlink_to(killed)
+    assert clear_orphans(place) == [empty, killed]
+    assert not stubborn.alive
+    assert runs.exists() and unsigned.exists() and broken.exists() and not killed.exists()
+
+
+@pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
+def test_no_command_line_shows_a_password(mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user of the machine can read the command line of a process."""
+    started, arguments = list[list[str]](), list[str]()
+
+    class Tool(subprocess.Popen[str]):
+        def __init__(self, command: list[str], **more: Any) -> None:
+            started.append(command)
+            file = Path(command[1].removeprefix("@"))
+            assert file.stat().st_mode & 0o777 == 0o600
+            arguments.append(file.read_text("utf-8"))
+            super().__init__([sys.executable, "-c", "raise SystemExit(3)"], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", Tool)
+    cluster = KafkaCluster(tmp_path / "bed", mode=mode, secure=True)
+    (tmp_path / "bed").mkdir()
+    with pytest.raises(UnavailableError):
+        cluster._make_users("127.0.0.1:1") if mode == "zookeeper" else cluster.nodes[0].part.prepare()
+    passwords = [cluster._layout.passwords[name] for name in ("admin", "guest")]
+    assert all(any(password in text for text in arguments) for password in passwords)
+    assert not any(password in word for command in started for word in command for password in passwords)
+    assert not list(tmp_path.rglob("*.args"))
 
 
 DUMP = b"""SessionTracker dump:

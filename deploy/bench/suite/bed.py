@@ -1,5 +1,7 @@
 """Where cells run: a cluster that is started for them, or an existing one; and the topics that are made there."""
 
+import json
+import os
 import secrets
 import shutil
 import tempfile
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from deploy.bench.suite.scenario import Target
+from deploy.testbed.layout import LAYOUT_FILE
 from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 
@@ -17,9 +20,10 @@ if TYPE_CHECKING:
     from deploy.settings import Settings
     from deploy.testbed.cluster import KafkaCluster
 
-__all__ = ["PREFIX", "Bed", "Topics", "check_rights", "cluster_bed", "existing_bed"]
+__all__ = ["PREFIX", "Bed", "Topics", "check_rights", "clear_orphans", "cluster_bed", "existing_bed"]
 
 PREFIX: Final = "tidegate-bench-"
+_OWNER: Final = "owner.json"
 _DEAD_MEMBERS: Final = {
     "group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000,
     "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
@@ -87,9 +91,11 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
     """
     from deploy.testbed.cluster import open_cluster
 
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+    clear_orphans(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     with ExitStack() as parts:
         parts.callback(shutil.rmtree, folder, ignore_errors=True)
+        _sign(folder)
         cluster = parts.enter_context(
             open_cluster(
                 folder,
@@ -111,6 +117,35 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
             cluster.tool,
             lambda topic: _without_leader(cluster, topic),
         )
+
+
+def clear_orphans(place: Path) -> list[Path]:
+    """End the clusters of runs that were killed (kill -9 lets nobody clean up), and remove their folders; those folders.
+
+    Only folders of this user count, whose signed process is gone; a server is ended by its id and its start time.
+    """
+    from deploy.testbed.cluster import KafkaCluster
+    from deploy.testbed.process import Identity, find_process
+
+    cleared = []
+    for folder in sorted(place.glob(f"{PREFIX}*")):
+        with suppress(OSError, ValueError, TypeError, TidegateError):
+            owner = Identity(**json.loads((folder / _OWNER).read_text("utf-8")))
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or find_process(owner) is not None:
+                continue
+            if (folder / LAYOUT_FILE).exists():
+                KafkaCluster.attach(folder).stop(0)
+            shutil.rmtree(folder)
+            cleared.append(folder)
+    return cleared
+
+
+def _sign(folder: Path) -> None:
+    """Note which process has this folder."""
+    from psutil import Process
+
+    owner = {"pid": os.getpid(), "started_at": Process().create_time()}
+    (folder / _OWNER).write_text(json.dumps(owner), "utf-8")
 
 
 @contextmanager
