@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from deploy.bench.suite import resources
 from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import Measured, judge_cells
@@ -21,6 +22,7 @@ from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, differs, median_curves, spread_of
 from deploy.commands.bench import app
 from ingest.contract.errors import ConfigError
+from monitoring.scrape import Scrape
 
 SCENARIO = Scenario.model_validate(
     {
@@ -134,7 +136,18 @@ def test_the_commands_read_files_and_exit_by_their_finding(tmp_path: Path) -> No
     assert code("gate", after, "--bounds", bounds, "--json") == 1
     assert code("ls", "--json") == 0
     assert code("run") == 2
-    (tmp_path / "c.json").write_text('{"cells": 3}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"cells": 3}', '{"scenario": "s", "cells": 3}', '{"scenario": "s", "cells": [3]}', "[3]", "{", "",
+        '{"scenario": "s", "cells": [{"spread": {"lost": 3}}]}', '{"scenario": "s", "cells": [{"spread": {"lost": {}}}]}',
+        '{"scenario": "s", "cells": [{"spread": {}}], "hardware": {}}', "\xff",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_result_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match="bench run --json"):
         read_results(tmp_path / "c.json")
 
@@ -161,10 +174,10 @@ def test_the_report_is_one_file_without_any_address(tmp_path: Path) -> None:
 
 
 def test_charts_have_a_line_per_cell_and_a_panel_per_kind_of_resource() -> None:
-    latency, *resources = charts_of(result())
+    latency, *used = charts_of(result())
     assert (latency["kind"], len(latency["names"])) == ("percentile", 4)
     assert latency["data"][:2] == [[0.301, 2.0, 5.0], [1.0, 2.0, 9.0]]
-    assert [chart["names"] for chart in resources] == [["broker_cpu_cores"], ["bytes_in_per_second"]]
+    assert [chart["names"] for chart in used] == [["broker_cpu_cores"], ["bytes_in_per_second"]]
 
 
 def test_counters_become_rates_and_gauges_their_worst() -> None:
@@ -194,6 +207,25 @@ def test_a_run_is_measured_with_its_own_processor_time_apart_from_that_of_others
     assert {"io_wait_ratio", "disk_available_gb", "context_switches_per_second", "other_cpu_cores"} <= set(used)
     broker = Sampler(folder=tmp_path, brokers={"broker_1": os.getpid()}).measure(burn)[1]
     assert broker["broker_cpu_cores"] == broker["broker_1_cpu_cores"] > 0
+
+
+def test_a_broker_that_gives_no_metrics_is_no_broker_without_errors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    errors = "kafka_network_requestmetrics_errors_total"
+    answers: dict[str, list[Scrape | None]] = {
+        "one": [Scrape(0.0, {(errors, (("error", "UNKNOWN"),)): count}) for count in (5.0, 9.0)],
+        "two": [Scrape(0.0, {(errors, (("error", "UNKNOWN"),)): 90.0}), None],
+    }
+    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
+    sampler = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"})
+    _, used = sampler.measure(dict)
+    assert "client_cpu_cores" in used
+    assert "errors_per_second" not in used
+    cell = SCENARIO.cells()[0].parameters
+    goal = SCENARIO.model_validate({"title": "t", "goals": [{"figure": "errors_per_second", "at_most": 0}]})
+    (row,) = judge_cells(goal, [Measured(cell, {name: spread_of([value]) for name, value in used.items()})])
+    assert (row["met"], row["why"]) == (None, "errors_per_second was not measured")
 
 
 def test_a_missed_goal_names_what_was_full() -> None:

@@ -133,6 +133,8 @@ def test_a_scenario_has_the_parameters_of_the_load_with_the_same_defaults() -> N
         ('title = "x"\n[[goals]]\nfigure = "lost"\nat_most = 0\nwhen = { size = 3 }', "no parameters"),
         ('title = "x"\n[[goals]]\nfigure = "a"\nat_least = { times = 2, baseline = "b" }', "baseline 'b'"),
         ('title = "x"\n[workload]\nconsumers = 2', "at most 1, the number of partitions"),
+        ('title = "x"\n[workload]\nrate = inf', "rate"),
+        ('title = "x"\n[[goals]]\nfigure = "lost"\nat_most = nan', "finite"),
         ('title = "x"\n[short]\nworkload = { mesages = 3 }', "Did you mean messages?"),
         (
             'title = "x"\n[baselines.b]\ntitle = "b"\nsource = "s"\ncolumns = ["messages", "lost"]\nrows = [[3, 1]]',

@@ -24,12 +24,21 @@ def read_results(file: Path) -> list[dict[str, Any]]:
         msg = f"{file}: cannot be read as JSON ({error}). Give a file that `tidegate bench run --json` wrote."
         raise ConfigError(msg) from error
     results = found if isinstance(found, list) else [found]
-    if not all(isinstance(each, dict) and {"scenario", "cells"} <= set(each) for each in results) or any(
-        "spread" not in cell for each in results for cell in each["cells"]
-    ):
+    if not all(map(_is_result, results)):
         msg = f"{file}: holds no result of a scenario. Give a file that `tidegate bench run --json` wrote."
         raise ConfigError(msg)
     return results
+
+
+def _is_result(value: Any) -> bool:
+    """All that is read of it later is there."""
+    try:
+        for cell in value["cells"]:
+            for spread in cell["spread"].values():
+                _spread(spread)
+        return isinstance(value["scenario"], str) and {"cpu", "cores"} <= set(value["hardware"])
+    except (TypeError, KeyError, AttributeError):
+        return False
 
 
 def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

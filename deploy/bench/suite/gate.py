@@ -16,7 +16,7 @@ __all__ = ["Bound", "Bounds", "gate_results", "read_bounds", "render_gate"]
 class Bound(BaseModel):
     """A bound of one figure in the cells that `when` names; one of the two is given, or both."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     scenario: str
     figure: str

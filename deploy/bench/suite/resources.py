@@ -115,18 +115,20 @@ class Sampler:
 
     def look(self, *, at_the_end: bool = False) -> Sample:
         """All that can be seen now; a broker's answer takes a moment, which must not count as part of a run."""
-        answers = [] if at_the_end else self._answers()
+        answers = () if at_the_end else self._answers()
         at = time.monotonic()
         counters, gauges = self._processes()
         _add_machine(counters, gauges)
         gauges["disk_available_gb"] = psutil.disk_usage(str(self._folder)).free / _GB
-        for answer in answers or self._answers():
+        for answer in self._answers() if at_the_end else answers:
             _add_broker(answer, counters, gauges)
         return Sample(at, counters, gauges)
 
-    def _answers(self) -> list[Scrape]:
-        answers = (scrape(url, timeout_seconds=2.0) for url in self._jmx_urls.values())
-        return [answer for answer in answers if answer is not None]
+    def _answers(self) -> Sequence[Scrape]:
+        """Of all brokers, or of none: a sum that misses one would look like a run without an error."""
+        answers = [scrape(url, timeout_seconds=2.0) for url in self._jmx_urls.values()]
+        found = [answer for answer in answers if answer is not None]
+        return found if len(found) == len(answers) else ()
 
     def _go(self) -> None:
         while True:
@@ -205,7 +207,7 @@ def _add_broker(found: Scrape, counters: dict[str, float], gauges: dict[str, flo
             if (
                 name == f"{_REQUESTS}_totaltimems"
                 and pairs.get("request") == request
-                and pairs["quantile"] in _QUANTILES
+                and pairs.get("quantile") in _QUANTILES
             ):
                 key = f"{short}_total_ms_p{pairs['quantile'].removeprefix('0.')}"
                 gauges[key] = max(gauges.get(key, 0.0), value)
