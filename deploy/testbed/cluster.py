@@ -59,7 +59,7 @@ class KafkaCluster:
         told: receives a line about memory and disk before anything starts.
 
     Raises:
-        ConfigError: no such cluster can be, or the folder holds another one.
+        ConfigError: no such cluster can be, or the folder holds another one, or files that it would write over.
         UnavailableError: there is no Java.
     """
 
@@ -85,6 +85,8 @@ class KafkaCluster:
             )
             raise ConfigError(message)
         self._build(folder, found or new_layout(wish), told)
+        if found is None:
+            self._refuse_foreign()
 
     @classmethod
     def attach(cls, folder: Path, told: Callable[[str], None] = lambda line: None) -> Self:
@@ -109,6 +111,21 @@ class KafkaCluster:
         self.nodes: tuple[KafkaNode, ...] = ()
         self.zookeeper: ZooKeeper | None = None
         self._make_nodes()
+
+    def _refuse_foreign(self) -> None:
+        """What is there of these names is somebody's own: a start would write over it, and `down --remove` delete it."""
+        if there := [place.name for place in self._places if place.exists()]:
+            message = (
+                f"{self.folder} holds {' and '.join(there)}, and no test bed that made them: a cluster would write over them. "
+                "Name another folder, or move them away."
+            )
+            raise ConfigError(message)
+
+    @property
+    def _places(self) -> tuple[Path, ...]:
+        """All that it makes in its folder, its description last."""
+        names = (*(f"node-{node.node_id}" for node in self.nodes), "zookeeper", "certificates")
+        return tuple(self.folder / name for name in (*names, SETTINGS_FILE, CLIENT_PROPERTIES, LAYOUT_FILE))
 
     def _make_nodes(self) -> None:
         self.nodes = tuple(self._make_node(number) for number in range(1, self.wish.brokers + 1))
@@ -195,6 +212,8 @@ class KafkaCluster:
         artifacts.ensure("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._find_free_ports()
+        # From here on what is in the folder is known as its own, also after a kill.
+        self._layout.write(self.folder)
         self._secure()
         write_private(self.settings_file, to_toml(_SettingsFile(kafka=self.settings)))
         try:
@@ -227,10 +246,11 @@ class KafkaCluster:
 
     def remove(self) -> None:
         """Remove what it made in its folder, and the folder where nothing else is in it; it must not run."""
-        for name in (*(f"node-{node.node_id}" for node in self.nodes), "zookeeper", "certificates"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        for file in (self.settings_file, self.folder / CLIENT_PROPERTIES, self.folder / LAYOUT_FILE):
-            file.unlink(missing_ok=True)
+        for place in self._places:
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)
+            else:
+                place.unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
 

@@ -345,6 +345,18 @@ def test_a_node_that_would_be_alone_is_not_started(tmp_path: Path, capsys: pytes
     assert run(["cluster", "status", "--data", str(tmp_path)]) == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["tidegate.toml", "client.properties", "certificates", "node-1", "zookeeper", LAYOUT_FILE]
+)
+def test_files_of_somebody_else_are_not_written_over(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("mine")
+    assert run(["cluster", "up", "--brokers", "1", "--data", str(tmp_path)]) == 78
+    assert f"holds {name}, and no test bed that made" in capsys.readouterr().err
+    assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == [(name, "mine")]
+
+
 def test_what_is_removed_is_the_test_beds_own(tmp_path: Path) -> None:
     folder = tmp_path / "bed"
     new_layout(Wish(brokers=2)).write(folder)
