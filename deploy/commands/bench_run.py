@@ -76,6 +76,10 @@ def run(
         target=target, agreed=yes, max_rate=max_rate, repeats=repeats, short=short,
         parameters=tuple(parameters or ()),
     )  # fmt: skip
+    if report is not None:
+        from deploy.bench.suite.report.page import check_folder
+
+        check_folder(report)
     results = run_scenarios(request, say=lambda text: typer.echo(text, err=True), ask=_ask)
     if report is not None:
         from deploy.bench.suite.report.page import write_report

@@ -16,7 +16,7 @@ from deploy.bench.suite.compare import compare_results, read_results, render_com
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.report.charts import charts_of
-from deploy.bench.suite.report.page import render_report, write_report
+from deploy.bench.suite.report.page import check_folder, render_report, write_report
 from deploy.bench.suite.resources import Sample, Sampler, limit_of, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, differs, median_curves, spread_of
@@ -171,6 +171,15 @@ def test_the_report_is_one_file_without_any_address(tmp_path: Path) -> None:
     assert text.count('class="missed"') == 1
     assert render_report([result(0.1)]).count('class="missed"') == 3
     assert "No cell was measured" in render_report([result(cells=[])])
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match="cannot take a report"):
+            app(["run", "dsbs", "--report", str(folder)], standalone_mode=False)
+    check_folder(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_charts_have_a_line_per_cell_and_a_panel_per_kind_of_resource() -> None:

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from deploy.bench.kafka_load.workload import Workload
-from deploy.bench.suite.bed import Bed, Topics
+from deploy.bench.suite.bed import Bed, LivePids, Topics
+from deploy.bench.suite.command import exit_code
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
 from deploy.bench.suite.progress import Progress, duration_text
@@ -22,6 +23,7 @@ from deploy.bench.suite.resources import Sampler
 from deploy.bench.suite.run import Plan, busy_before, run_plan
 from deploy.bench.suite.scenario import Parameters, Scenario, Target
 from deploy.bench.suite.spread import spread_of
+from deploy.testbed.process import ServerProcess
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 
@@ -294,6 +296,35 @@ def test_a_cell_or_target_that_fails_says_why_and_the_others_run(own: Callable[[
 
     result = measure(own(SMALL), figures, open_bed=open_bed)
     assert [cell["why"] for cell in result["cells"]] == ["too little memory"] * 4
+
+
+def test_a_fault_that_nobody_foresaw_costs_its_cell_alone(own: Callable[[str], Scenario]) -> None:
+    def figures(work: Parameters, topic: str) -> dict[str, float]:
+        if work.message_bytes == 20 and work.mode == "split":
+            raise KeyError("rate")
+        return {"produce_per_second": 1e6}
+
+    result = measure(own(SMALL), figures)
+    assert [cell["value"] for cell in result["cells"]] == [1e6, 1e6, None, 1e6]
+    assert "unforeseen KeyError in test_deploy_bench_suite.py, line" in result["cells"][2]["why"]
+    assert exit_code([result]) == 1
+
+
+def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path) -> None:
+    process = ServerProcess(tmp_path / "log")
+    pids = LivePids({"broker_1": process})
+    sampler = Sampler(folder=tmp_path, brokers=pids)
+    assert (dict(pids), len(pids)) == ({}, 0)
+    try:
+        seen = list[int]()
+        for _ in range(2):
+            process.spawn([sys.executable, "-c", "import time; time.sleep(600)"])
+            seen.append(pids["broker_1"])
+            assert sampler.look().gauges["broker_1_rss_mb"] > 0
+            process.kill()
+        assert seen[0] != seen[1]
+    finally:
+        process.kill()
 
 
 def test_progress_estimates_the_time_left_from_what_was_done() -> None:

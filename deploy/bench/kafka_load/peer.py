@@ -66,7 +66,7 @@ def _produce(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
     }  # fmt: skip
     arguments = [
         "--topic", topic, "--num-records", str(workload.messages + workload.warmup_messages),
-        "--record-size", str(workload.message_bytes), "--throughput", str(round(workload.rate) or -1),
+        "--record-size", str(workload.message_bytes), "--throughput", str(max(1, round(workload.rate)) if workload.rate else -1),
     ]  # fmt: skip
     # One flag with all of them: of several flags the tool takes the last alone. The names are those that Kafka 3.9 knows too.
     arguments += ["--producer-props", *(f"{name}={value}" for name, value in options.items())]

@@ -19,8 +19,9 @@ from ingest.settings import KafkaSettings
 if TYPE_CHECKING:
     from deploy.settings import Settings
     from deploy.testbed.cluster import KafkaCluster
+    from deploy.testbed.process import ServerProcess
 
-__all__ = ["PREFIX", "Bed", "Topics", "check_rights", "clear_orphans", "cluster_bed", "existing_bed"]
+__all__ = ["PREFIX", "Bed", "LivePids", "Topics", "check_rights", "clear_orphans", "cluster_bed", "existing_bed"]
 
 PREFIX: Final = "tidegate-bench-"
 _OWNER: Final = "owner.json"
@@ -29,6 +30,26 @@ _DEAD_MEMBERS: Final = {
     "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
 }  # fmt: skip
 """Members of the new group protocol count as dead as soon as those of the classic one: there the broker decides."""
+
+
+class LivePids(Mapping[str, int]):
+    """Process ids of servers as they are at each look: one that was killed and started again has another."""
+
+    def __init__(self, processes: "Mapping[str, ServerProcess]") -> None:
+        self._processes = processes
+
+    def _now(self) -> dict[str, int]:
+        pids = {name: process.pid for name, process in self._processes.items()}
+        return {name: pid for name, pid in pids.items() if pid is not None}
+
+    def __getitem__(self, name: str) -> int:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
 
 
 @dataclass(frozen=True)
@@ -106,12 +127,12 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
             )
         )
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
-        processes = {name: node.pid for name, node in nodes.items()}
+        processes = {name: node.process for name, node in nodes.items()}
         if cluster.zookeeper is not None:
-            processes["zookeeper"] = cluster.zookeeper.process.pid
+            processes["zookeeper"] = cluster.zookeeper.process
         yield Bed(
             cluster.settings,
-            {name: pid for name, pid in processes.items() if pid is not None},
+            LivePids(processes),
             {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
             folder,
             cluster.tool,

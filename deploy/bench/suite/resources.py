@@ -74,7 +74,7 @@ class Sampler:
         jmx_urls: Mapping[str, str] | None = None,
         folder: Path | None,
     ) -> None:
-        self._brokers = dict(brokers or {})
+        self._brokers = {} if brokers is None else brokers
         self._jmx_urls = dict(jmx_urls or {})
         self._folder = folder or Path.cwd()
         self._below: dict[int, dict[int, psutil.Process]] = {}
@@ -143,7 +143,7 @@ class Sampler:
         counters = {"broker_cpu_cores": 0.0, "client_cpu_cores": 0.0}
         gauges = {"broker_rss_mb": 0.0, "client_rss_mb": 0.0}
         own = psutil.Process()
-        names = {pid: name for name, pid in self._brokers.items()}
+        names = {pid: name for name, pid in dict(self._brokers).items()}
         of_brokers = {pid for broker in names for pid in self._with_children(broker)}
         found = {process.pid for process in [own, *own.children(recursive=True)]} | of_brokers
         for pid in found:

@@ -1,9 +1,11 @@
 """Runs scenarios cell by cell: targets in turn, repeats of each cell, what was measured kept whatever happens."""
 
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from deploy.bench.environment import hardware, versions
@@ -144,11 +146,11 @@ class _Course:
         try:
             with open_bed(target) as bed:
                 self._run_cells(target, cells, bed)
-        except TidegateError as error:
+        except Exception as error:  # hours of other cells are worth more than this one's traceback
             missing = cells[len(self.measured) - before :]
             self._progress.skip(len(missing) * self._plan.repeats)
             self._fault(target_text(target), error)
-            self.measured += [Measured(cell.parameters, fault=str(error)) for cell in missing]
+            self.measured += [Measured(cell.parameters, fault=_text(error)) for cell in missing]
 
     def _run_cells(self, target: Target | None, cells: Sequence[Cell], bed: Bed) -> None:
         topics = Topics(bed.kafka)
@@ -194,8 +196,8 @@ class _Course:
                 runs.append({**used, **{name: value for name, value in figures.items() if name != "curves"}})
                 self._progress.end_step()
             peers = self._peers(cell, run_peer)
-        except TidegateError as error:
-            fault = str(error)
+        except Exception as error:
+            fault = _text(error)
             self._fault(_cell_text(self._plan, cell), error)
             self._progress.end_step()
             self._progress.skip(max(0, wanted - len(runs) - 1))
@@ -234,9 +236,17 @@ class _Course:
             curves=median_curves(curves),
         )
 
-    def _fault(self, where: str, error: TidegateError) -> None:
-        self.faults.append(f"{where}: {error}")
+    def _fault(self, where: str, error: Exception) -> None:
+        self.faults.append(f"{where}: {_text(error)}")
         self._progress.tell(self.faults[-1])
+
+
+def _text(error: Exception) -> str:
+    """A fault as its own sentence; one that nobody foresaw with the place where it happened."""
+    if isinstance(error, TidegateError):
+        return str(error)
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"unforeseen {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
 
 
 def _kafka_versions(plan: Plan) -> dict[str, str]:

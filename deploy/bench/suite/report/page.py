@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import monitoring
@@ -11,11 +12,27 @@ from deploy.bench.environment import hardware_line
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.tables import cells_table, heat_tables
+from ingest.contract.errors import ConfigError
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["check_folder", "render_report", "write_report"]
 
 _HERE: Final = Path(__file__).parent
 _UPLOT: Final = Path(monitoring.__file__).parent / "page" / "assets" / "uplot"
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder of a report, so that hours of measuring do not end at one that cannot be written.
+
+    Raises:
+        ConfigError: it is no folder, or this user may not write there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        msg = f"{folder} cannot take a report ({error.strerror}). Name another folder with --report."
+        raise ConfigError(msg) from error
 
 
 def write_report(results: Sequence[Mapping[str, Any]], folder: Path) -> Path:
