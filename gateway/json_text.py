@@ -38,12 +38,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadNumber:
-    """Stands in a document where JSON text held NaN, Infinity or a number past every double: spoils only its field."""
+    """Stands in a document where a text held NaN, Infinity or a number past every double: spoils only its field."""
 
-    __slots__ = ("text",)
+    __slots__ = ("text", "wanted")
 
-    def __init__(self, text: str) -> None:
-        self.text = show(text)
+    def __init__(self, text: str, wanted: str = "a finite number") -> None:
+        self.text, self.wanted = show(text), wanted
 
     def __repr__(self) -> str:
         return self.text

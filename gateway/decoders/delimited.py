@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 from gateway.decoders.text_settings import Columns, FormatSettings
 from gateway.glob import compile_glob
-from gateway.json_text import DUPLICATE_KEY
+from gateway.json_text import DUPLICATE_KEY, BadNumber
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
@@ -24,11 +24,23 @@ _SHOWN: Final = 100
 """Rows whose fault is described; the description takes longer than reading, and nobody reads more."""
 _ONE_MORE: Final = Reject(Reason.UNDECODED, None, "one more row like those before", "rows as the mapping names them")
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_COMMA_NUMBER = re.compile(r"([+-]?\d+),(\d+)", re.ASCII)
+_UNIT: Final = r"(\s?[^\s\d.,;][^\d.,;]{0,15})?"
+_COMMA_NUMBER = re.compile(rf"([+-]?(?:\d+|\d{{1,3}}(?:\.\d{{3}})+)),(\d+){_UNIT}", re.ASCII)
+_POINT_OF_THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}\.\d{{3}}{_UNIT}", re.ASCII)
 
 
 class _BadText(ValueError):
     """The text as a whole cannot be read."""
+
+
+def _with_point(cell: str) -> str | BadNumber:
+    """A number with a decimal comma as one with a point; all else as it is, but for what may be thousands."""
+    found = _COMMA_NUMBER.fullmatch(cell)
+    if found is not None:
+        return f"{found[1].replace('.', '')}.{found[2]}{found[3] or ''}"
+    if _POINT_OF_THOUSANDS.fullmatch(cell):
+        return BadNumber(cell, "a decimal comma, as the mapping says: this point may divide thousands")
+    return cell
 
 
 class _Row:
@@ -93,6 +105,8 @@ class Rows:
             kind = self._fixed
             if kind is None and not self._kinds:
                 kind, rows = _header(rows), rows[1:]
+            if self._comma and isinstance(text, str):
+                rows = [list(map(_with_point, cells)) for cells in rows]
         except (_BadText, csv.Error) as error:
             return Reject(Reason.UNDECODED, "$", show(str(error)), "delimited text as the mapping says")
         read: list[Any] = []
@@ -123,7 +137,7 @@ class Rows:
         if quoted and self._lines is None:
             ended = [f"{line}\n" for line in lines]
             found = csv.reader(ended, delimiter=self._separator, strict=True, skipinitialspace=True)
-            rows = [list(map(self._cell, cells)) for cells in found]
+            rows = [[cell.strip(_BLANK) for cell in cells] for cells in found]
         else:
             rows = [self._cells(line, quoted=quoted) for line in lines]
         rows = [cells for cells in rows if any(cells)]
@@ -131,16 +145,12 @@ class Rows:
 
     def _cells(self, line: str, *, quoted: bool) -> list[str]:
         if self._separator == " ":
-            return list(map(self._cell, line.split()))
+            return line.split()
         if quoted and '"' in line:
             line = line.strip(_BLANK)
             found = next(csv.reader([line], delimiter=self._separator, strict=True, skipinitialspace=True), [])
-            return list(map(self._cell, found))
-        return list(map(self._cell, line.split(self._separator)))
-
-    def _cell(self, cell: str) -> str:
-        cell = cell.strip(_BLANK)
-        return _COMMA_NUMBER.sub(r"\1.\2", cell) if self._comma and _COMMA_NUMBER.fullmatch(cell) else cell
+            return [cell.strip(_BLANK) for cell in found]
+        return [cell.strip(_BLANK) for cell in line.split(self._separator)]
 
 
 def _cells_of(rows: list[Any], limit: int) -> list[list[Any]] | None:
@@ -199,7 +209,7 @@ class Pairs:
             if key in row:
                 flags[DUPLICATE_KEY] = None
             if value:
-                row[key] = _COMMA_NUMBER.sub(r"\1.\2", value) if self._comma else value
+                row[key] = _with_point(value) if self._comma else value
         return row
 
     def _alternating(self, cells: list[str]) -> list[tuple[str, str]] | Reject:

@@ -62,7 +62,7 @@ def read_value(metric: str, value: object, unit: str | None, path: str) -> Readi
 def refuse_value(value: object, path: str) -> Reject:
     """Why this is no value."""
     if isinstance(value, BadNumber):
-        return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
+        return Reject(Reason.BAD_NUMBER, path, value.text, value.wanted)
     return Reject(Reason.WRONG_TYPE, path, show_value(value), WANTED_VALUE)
 
 

@@ -128,6 +128,13 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
          ["007 t 21.5 @11-28T21:06:40"]),
         ('format = { kind = "rows", separator = ";", decimal = ",", columns = ["t", "h"] }', "21,5;40\r\n-3,25;41\r\n",
          ["from-topic t 21.5", "from-topic h 40.0", "from-topic t -3.25", "from-topic h 41.0"]),
+        # A point may divide thousands where the comma is the decimal sign.
+        ('format = { kind = "rows", separator = ";", decimal = ",", columns = ["t", "h"] }',
+         "1.021;5\n1.021,5;-1,5 °C\n21.5;0.500\n",
+         ["from-topic h 5.0", "from-topic t 1021.5", "from-topic h -1.5 °C", "from-topic t 21.5", "from-topic h 0.5",
+          "!bad_number $[0].t"]),
+        ('format = { kind = "pairs", separator = ";", decimal = "," }', "t=1.021;h=2,5;n=1,2,3;w=1.021,5 kW",
+         ["from-topic h 2.5", "from-topic n 1,2,3", "from-topic w 1021.5 kW", "!bad_number $.t"]),
         ('format = { kind = "rows", columns = ["t", "note"] }', '21.5,"a, ""b"""',
          ["from-topic t 21.5", 'from-topic note a, "b"']),
         # Date and time in cells of their own.
