@@ -35,7 +35,8 @@ class Start:
     """Where to begin in each partition.
 
     Attributes:
-        kind: `beginning`, `end`, `last` (so many records before the end), `offset` or `time`.
+        kind: `beginning`, `end`, `last` (so many records before the end), `offset` (what is older than the oldest record
+            begins there) or `time`.
         at: a count, an offset or epoch ms.
     """
 
@@ -86,7 +87,7 @@ def tail(
 
     Raises:
         FatalError: there is no such topic.
-        UnavailableError: there is no such partition, or this user may not read the topic.
+        UnavailableError: there is no such partition, no partition has that offset yet, or this user may not read the topic.
         RetryableError: Kafka does not answer; also while it follows, after half a minute without a broker.
     """
     oldest, ends = begin_offsets(settings, topic), end_offsets(settings, topic)
@@ -94,12 +95,19 @@ def tail(
         message = f"Topic {topic} has no partition {partition}: it has {len(ends)}, counted from 0"
         raise UnavailableError(message)
     chosen = [one for one in sorted(ends) if partition in (None, one)]
+    if start.kind == "offset" and all(start.at > ends[one] for one in chosen):
+        where = ", ".join(f"[{one}] at {ends[one]}" for one in chosen[:20])
+        message = f"Topic {topic} has no offset {start.at} yet, it ends at {where}: begin earlier, or at `end`"
+        raise UnavailableError(message)
     starts = _starts(settings, topic, start, oldest, ends)
-    until = ends if stop is None else offsets_at(settings, topic, stop.at)
-    if follow and stop is None:
-        yield from _read(settings, topic, {one: starts[one] for one in chosen}, None)
-        return
-    yield from _read(settings, topic, {one: starts[one] for one in chosen}, {one: until[one] for one in chosen})
+    until = None
+    if stop is not None or not follow:
+        found = ends if stop is None else offsets_at(settings, topic, stop.at)
+        until = {one: found[one] for one in chosen}
+    for record in _read(settings, topic, {one: starts[one] for one in chosen}, until):
+        # A partition that ends before the offset begins at its end, and its next records come before what was asked for.
+        if start.kind != "offset" or record.offset >= start.at:
+            yield record
 
 
 def tail_record(message: Message) -> TailRecord:

@@ -1,4 +1,4 @@
-"""`tidegate groups ls | describe` and `rewind`: consumer groups as Kafka's tools show them, and their offsets set anew."""
+"""`tidegate groups ls | describe` and `rewind`: consumer groups as Kafka's tools show them, and a change of their offsets."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated

@@ -163,21 +163,26 @@ def records_from(
         read: gives some bytes, none at the end.
         delimited_by: ends a record.
         key: of all of them.
-        key_delimiter: what stands between key and value of each; a record without it has no key.
+        key_delimiter: between key and value of each; a record without it has no key.
         empty_is_null: an empty key or value is none at all (a value of none deletes its key).
 
     Raises:
         BadParameter: a record is larger than 64 MiB, so the delimiter is probably another one.
     """
-    rest = b""
+    rest = bytearray()
     while piece := read(_READ_BYTES):
-        *whole, rest = (rest + piece).split(delimited_by)
-        for text in whole:
-            yield from _outgoing(text, key, key_delimiter, empty_is_null=empty_is_null)
+        # Only what is new can complete a delimiter: a large record is not searched once more with each piece.
+        new_from = max(0, len(rest) - len(delimited_by) + 1)
+        rest += piece
+        if rest.find(delimited_by, new_from) >= 0:
+            *whole, last = bytes(rest).split(delimited_by)
+            rest = bytearray(last)
+            for text in whole:
+                yield from _outgoing(text, key, key_delimiter, empty_is_null=empty_is_null)
         if len(rest) > MOST_RECORD_BYTES:
             msg = f"no delimiter {delimited_by!r} came within {MOST_RECORD_BYTES} bytes: name the right one with -D"
             raise typer.BadParameter(msg)
-    yield from _outgoing(rest, key, key_delimiter, empty_is_null=empty_is_null)
+    yield from _outgoing(bytes(rest), key, key_delimiter, empty_is_null=empty_is_null)
 
 
 def _outgoing(

@@ -94,6 +94,18 @@ def test_compare_names_the_cells_that_got_worse_and_no_other() -> None:
     assert not compare_results([result(hardware={"cpu": "x", "cores": 8})], [result()])["same_machine"]
 
 
+def test_a_loss_in_one_run_is_worse_than_none() -> None:
+    before, after = result(), result()
+    for one, runs in ((before, [0, 0, 0]), (after, [0, 2, 0])):
+        one["cells"][0]["spread"]["lost"] = spread_of(runs).as_dict()
+    worse = compare_results([before], [after])
+    assert [(one["figure"], one["before"], one["after"], one["verdict"]) for one in worse["differences"]] == [
+        ("lost", 0, 2, "worse")
+    ]
+    assert compare_results([after], [before])["differences"][0]["verdict"] == "better"
+    assert compare_results([before], [before])["differences"] == []
+
+
 def test_gate_names_the_cells_that_miss_and_bounds_that_meet_none(tmp_path: Path) -> None:
     file = tmp_path / "bounds.toml"
     file.write_text(

@@ -98,6 +98,13 @@ def test_records_do_not_depend_on_how_bytes_come(texts: list[bytes], step: int, 
     assert [one.value for one in records_from(source(content, step))] == [text for text in texts if text]
 
 
+@given(st.binary(max_size=60), st.integers(1, 7), st.sampled_from([b"ab", b"aab", b"\r\n", b"aa"]))
+def test_a_delimiter_of_several_bytes_may_come_in_pieces(content: bytes, step: int, between: bytes) -> None:
+    content = content.replace(b"\0", between)
+    found = [one.value for one in records_from(source(content, step), delimited_by=between)]
+    assert between.join(text for text in content.split(between) if text) == between.join(filter(None, found))
+
+
 def test_keys_delimiters_and_nulls() -> None:
     content = b"a:1;b:;plain;:x"
     found = list(records_from(source(content, 3), delimited_by=b";", key_delimiter=b":", empty_is_null=True))

@@ -7,9 +7,11 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from ingest import send as sending
+from ingest import tail as reading
+from ingest.contract.errors import UnavailableError
 from ingest.send import Outgoing, send
 from ingest.settings import KafkaSettings
-from ingest.tail import _take
+from ingest.tail import Start, TailRecord, _take, tail
 
 
 class _Producer:
@@ -58,6 +60,32 @@ def test_records_before_a_bad_one_are_sent(producer: _Producer) -> None:
     with pytest.raises(ValueError, match="no delimiter"):
         send(KafkaSettings(), "rooms", records(ValueError("no delimiter")))
     assert producer.flushes == 3 and producer.waiting == []
+
+
+@pytest.fixture
+def two_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One ends at 4, the other at 9; what comes later is read too."""
+    monkeypatch.setattr(reading, "begin_offsets", lambda *_: {0: 2, 1: 0})
+    monkeypatch.setattr(reading, "end_offsets", lambda *_: {0: 4, 1: 9})
+
+    def read(_settings: object, topic: str, starts: dict[int, int], _until: object) -> Iterator[TailRecord]:
+        for partition, offset in starts.items():
+            for at in range(offset, 10):
+                yield TailRecord(topic, partition, at, 1, "create", None, b"v")
+
+    monkeypatch.setattr(reading, "_read", read)
+
+
+def places(at: int) -> list[tuple[int, int]]:
+    return [(one.partition, one.offset) for one in tail(KafkaSettings(), "rooms", Start("offset", at))]
+
+
+@pytest.mark.usefixtures("two_partitions")
+def test_an_offset_that_no_partition_has_yet_is_refused() -> None:
+    with pytest.raises(UnavailableError, match=r"no offset 10 yet, it ends at \[0\] at 4, \[1\] at 9"):
+        places(10)
+    assert places(9) == [(0, 9), (1, 9)], "what comes in the shorter one until then was not asked for"
+    assert places(1)[0] == (0, 2), "retention removed what was before"
 
 
 class _End:

@@ -44,7 +44,7 @@ class Worker:
             raise self._failed() from None
 
     def answer(self, seconds: float) -> str:
-        """Its next line. One that stands still, such as by SIGSTOP, is ended after these seconds.
+        """Its next line. One that does not go on, such as after SIGSTOP, is ended after these seconds.
 
         Raises:
             UnavailableError: it has ended, or gave no line in time.
