@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from deploy.bench.suite import command
 from deploy.bench.suite.bed import Bed, Topics, check_rights
 from deploy.bench.suite.command import (
     RunRequest,
     check_disk,
+    clusters_too_large,
     exit_code,
     kafka_cell,
     plan_of,
@@ -18,6 +20,7 @@ from deploy.bench.suite.command import (
     run_scenarios,
 )
 from deploy.bench.suite.scenario import Parameters
+from deploy.testbed.budget import check_budget
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
 from ingest.settings import KafkaSettings
 
@@ -148,6 +151,23 @@ def test_a_target_without_a_cluster_is_refused_before_anything_starts(scenario: 
         run_scenarios(request, say=print, ask=lambda question: True)
     with pytest.raises(ConfigError, match="Did you mean dsbs"):
         run_scenarios(RunRequest((scenario, "dsb")), say=print, ask=lambda question: True)
+
+
+def test_more_copies_than_brokers_in_all_cells_is_refused_with_the_flag_that_helps(scenario: str) -> None:
+    with pytest.raises(ConfigError, match=r"has no cell: replication=3 wants 3 brokers.* Add --set brokers=3"):
+        plan_of(scenario, RunRequest((scenario,), parameters=("replication=3",)), None)
+    assert len(plan_of(scenario, RunRequest((scenario,), parameters=("replication=3", "brokers=3")), None).cells) == 4
+
+
+def test_a_cluster_that_memory_cannot_hold_is_named_before_the_first_starts(
+    scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        command, "check_budget", lambda wish, folder: check_budget(wish, folder, memory_mb=600, disk_mb=9999)
+    )
+    plan = plan_of(scenario, RunRequest((scenario,)), None)
+    (line,) = clusters_too_large([plan])
+    assert "on 1 broker, ZooKeeper, plaintext: The test bed" in line and "needs 684 MB of memory" in line
 
 
 def test_a_scenario_that_the_disk_cannot_hold_is_refused_with_what_would_fit(scenario: str) -> None:

@@ -16,9 +16,11 @@ from deploy.bench.suite.library import estimated_seconds, load_scenario, set_par
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress, duration_text
 from deploy.bench.suite.report.tables import number_text
-from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan
+from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, Target
 from deploy.settings import load_settings
+from deploy.testbed.budget import check_budget
+from deploy.testbed.layout import Wish
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from ingest.settings import KafkaSettings
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RunRequest",
     "check_disk",
+    "clusters_too_large",
     "exit_code",
     "kafka_cell",
     "kafka_peer",
@@ -79,6 +82,8 @@ def run_scenarios(
         raise FatalError(msg)
     if kafka is None:
         check_disk(plans, shutil.disk_usage(tempfile.gettempdir()).free // 10**6)
+        for line in clusters_too_large(plans):
+            say(line)
     machine = hardware()
     doubt = busy_before(os.getloadavg()[0], int(machine["cores"] or 1))
     if doubt:
@@ -112,7 +117,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     """One scenario by the flags; against an existing cluster once, and within the rate cap.
 
     Raises:
-        ConfigError: there is no such scenario, or its file is wrong.
+        ConfigError: there is no such scenario, its file is wrong, or none of its clusters can run any of its workloads.
     """
     name, scenario = load_scenario(name)
     scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
@@ -122,6 +127,13 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         raise ConfigError(msg)
     if kafka is not None:
         cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]
+    if not cells:
+        copies = min(work.replication for work in scenario.workloads)
+        msg = (
+            f"The scenario {name} has no cell: replication={copies} wants {copies} brokers, and its clusters have "
+            f"{max(one.brokers for one in scenario.targets)} at most. Add --set brokers={copies}."
+        )
+        raise ConfigError(msg)
     return Plan(name, scenario, cells, request.repeats or scenario.repeats)
 
 
@@ -141,6 +153,18 @@ def check_disk(plans: Sequence[Plan], free_mb: int) -> None:
                 f"are free; {fits:,} messages of {most.message_bytes} B would fit. Set TMPDIR to a larger disk, or give --short."
             )
             raise UnavailableError(msg)
+
+
+def clusters_too_large(plans: Sequence[Plan]) -> Iterator[str]:
+    """A line for each cluster that memory or disk cannot hold now: its cells will have no figures, and the others run."""
+    targets = dict.fromkeys(cell.target for plan in plans for cell in plan.cells)
+    for target in targets:
+        if target is None or target.runs != "kafka":
+            continue
+        try:
+            check_budget(Wish(target.brokers, target.metadata), Path(tempfile.gettempdir()))
+        except UnavailableError as error:
+            yield f"Nothing can be measured on {target_text(target)}: {error}"
 
 
 def exit_code(results: Sequence[Mapping[str, Any]]) -> int:

@@ -20,7 +20,7 @@ from deploy.local.artifacts import read_lock
 from ingest.contract.errors import TidegateError
 from ingest.settings import KafkaSettings
 
-__all__ = ["Plan", "RunCell", "busy_before", "run_plan"]
+__all__ = ["Plan", "RunCell", "busy_before", "run_plan", "target_text"]
 
 OTHERS_SHARE: Final = 0.25
 """Of one core: what other programs may use on average during a cell whose figures still count."""
