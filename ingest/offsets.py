@@ -28,8 +28,11 @@ def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
 
 
 def offsets_at(settings: KafkaSettings, topic: str, time_ms: int) -> dict[int, int]:
-    """Per partition the first offset whose Kafka time is at or after `time_ms`; the end offset where there is none."""
-    found = _offsets(settings, topic, OffsetSpec.for_timestamp(time_ms))
+    """Per partition the first offset whose Kafka time is at or after `time_ms`; the end offset where there is none.
+
+    A time before 1970 is before every record; Kafka itself takes -1 for the end and -2 for the beginning.
+    """
+    found = _offsets(settings, topic, OffsetSpec.for_timestamp(max(0, time_ms)))
     if all(offset >= 0 for offset in found.values()):
         return found
     ends = end_offsets(settings, topic)

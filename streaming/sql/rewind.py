@@ -107,7 +107,7 @@ def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
 
 
 def _offsets_since(writer: Writer, topic: str, since: datetime) -> dict[int, int]:
-    return offsets_at(writer.kafka, topic, max(0, int(since.timestamp() * 1000)))
+    return offsets_at(writer.kafka, topic, int(since.timestamp() * 1000))
 
 
 def _build_stateless(
