@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
+import psutil
 import typer
 
 from deploy.local.locate import locate_settings
@@ -17,6 +20,8 @@ from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import FatalError
 
 __all__ = ["bench_target", "own_run"]
+
+_LOCK_SECONDS: Final = 30.0
 
 
 @contextmanager
@@ -53,8 +58,18 @@ def own_run(folder: Path, *, port_offset: int) -> Iterator[Settings]:
         _tidegate("up", "--detach", "--wait", "--no-fleet", "--port-offset", str(port_offset), "--data", str(folder))
         yield _as_devices(locate_settings(None, folder, needs_run=True), folder)
     finally:
+        # An interrupt in the first second finds a supervisor that has not locked its folder yet.
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not is_locked(folder) and _starts(folder) and time.monotonic() < deadline:
+            time.sleep(0.1)
         if is_locked(folder):
             _tidegate("down", "--data", str(folder))
+
+
+def _starts(folder: Path) -> bool:
+    """Whether a process has this folder as its --data; its name is random, so it is nobody else's."""
+    wanted = {"--data", str(folder)}
+    return any(wanted <= set(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
 
 
 def _as_devices(settings: Settings, data: Path) -> Settings:
