@@ -360,8 +360,11 @@ class SampledFlattener(ColumnFlattener):
 def unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
     """The member of an array's object that holds a time under a name that does not say whose it is; None of none."""
     members: dict[str, Any] = body if type(body) is dict else {}
+    # A first time is of the arrays next to it, if there are any.
+    flat = {dict, list}.isdisjoint(map(type, members.values()))
     for key, value in members.items():
-        timed = like_time(value, clock=True) or (is_time(value) and named_like_time(key))
+        says_time = named_like_time(key) or (flat and says_base(key))
+        timed = like_time(value, clock=True) or (says_time and is_time(value))
         offset = type(value) in (int, float) and offset_unit_us(key) is not None and _says_time(key)
         if (timed or offset) and not said(key):
             return key

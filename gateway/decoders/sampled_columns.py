@@ -183,7 +183,8 @@ class ColumnFlattener(Flattener):
             last: the name of the array whose objects or rows hold them.
             named: whether these objects name things.
         """
-        ends, loose, timed = 0 in (values[0], values[-1]), offset_of(key), self._at[0] is not None
+        ends, timed = 0 in (values[0], values[-1]), self._at[0] is not None
+        loose = offset_of(key) if offset_unit_us(key) is None else offset_of(key) or offset_unit_us(key)
         unsteady, sure = counts_from_before(key, values), self._is_sure_offset(key)
         if not sure and (unsteady or len(values) == 1) and around.base is None and not (loose and timed):
             return None

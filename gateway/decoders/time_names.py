@@ -56,7 +56,8 @@ _LIKELY: Final = (
 USUAL_NAMES: Final = tuple("".join(words) for words in (*_SURE, *_LIKELY))
 """All of them, without case and signs."""
 _OFFSETS: Final = re.compile(
-    r"\$_time|(?:(?:time|t|ts)_?)?(?:offset|delta|elapsed|rel(?:ative)?_?time)s?(?:_?(ns|us|ms|s|sec|seconds|millis|milliseconds))?",
+    r"\$_time|(?:(?:time|t|ts)_?)?(?:offset|delta|elapsed|rel(?:ative)?_?time)s?(?:_?(ns|us|ms|s|sec|seconds|millis|milliseconds))?"
+    r"|(?:offset|elapsed|rel(?:ative)?_?time)s?_?(?P<long>h|hours|minutes)",
     re.IGNORECASE,
 )
 _SCHEDULE: Final = re.compile(
@@ -78,6 +79,9 @@ _UNITS_US: Final = {
     "sec": 1e6,
     "seconds": 1e6,
     "ns": 1e-3,
+    "minutes": 6e7,
+    "h": 3.6e9,
+    "hours": 3.6e9,
 }
 _ENDING: Final = re.compile(r".*(?:time|timestamp|date|epoch|seen|updated|_at|_ts|_utc|[a-z]At)", re.DOTALL)
 _IDS: Final = frozenset(
@@ -195,6 +199,10 @@ def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
     for key, value in body.items():
         if key in names and (best is None or names[key] < names[best]) and is_time(value):
             best = key
+    if best is None:
+        # A date with a time of day that cannot be read is refused, not replaced by that of arrival.
+        unread = [key for key, value in body.items() if key in names and like_time(value, clock=True)]
+        best = min(unread, key=names.__getitem__, default=None)
     return best
 
 
@@ -276,4 +284,4 @@ def offset_unit_us(name: str) -> float | None:
     if name.lower() == "$_time":
         # PPMP: milliseconds by its specification.
         return 1e3
-    return _UNITS_US.get((found[1] or "").lower(), 0.0)
+    return _UNITS_US.get((found[1] or found["long"] or "").lower(), 0.0)
