@@ -74,7 +74,8 @@ def test_cells_have_figures_and_resources_and_only_topics_of_the_run_come_and_go
     assert process.stderr is not None
     while "messages=600000, run 1 of 2" not in (line := process.stderr.readline()):
         assert line, "it ended early"
-    process.send_signal(signal.SIGINT)
+    # As Ctrl-C, which a process that a shell started in the background ignores.
+    process.send_signal(signal.SIGTERM)
     out, words = process.communicate(timeout=120)
     assert process.returncode == 130, words
     assert "what was measured until now is reported" in words
