@@ -67,7 +67,7 @@ def produce(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Send records to a topic, a line each, to all replicas.
+    """Send records to a topic, a line each.
 
     Waits until all replicas have them.
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deploy.settings import Settings
+    from ingest.settings import KafkaSettings
+    from ingest.topic_sight import TopicSight
 
 __all__ = ["parse_bytes", "parse_hours", "register"]
 
@@ -79,21 +81,16 @@ def describe(
     from deploy.commands.topics_text import describe_lines, topic_dict
     from deploy.local.locate import locate_kafka
     from ingest.cluster import is_own_topic
-    from ingest.contract.errors import FatalError
-    from ingest.topic_sight import topic_sights
     from ingest.topic_state import describe_topics
 
     kafka = locate_kafka(config, data, brokers)
-    sights = topic_sights(kafka, lambda name: name == topic, most_seconds=LOOK_SECONDS)
-    if not sights:
-        message = f"Kafka at {kafka.bootstrap_servers} has no topic {topic}: see `tidegate topics ls --all`"
-        raise FatalError(message)
+    sight = _sight(kafka, topic)
     sizes = {} if brokers is not None else _sizes(config, data)
-    found = topic_dict(sights[0], sizes.get(topic), is_own=is_own_topic(topic))
+    found = topic_dict(sight, sizes.get(topic), is_own=is_own_topic(topic))
     found["settings"] = dict(sorted(describe_topics(kafka, [topic])[topic].own.items()))
     for one in found["by_partition"]:
-        one["oldest_ms"] = sights[0].oldest_ms.get(one["partition"])
-        one["newest_ms"] = sights[0].newest_ms.get(one["partition"])
+        one["oldest_ms"] = sight.oldest_ms.get(one["partition"])
+        one["newest_ms"] = sight.newest_ms.get(one["partition"])
     if as_json:
         show_json(found)
         return
@@ -169,7 +166,6 @@ def rm(
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
     from ingest.topic_setup import delete_topic
-    from ingest.topic_sight import topic_sights
 
     if is_own_topic(topic) or topic.startswith("__"):
         whose = "Kafka's own" if topic.startswith("__") else "Tidegate's"
@@ -178,11 +174,7 @@ def rm(
         )
         raise FatalError(message)
     kafka = locate_kafka(config, data, brokers)
-    sights = topic_sights(kafka, lambda name: name == topic, most_seconds=LOOK_SECONDS, with_times=False)
-    if not sights:
-        message = f"Kafka at {kafka.bootstrap_servers} has no topic {topic}: see `tidegate topics ls --all`"
-        raise FatalError(message)
-    records = sights[0].records
+    records = _sight(kafka, topic, with_times=False).records
     held = "an unknown number of" if records is None else count(records)
     if not sure and not sys.stdin.isatty():
         msg = f"nobody can answer here: add --yes to delete topic {topic} with {held} records"
@@ -281,6 +273,22 @@ def parse_bytes(text: str) -> int:
         msg = f"--retention-bytes {text!r}: wanted 8MiB or more, such as 512MiB or 2GiB, or {UNLIMITED}"
         raise typer.BadParameter(msg)
     return size
+
+
+def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "TopicSight":
+    """One topic as it is.
+
+    Raises:
+        FatalError: there is none.
+    """
+    from ingest.contract.errors import FatalError
+    from ingest.topic_sight import topic_sights
+
+    found = topic_sights(kafka, lambda name: name == topic, most_seconds=LOOK_SECONDS, with_times=with_times)
+    if not found:
+        message = f"Kafka at {kafka.bootstrap_servers} has no topic {topic}: see `tidegate topics ls --all`"
+        raise FatalError(message)
+    return found[0]
 
 
 def _settings(config: Path | None, data: Path | None) -> "Settings":
