@@ -14,11 +14,11 @@ from deploy.bench.suite.command import (
     check_disk,
     clusters_too_large,
     exit_code,
-    kafka_cell,
     plan_of,
     render_result,
     run_scenarios,
 )
+from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.scenario import Parameters
 from deploy.testbed.budget import check_budget
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
@@ -208,4 +208,4 @@ def test_a_whole_pipeline_is_not_measured_on_a_bare_kafka(cluster: Path) -> None
     with pytest.raises(ConfigError, match="use `bench e2e --config`"):
         run_scenarios(RunRequest(("pipeline",), target=cluster, agreed=True), say=print, ask=lambda _: True)
     with pytest.raises(FatalError, match='give the target `runs = "pipeline"`'):
-        kafka_cell(Parameters(devices=3), "t", Bed(KafkaSettings()))
+        run_cell(Parameters(kind="pipeline"), "t", Bed(KafkaSettings()))

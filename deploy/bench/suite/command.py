@@ -5,13 +5,15 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from deploy.bench.environment import hardware, hardware_line
 from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
+from deploy.bench.suite.kinds import run_cell as run_kind
+from deploy.bench.suite.kinds import run_peer
 from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress, duration_text
@@ -24,16 +26,11 @@ from deploy.testbed.layout import Wish
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from ingest.settings import KafkaSettings
 
-if TYPE_CHECKING:
-    from deploy.bench.kafka_load.workload import Workload
-
 __all__ = [
     "RunRequest",
     "check_disk",
     "clusters_too_large",
     "exit_code",
-    "kafka_cell",
-    "kafka_peer",
     "plan_of",
     "render_result",
     "run_scenarios",
@@ -42,8 +39,6 @@ __all__ = [
 
 KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files a minute later: so many runs are on the disk at once."""
-GROUP_RATE: Final = 400.0
-"""Records a second for a group whose cell names no rate."""
 RECORD_BYTES: Final = 20
 """Of a record besides its value."""
 
@@ -102,8 +97,8 @@ def run_scenarios(
             one = run_plan(
                 plan,
                 open_bed=open_bed,
-                run_cell=run_cell or kafka_cell,
-                run_peer=kafka_peer,
+                run_cell=run_cell or run_kind,
+                run_peer=run_peer,
                 progress=progress,
                 doubt=doubt,
             )
@@ -122,7 +117,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     name, scenario = load_scenario(name)
     scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
     cells = scenario.cells()
-    if kafka is not None and any(work.devices for work in scenario.workloads):
+    if kafka is not None and any(work.kind == "pipeline" for work in scenario.workloads):
         msg = f"The scenario {name} measures a whole pipeline, not a Kafka: use `bench e2e --config`, which takes its settings"
         raise ConfigError(msg)
     if kafka is not None:
@@ -189,44 +184,6 @@ def render_result(result: Mapping[str, Any]) -> str:
         elif cell["why"]:
             lines.append(f"    {cell['why']}")
     return "\n".join([*lines, hardware_line(result["hardware"])])
-
-
-def kafka_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
-    """One run of the load generator; of a consumer group where the cell has members, of a pipeline where it has devices."""
-    from deploy.bench.kafka_load.groups import GroupRun, run_group
-    from deploy.bench.kafka_load.run import run_workload
-
-    if workload.devices:
-        from deploy.bench.suite.pipeline import pipeline_cell
-
-        return pipeline_cell(workload, bed)
-    if not workload.members:
-        return run_workload(_load(workload, topic), bed.kafka)
-    run = GroupRun(
-        topic=topic, members=workload.members, event=workload.event, protocol=workload.protocol,
-        partitions=workload.partitions, replication=workload.replication, rate=workload.rate or GROUP_RATE,
-    )  # fmt: skip
-    with ExitStack() as outage:
-        without = bed.without_leader
-        kill = None if without is None else lambda name: outage.enter_context(without(name))
-        return run_group(run, bed.kafka, kill_leader=kill)
-
-
-def kafka_peer(
-    workload: Parameters, topic: str, kafka: KafkaSettings, tool: Callable[..., list[str]]
-) -> Mapping[str, float]:
-    """The same by Kafka's own performance tools."""
-    from deploy.bench.kafka_load.peer import run_peer
-
-    return {} if workload.members or workload.devices else run_peer(_load(workload, topic), kafka, tool)
-
-
-def _load(workload: Parameters, topic: str) -> "Workload":
-    from deploy.bench.kafka_load.workload import Workload
-
-    values = workload.model_dump(exclude={"ending", "properties", "members", "event", "protocol", "devices"})
-    pairs = (pair.split("=", 1) for pair in workload.properties.split())
-    return Workload(topic=topic, properties=tuple((name, value) for name, value in pairs), **values)
 
 
 def _figures_text(cell: Mapping[str, Any]) -> str:

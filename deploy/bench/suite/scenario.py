@@ -6,10 +6,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Baseline", "Cell", "Factor", "Goal", "Parameters", "Scenario", "Target"]
+__all__ = ["Baseline", "Cell", "Factor", "Goal", "Kind", "Parameters", "Scenario", "Target"]
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
+Kind = Literal["load", "group", "pipeline"]
+"""What a run is: a load of producers and consumers, a consumer group and an event, or devices of a whole pipeline."""
 
 
 class _Form(BaseModel):
@@ -19,6 +21,7 @@ class _Form(BaseModel):
 class Parameters(_Form):
     """What one run sends and reads; `Workload` of the load generator says what each means."""
 
+    kind: Kind = "load"
     ending: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,100}$", description="End of the topic's name.")
     messages: int = Field(30_000, ge=1, le=2_000_000_000)
     message_bytes: int = Field(100, ge=8, le=900_000)
@@ -39,11 +42,11 @@ class Parameters(_Form):
         "", pattern=r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$", description="Of the topic: `name=value name=value`."
     )
 
-    members: int = Field(0, ge=0, le=64, description="0 is a load; else a consumer group of so many members.")
+    members: int = Field(2, ge=1, le=64, description="Of a `group`, at its start.")
     event: Literal["none", "leave", "join", "die", "leader_killed"] = "none"
     protocol: Literal["range", "cooperative", "consumer"] = "range"
 
-    devices: int = Field(0, ge=0, le=1_000_000, description="0 is Kafka alone; else devices of a whole pipeline.")
+    devices: int = Field(100, ge=1, le=1_000_000, description="Of a `pipeline`.")
 
     @model_validator(mode="after")
     def _check_consumers(self) -> Self:
