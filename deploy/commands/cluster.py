@@ -54,8 +54,9 @@ def up(
     from deploy.testbed.report import cluster_state, started_lines
 
     mode: Any = "zookeeper" if zookeeper else "kraft"
+    security: Any = "sasl_ssl" if secure else "plaintext"
     with hold_folder(data):
-        cluster = KafkaCluster(data, brokers=brokers, mode=mode, secure=secure, heap=heap, told=_tell)
+        cluster = KafkaCluster(data, brokers=brokers, mode=mode, security=security, heap=heap, told=_tell)
         cluster.start()
     if as_json:
         show_json(cluster_state(cluster))

@@ -18,7 +18,7 @@ from deploy.local.kafka_java import private_command, property_lines
 from deploy.local.ports import is_free
 from deploy.settings_file import to_toml, write_private
 from deploy.testbed.budget import check_budget
-from deploy.testbed.layout import HOST, LAYOUT_FILE, Layout, Mode, Wish, new_layout, read_layout
+from deploy.testbed.layout import HOST, LAYOUT_FILE, Layout, Mode, Security, Wish, new_layout, read_layout
 from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, wait_for_server
 from deploy.testbed.process import ServerProcess
 from deploy.testbed.profile import node_profile
@@ -51,7 +51,8 @@ class KafkaCluster:
         folder: its own.
         brokers: 1 to 9. Topics get three copies, or as many as there are brokers; with three, two must be in sync.
         mode: `kraft`, each node a broker and a controller; or `zookeeper`, Kafka 3.9 with one ZooKeeper.
-        secure: SASL_SSL with SCRAM-SHA-512 for clients, TLS with certificates among nodes, and an authorizer.
+        security: of clients: `plaintext`; `ssl`, TLS alone; `sasl_ssl`, TLS with SCRAM-SHA-512 and an authorizer. The last
+            two have TLS with certificates among nodes.
         heap: of each node.
         properties: of each node, laid over all others.
         java_options: of each node, such as `-XX:TieredStopAtLevel=4` for the second compiler.
@@ -69,19 +70,20 @@ class KafkaCluster:
         *,
         brokers: int = 1,
         mode: Mode = "kraft",
-        secure: bool = False,
+        security: Security = "plaintext",
         heap: str = "384m",
         properties: Mapping[str, str | int] | None = None,
         java_options: tuple[str, ...] = (),
         jmx: bool = True,
         told: Callable[[str], None] = lambda line: None,
     ) -> None:
-        wish = Wish(brokers, mode, secure, heap, dict(properties or {}), java_options, jmx)
+        wish = Wish(brokers, mode, security, heap, dict(properties or {}), java_options, jmx)
         found = read_layout(folder)
         if found is not None and found.wish != wish:
+            had = found.wish
             message = (
-                f"{folder} holds another test bed ({found.wish.brokers} brokers, {found.wish.mode}"
-                f"{', secured' if found.wish.secure else ''}) or other options. Ask for the same, or name another folder."
+                f"{folder} holds another test bed ({had.brokers} brokers, {had.mode}, {had.security}) or other options. "
+                "Ask for the same, or name another folder."
             )
             raise ConfigError(message)
         self._build(folder, found or new_layout(wish), told)
@@ -165,16 +167,19 @@ class KafkaCluster:
     def settings_of(self, user: str) -> KafkaSettings:
         """What clients use as this user: `admin`, or `guest`, who may do nothing until an ACL says so."""
         copies = {"bootstrap_servers": self.bootstrap_servers, "replication": self.wish.replication}
-        if not self.wish.secure:
-            return KafkaSettings.model_validate(copies)
+        authority = {"ssl_ca_file": str(self.folder / "certificates" / AUTHORITY_FILE)} if self.wish.encrypts else {}
+        if not self.wish.has_users:
+            return KafkaSettings.model_validate(
+                {**copies, **authority, "security_protocol": self.wish.security.upper()}
+            )
         return KafkaSettings.model_validate(
             copies
+            | authority
             | {
                 "security_protocol": "SASL_SSL",
                 "sasl_mechanism": "SCRAM-SHA-512",
                 "sasl_username": user,
                 "sasl_password": SecretStr(self._layout.passwords[user]),
-                "ssl_ca_file": str(self.folder / "certificates" / AUTHORITY_FILE),
             }
         )
 
@@ -196,7 +201,7 @@ class KafkaCluster:
     @property
     def client_properties(self) -> Path | None:
         """The file that Kafka's own tools need for a secured cluster."""
-        return self.folder / CLIENT_PROPERTIES if self.wish.secure else None
+        return self.folder / CLIENT_PROPERTIES if self.wish.encrypts else None
 
     def start(self) -> None:
         """Start all nodes, and wait until the cluster answers; where it does not, none is left running.
@@ -350,7 +355,7 @@ class KafkaCluster:
         self.zookeeper.spawn()
         self._remember("zookeeper", self.zookeeper.process)
         wait_for_server(self.zookeeper, self.zookeeper.ready, time.monotonic() + READY_SECONDS)
-        if self.wish.secure:
+        if self.wish.has_users:
             self._make_users(self.zookeeper.address)
 
     def _make_users(self, zookeeper: str) -> None:
@@ -399,7 +404,7 @@ class KafkaCluster:
         self._make_nodes()
 
     def _secure(self) -> None:
-        if not self.wish.secure:
+        if not self.wish.encrypts:
             return
         make_certificates(self.folder / "certificates", self._java, self._layout.passwords["store"])
         write_private(self.folder / CLIENT_PROPERTIES, property_lines(jvm_conf(self.settings)))

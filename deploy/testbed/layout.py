@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from deploy.local.kafka import new_cluster_id
 from deploy.local.ports import choose_port
@@ -20,9 +20,11 @@ from deploy.testbed.process import Identity
 from deploy.testbed.security import ADMIN, GUEST
 from ingest.contract.errors import ConfigError, FatalError
 
-__all__ = ["HOST", "LAYOUT_FILE", "Layout", "Mode", "Wish", "hold_folder", "new_layout", "read_layout"]
+__all__ = ["HOST", "LAYOUT_FILE", "Layout", "Mode", "Security", "Wish", "hold_folder", "new_layout", "read_layout"]
 
 Mode = Literal["kraft", "zookeeper"]
+Security = Literal["plaintext", "ssl", "sasl_ssl"]
+"""Of the clients: nothing, TLS alone, or TLS with a user and a password. With TLS the nodes use it among themselves too."""
 HOST: Final = "127.0.0.1"
 LAYOUT_FILE: Final = "testbed.json"
 MOST_BROKERS: Final = 9
@@ -39,7 +41,7 @@ class Wish:
 
     brokers: int = 1
     mode: Mode = "kraft"
-    secure: bool = False
+    security: Security = "plaintext"
     heap: str = "384m"
     properties: Mapping[str, str | int] = field(default_factory=dict)
     java_options: tuple[str, ...] = ()
@@ -52,9 +54,24 @@ class Wish:
         if self.mode not in ("kraft", "zookeeper"):
             message = f"Kafka runs in mode kraft or zookeeper, not {self.mode}; give one of the two."
             raise ConfigError(message)
+        if self.security not in get_args(Security):
+            message = (
+                f"Clients of a test bed use {', '.join(get_args(Security))}, not {self.security}; give one of these."
+            )
+            raise ConfigError(message)
         if not (self.heap[:-1].isdigit() and self.heap[-1:].lower() in ("m", "g") and int(self.heap[:-1])):
             message = f"The heap of a node is {self.heap!r}; wanted a whole number and m or g, such as 384m."
             raise ConfigError(message)
+
+    @property
+    def encrypts(self) -> bool:
+        """All connections use TLS."""
+        return self.security != "plaintext"
+
+    @property
+    def has_users(self) -> bool:
+        """Clients need a user and a password, and rights."""
+        return self.security == "sasl_ssl"
 
     @property
     def replication(self) -> int:
@@ -90,7 +107,7 @@ class Layout:
 
 def new_layout(wish: Wish) -> Layout:
     """A test bed that has not been started."""
-    names = (ADMIN, GUEST, "store") if wish.secure else ()
+    names = (*((ADMIN, GUEST) if wish.has_users else ()), *(("store",) if wish.encrypts else ()))
     return Layout(wish, new_cluster_id(), _choose_ports(wish), {name: secrets.token_hex(12) for name in names})
 
 
@@ -98,10 +115,18 @@ def read_layout(folder: Path) -> Layout | None:
     """The test bed of this folder; None where there is none, or no whole description."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads((folder / LAYOUT_FILE).read_text("utf-8"))
-        wish = found["wish"] | {"java_options": tuple(found["wish"]["java_options"])}
+        wish = _today(found["wish"]) | {"java_options": tuple(found["wish"]["java_options"])}
         processes = {name: Identity(**identity) for name, identity in found["processes"].items()}
         return Layout(**(found | {"wish": Wish(**wish), "processes": processes}))
     return None
+
+
+def _today(wish: dict[str, Any]) -> dict[str, Any]:
+    """A description of before `security` had three values says `secure` in its place."""
+    if "secure" not in wish:
+        return wish
+    rest = {name: value for name, value in wish.items() if name != "secure"}
+    return rest | {"security": "sasl_ssl" if wish["secure"] else "plaintext"}
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Final
 
 from deploy.local.kafka import KafkaProfile
 from deploy.testbed.layout import HOST, Layout
-from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, secured_properties
+from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, tls_properties, user_properties
 
 __all__ = ["node_profile"]
 
@@ -33,8 +33,8 @@ def node_profile(layout: Layout, node_id: int, folder: Path) -> KafkaProfile:
         },
         jars="kafka" if wish.mode == "kraft" else "zookeeper",
         cluster_id=layout.cluster_id,
-        users={name: layout.passwords[name] for name in (ADMIN, GUEST)} if wish.secure else {},
-        authority=folder / AUTHORITY_FILE if wish.secure else None,
+        users={name: layout.passwords[name] for name in (ADMIN, GUEST)} if wish.has_users else {},
+        authority=folder / AUTHORITY_FILE if wish.encrypts else None,
         java_options=wish.java_options,
     )
 
@@ -54,19 +54,21 @@ def _copies(layout: Layout) -> dict[str, str | int | None]:
 
 def _listeners(layout: Layout, node_id: int, folder: Path) -> dict[str, str | int | None]:
     ports, wish = layout.ports[str(node_id)], layout.wish
-    inner, outer = ("SSL", "SASL_SSL") if wish.secure else ("PLAINTEXT", "PLAINTEXT")
-    names = {"CLIENT": outer, **({"INTERNAL": inner} if wish.secure else {})}
+    inner = "SSL" if wish.encrypts else "PLAINTEXT"
+    names = {"CLIENT": wish.security.upper(), **({"INTERNAL": inner} if wish.encrypts else {})}
     advertised = ",".join(f"{name}://{HOST}:{ports[name.lower()]}" for name in names)
     controller = f",CONTROLLER://{HOST}:{ports['controller']}" if wish.mode == "kraft" else ""
     if wish.mode == "kraft":
         names["CONTROLLER"] = inner
+    store = layout.passwords.get("store", "")
     authorizer = KRAFT_AUTHORIZER if wish.mode == "kraft" else ZOOKEEPER_AUTHORIZER
     return {
         "listeners": advertised + controller,
         "advertised.listeners": advertised,
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in names.items()),
-        "inter.broker.listener.name": "INTERNAL" if wish.secure else "CLIENT",
-        **(secured_properties(folder, layout.passwords["store"], authorizer=authorizer) if wish.secure else {}),
+        "inter.broker.listener.name": "INTERNAL" if wish.encrypts else "CLIENT",
+        **(tls_properties(folder, store) if wish.encrypts else {}),
+        **(user_properties(authorizer) if wish.has_users else {}),
     }
 
 

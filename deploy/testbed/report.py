@@ -28,7 +28,8 @@ def cluster_state(cluster: KafkaCluster) -> dict[str, Any]:
     return {
         "folder": str(cluster.folder),
         "mode": cluster.wish.mode,
-        "secure": cluster.wish.secure,
+        "secure": cluster.wish.encrypts,
+        "security": cluster.wish.security,
         "ready": all(node["answers"] for node in nodes) and (keeper is None or keeper.alive),
         "bootstrap_servers": cluster.bootstrap_servers,
         "settings_file": str(cluster.settings_file),
@@ -54,10 +55,12 @@ def started_lines(cluster: KafkaCluster) -> list[str]:
         *status_lines(state),
         "",
         f"bootstrap servers  {state['bootstrap_servers']}",
-        f"Tidegate settings  {state['settings_file']}" + ("  (holds a password)" if state["secure"] else ""),
+        f"Tidegate settings  {state['settings_file']}"
+        + ("  (holds a password)" if state["security"] == "sasl_ssl" else ""),
     ]
     if state["client_properties"]:
-        lines.append(f"client properties  {state['client_properties']}  (for Kafka's own tools; holds a password)")
+        password = "; holds a password" if state["security"] == "sasl_ssl" else ""
+        lines.append(f"client properties  {state['client_properties']}  (for Kafka's own tools{password})")
     return [
         *lines,
         "",
@@ -70,7 +73,8 @@ def started_lines(cluster: KafkaCluster) -> list[str]:
 
 def status_lines(state: Mapping[str, Any]) -> list[str]:
     """A line for each server."""
-    lines = [f"{state['mode']}{', secured' if state['secure'] else ''}, {'ready' if state['ready'] else 'not ready'}"]
+    kind = [state["mode"], *([state["security"]] if state["secure"] else [])]
+    lines = [f"{', '.join(kind)}, {'ready' if state['ready'] else 'not ready'}"]
     keeper = state["zookeeper"]
     servers = [(f"node {node['node_id']}", node) for node in state["nodes"]]
     for name, server in [*([("zookeeper", keeper)] if keeper else []), *servers]:

@@ -12,7 +12,15 @@ from deploy.local.java import Java
 from deploy.settings import java_locale
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["ADMIN", "AUTHORITY_FILE", "GUEST", "KEY_STORE", "make_certificates", "secured_properties"]
+__all__ = [
+    "ADMIN",
+    "AUTHORITY_FILE",
+    "GUEST",
+    "KEY_STORE",
+    "make_certificates",
+    "tls_properties",
+    "user_properties",
+]
 
 ADMIN: Final = "admin"
 GUEST: Final = "guest"
@@ -62,13 +70,9 @@ def _keytool(java: Java, *arguments: str, password: str) -> None:
         raise UnavailableError(message)
 
 
-def secured_properties(folder: Path, password: str, *, authorizer: str) -> dict[str, str]:
-    """What a node needs for clients by SASL_SSL with SCRAM, and for TLS with certificates among the nodes."""
+def tls_properties(folder: Path, password: str) -> dict[str, str]:
+    """What a node needs for TLS: clients show no certificate, the nodes show theirs to each other."""
     return {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.client.scram-sha-512.sasl.jaas.config": (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        ),
         "listener.name.client.ssl.client.auth": "none",
         "ssl.client.auth": "required",
         "ssl.keystore.type": "PKCS12",
@@ -77,6 +81,16 @@ def secured_properties(folder: Path, password: str, *, authorizer: str) -> dict[
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(folder / AUTHORITY_FILE),
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+    }
+
+
+def user_properties(authorizer: str) -> dict[str, str]:
+    """What a node needs for clients with a user and a password (SCRAM), and for rights."""
+    return {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.client.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
         "authorizer.class.name": authorizer,
         "super.users": f"User:{BROKER};User:{ADMIN}",
     }

@@ -136,7 +136,7 @@ def test_a_kafka_of_zookeeper_mode_takes_users_and_records(tmp_path: Path, uniqu
         artifacts.ensure("zookeeper", lambda text: None)
     except UnavailableError as error:
         pytest.skip(f"the jars of ZooKeeper mode are not here: {error}")
-    with open_cluster(tmp_path / "bed", mode="zookeeper", secure=True) as cluster:
+    with open_cluster(tmp_path / "bed", mode="zookeeper", security="sasl_ssl") as cluster:
         assert cluster.zookeeper is not None
         pids = [cluster.zookeeper.process.pid, cluster.nodes[0].pid]
         make_topic(cluster.settings, unique_name, 1)

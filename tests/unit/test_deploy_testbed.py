@@ -62,13 +62,45 @@ def test_a_node_of_zookeeper_mode_has_no_property_of_kraft() -> None:
 
 @pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
 def test_a_secured_node_has_no_listener_in_the_clear(mode: str) -> None:
-    found = properties(mode=mode, secure=True)
+    found = properties(mode=mode, security="sasl_ssl")
     protocols = dict(pair.split(":") for pair in str(found["listener.security.protocol.map"]).split(","))
     assert protocols.pop("CLIENT") == "SASL_SSL"
     assert set(protocols.values()) == {"SSL"}
     assert found["inter.broker.listener.name"] == "INTERNAL"
     assert found["ssl.client.auth"] == "required"
     assert found["super.users"] == "User:broker;User:admin"
+
+
+@pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
+def test_a_node_with_tls_alone_asks_nobody_for_a_user(mode: str, tmp_path: Path) -> None:
+    found = properties(mode=mode, security="ssl")
+    protocols = dict(pair.split(":") for pair in str(found["listener.security.protocol.map"]).split(","))
+    assert set(protocols.values()) == {"SSL"}
+    assert found["listener.name.client.ssl.client.auth"] == "none"
+    assert not [name for name in found if "sasl" in name or name in ("authorizer.class.name", "super.users")]
+    layout = new_layout(Wish(mode=mode, security="ssl"))  # type: ignore[arg-type]
+    assert set(layout.passwords) == {"store"}
+    assert node_profile(layout, 1, CERTIFICATES).users == {}
+    layout.write(tmp_path)
+    cluster = KafkaCluster.attach(tmp_path)
+    settings = cluster.settings
+    assert (settings.security_protocol, settings.sasl_mechanism, settings.sasl_username) == ("SSL", None, None)
+    assert settings.ssl_ca_file == str(tmp_path / "certificates" / "ca.pem")
+    assert "--command-config" in cluster.tool("org.apache.kafka.tools.TopicCommand")
+    lines = "\n".join(started_lines(cluster))
+    assert f"{mode}, ssl, not ready" in lines and "holds a password" not in lines
+
+
+def test_a_description_that_says_secure_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    for secure, security in ((True, "sasl_ssl"), (False, "plaintext")):
+        layout = new_layout(Wish(security=security))  # type: ignore[arg-type]
+        layout.write(tmp_path)
+        file = tmp_path / LAYOUT_FILE
+        described = json.loads(file.read_text())
+        del described["wish"]["security"]
+        described["wish"]["secure"] = secure
+        file.write_text(json.dumps(described))
+        assert read_layout(tmp_path) == layout
 
 
 def test_what_the_caller_sets_wins() -> None:
@@ -103,6 +135,7 @@ def test_too_little_disk_is_named_with_its_folder() -> None:
         ({"brokers": 0}, "1 to 9 brokers, not 0"),
         ({"brokers": 10}, "not 10"),
         ({"mode": "raft"}, "kraft or zookeeper, not raft"),
+        ({"security": "tls"}, "plaintext, ssl, sasl_ssl, not tls"),
         ({"heap": "lots"}, "'lots'"),
         ({"heap": "0m"}, "'0m'"),
         ({"heap": ""}, "''"),
@@ -114,7 +147,9 @@ def test_what_can_be_no_test_bed_is_a_sentence(wish: dict[str, Any], why: str) -
 
 
 def test_the_description_is_kept_whole_and_private(tmp_path: Path) -> None:
-    layout = new_layout(Wish(brokers=3, secure=True, properties={"num.io.threads": 2}, java_options=("-Xss1m",)))
+    layout = new_layout(
+        Wish(brokers=3, security="sasl_ssl", properties={"num.io.threads": 2}, java_options=("-Xss1m",))
+    )
     layout.processes["1"] = Identity(4711, 12.5)
     layout.write(tmp_path / "bed")
     (file,) = (tmp_path / "bed").iterdir()
@@ -125,8 +160,8 @@ def test_the_description_is_kept_whole_and_private(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_test_bed_is_refused(tmp_path: Path) -> None:
-    new_layout(Wish(brokers=3, secure=True)).write(tmp_path)
-    with pytest.raises(ConfigError, match=r"holds another test bed \(3 brokers, kraft, secured\)"):
+    new_layout(Wish(brokers=3, security="sasl_ssl")).write(tmp_path)
+    with pytest.raises(ConfigError, match=r"holds another test bed \(3 brokers, kraft, sasl_ssl\)"):
         KafkaCluster(tmp_path, brokers=3)
 
 
@@ -136,7 +171,7 @@ def test_a_folder_without_a_test_bed_is_named(tmp_path: Path) -> None:
 
 
 def test_clients_of_a_secured_test_bed_get_all_they_need(tmp_path: Path) -> None:
-    new_layout(Wish(secure=True)).write(tmp_path)
+    new_layout(Wish(security="sasl_ssl")).write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
     settings, guest = cluster.settings, cluster.settings_of("guest")
     assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
@@ -224,7 +259,7 @@ def test_no_command_line_shows_a_password(mode: Any, tmp_path: Path, monkeypatch
             super().__init__([sys.executable, "-c", "raise SystemExit(3)"], **more)
 
     monkeypatch.setattr(subprocess, "Popen", Tool)
-    cluster = KafkaCluster(tmp_path / "bed", mode=mode, secure=True)
+    cluster = KafkaCluster(tmp_path / "bed", mode=mode, security="sasl_ssl")
     (tmp_path / "bed").mkdir()
     with pytest.raises(UnavailableError):
         cluster._make_users("127.0.0.1:1") if mode == "zookeeper" else cluster.nodes[0].part.prepare()
@@ -367,7 +402,7 @@ def test_what_is_removed_is_the_test_beds_own(tmp_path: Path) -> None:
 
 
 def test_the_state_is_told_in_words_and_names_no_password(tmp_path: Path) -> None:
-    layout = new_layout(Wish(brokers=2, secure=True, mode="zookeeper"))
+    layout = new_layout(Wish(brokers=2, security="sasl_ssl", mode="zookeeper"))
     layout.write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
     state = cluster_state(cluster)
@@ -375,6 +410,6 @@ def test_the_state_is_told_in_words_and_names_no_password(tmp_path: Path) -> Non
     text = json.dumps(state) + "\n".join(started_lines(cluster))
     assert not [password for password in layout.passwords.values() if password in text]
     lines = status_lines(state)
-    assert lines[0] == "zookeeper, secured, not ready"
+    assert lines[0] == "zookeeper, sasl_ssl, not ready"
     assert [line.split()[0] for line in lines[1:]] == ["zookeeper", "node", "node"]
     assert all("down, see" in line for line in lines[1:])

@@ -122,7 +122,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
                 folder,
                 brokers=target.brokers,
                 mode=target.metadata,
-                secure=target.security == "sasl_ssl",
+                security=target.security,
                 properties=_DEAD_MEMBERS if target.metadata == "kraft" else {},
             )
         )

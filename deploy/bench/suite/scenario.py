@@ -63,7 +63,7 @@ class Target(_Form):
 
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"
-    security: Literal["plaintext", "sasl_ssl"] = "plaintext"
+    security: Literal["plaintext", "ssl", "sasl_ssl"] = "plaintext"
 
 
 class Baseline(_Form):
