@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(as_json: Json = False) -> None:
-    """List the scenarios: cells, and about how long they take, whole and with --short."""
+    """List the scenarios: cells, and about how long they take, whole and with --short; --all leaves the long ones out."""
     from deploy.bench.suite.library import list_scenarios
 
     found = list_scenarios()
@@ -28,14 +28,16 @@ def ls(as_json: Json = False) -> None:
         return
     typer.echo(f"{'name':14} {'cells':>5} {'minutes':>8} {'short':>6}  title")
     for one in found:
-        typer.echo(f"{one['name']:14} {one['cells']:>5} {one['minutes']:>8} {one['short_minutes']:>6}  {one['title']}")
+        minutes = f"{one['minutes']:>8} {one['short_minutes']:>6}"
+        typer.echo(f"{one['name']:14} {one['cells']:>5} {minutes}  {'long: ' if one['long'] else ''}{one['title']}")
 
 
 def run(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME…", help="Scenarios of `bench ls`, or files that end in .toml.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All scenarios of `bench ls`.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All scenarios of `bench ls` but the long ones.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="All long scenarios: some hours.")] = False,
     target: Annotated[
         Path | None,
         typer.Option("--target", help="An existing cluster: TOML with a section [kafka].", show_default=False),
@@ -66,13 +68,13 @@ def run(
     (--target). Exit 1 where a goal was missed or a cell could not be measured. On a busy machine nothing is claimed as met.
     """
     from deploy.bench.suite.command import RunRequest, exit_code, render_result, run_scenarios
-    from deploy.bench.suite.library import scenario_names
+    from deploy.bench.suite.library import names_by_length
 
-    if everything == bool(names):
-        msg = "name scenarios of `tidegate bench ls`, or --all"
+    if (everything or long) == bool(names):
+        msg = "name scenarios of `tidegate bench ls`, or --all, or --long"
         raise typer.BadParameter(msg)
     request = RunRequest(
-        names=tuple(scenario_names() if everything else names or ()),
+        names=tuple(names or names_by_length(usual=everything, long=long)),
         target=target, agreed=yes, max_rate=max_rate, repeats=repeats, short=short,
         parameters=tuple(parameters or ()),
     )  # fmt: skip

@@ -183,6 +183,9 @@ def render_result(result: Mapping[str, Any]) -> str:
             lines.append(f"    {verdict}: {cell['goal']}{why}")
         elif cell["why"]:
             lines.append(f"    {cell['why']}")
+    for curve in result["curves"]:
+        where = f" ({curve['where']})" if curve["where"] else ""
+        lines.append(f"  {curve['figure']} over {curve['axis']}{where}: {curve['says']}")
     return "\n".join([*lines, hardware_line(result["hardware"])])
 
 

@@ -12,7 +12,14 @@ from deploy.settings_faults import Origins, config_error, describe_faults
 from deploy.settings_file import read_toml
 from ingest.contract.errors import ConfigError
 
-__all__ = ["estimated_seconds", "list_scenarios", "load_scenario", "scenario_names", "set_parameters"]
+__all__ = [
+    "estimated_seconds",
+    "list_scenarios",
+    "load_scenario",
+    "names_by_length",
+    "scenario_names",
+    "set_parameters",
+]
 
 FOLDER: Final = Path(__file__).parents[1] / "scenarios"
 START_SECONDS: Final = 15.0
@@ -24,6 +31,12 @@ PEER_SECONDS: Final = 6.0
 def scenario_names(folder: Path = FOLDER) -> list[str]:
     """Those that are shipped."""
     return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def names_by_length(*, usual: bool, long: bool, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Those that are shipped: the usual ones, those that take so long that only their name or `--long` runs them, or both."""
+    wanted = {False: usual, True: long}
+    return tuple(name for name in scenario_names(folder) if wanted[load_scenario(name, folder)[1].long])
 
 
 def load_scenario(name: str, folder: Path = FOLDER) -> tuple[str, Scenario]:
@@ -114,6 +127,7 @@ def list_scenarios(folder: Path = FOLDER) -> list[dict[str, Any]]:
                 "name": name,
                 "title": scenario.title,
                 "source": scenario.source,
+                "long": scenario.long,
                 "cells": len(scenario.cells()) * max(1, len(scenario.measures)),
                 "minutes": round(estimated_seconds(scenario) / 60, 1),
                 "short_minutes": round(estimated_seconds(short) / 60, 1),

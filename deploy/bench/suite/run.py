@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from deploy.bench.environment import hardware, versions
 from deploy.bench.suite.bed import Bed, Topics
+from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.progress import Progress
 from deploy.bench.suite.resources import Sampler, limit_of
@@ -102,6 +103,7 @@ def run_plan(
         interrupted = True
         progress.tell("Interrupted: what was measured until now is reported.")
     progress.end_step()
+    rows = judge_cells(plan.scenario, course.measured)
     return {
         "scenario": plan.name,
         "title": plan.scenario.title,
@@ -110,7 +112,8 @@ def run_plan(
         "repeats": plan.repeats,
         "interrupted": interrupted,
         "busy": doubt,
-        "cells": judge_cells(plan.scenario, course.measured),
+        "cells": rows,
+        "curves": curves_of(plan.scenario.curves, rows),
         "shows": list(plan.scenario.shows),
         "baselines": {
             name: {"title": each.title, "source": each.source} for name, each in plan.scenario.baselines.items()

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Baseline", "Cell", "Factor", "Goal", "Kind", "Parameters", "Scenario", "Target"]
+__all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", "Scenario", "Target"]
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
@@ -131,6 +131,17 @@ class Goal(_Form):
         return bound
 
 
+class Curve(_Form):
+    """Figures over one parameter, for cells that differ in it alone."""
+
+    axis: str
+    figures: list[str] = Field(min_length=1)
+    follows: list[str] = Field(
+        default_factory=list,
+        description="Parameters that may change along with the axis, such as the count of messages.",
+    )
+
+
 class Short(_Form):
     """What `--short` takes instead."""
 
@@ -168,6 +179,10 @@ class Scenario(_Form):
     )
     baselines: dict[str, Baseline] = Field(default_factory=dict)
     goals: list[Goal] = Field(default_factory=list)
+    curves: list[Curve] = Field(default_factory=list, description="Growth over a parameter: its slope, and its bend.")
+    long: bool = Field(
+        False, description="Takes an hour or so: `bench run` takes it by its name alone, not with --all."
+    )
     repeats: int = Field(5, ge=1, le=100)
     peer_runs: int = Field(1, ge=0, le=20, description="Runs of Kafka's own performance tools for each cell.")
     warmup_runs: int = Field(1, ge=0, le=10, description="Runs of the first workload of a target, not counted.")
@@ -186,6 +201,8 @@ class Scenario(_Form):
             if self.measures and goal.figure not in self.measures:
                 msg = f"a goal is about {goal.figure}, which is not one of the measures {self.measures}"
                 raise ValueError(msg)
+        for curve in self.curves:
+            _check_parameters({curve.axis, *curve.follows}, f"the curve over {curve.axis}")
         return self
 
     @property

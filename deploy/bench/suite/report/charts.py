@@ -1,10 +1,11 @@
-"""Data of the report's charts, as uPlot takes it: latency by percentile, and resources over time."""
+"""Data of the report's charts, as uPlot takes it: growth, latency by percentile, and resources over time."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.report.growth import growth_charts
 from deploy.bench.suite.scenario import Target
 
 __all__ = ["charts_of"]
@@ -28,7 +29,8 @@ _PANELS: Final = (
 
 def charts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each `{title, kind, names, data}`; `data` begins with the x values."""
-    return [*_latency(result["cells"]), *(chart for one in result["resources"] for chart in _resources(one))]
+    used = (chart for one in result["resources"] for chart in _resources(one))
+    return [*growth_charts(result.get("curves", ())), *_latency(result["cells"]), *used]
 
 
 def _latency(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

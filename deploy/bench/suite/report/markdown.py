@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.parameters import differing
+from deploy.bench.suite.report.growth import growth_rows
 from deploy.bench.suite.report.tables import PEER, WORDS, figures_shown, number_text
 
 __all__ = ["render_markdown"]
@@ -31,7 +32,9 @@ def _section(result: Mapping[str, Any]) -> str:
     busy = f"Nothing is claimed as met: {result['busy']}." if result["busy"] else ""
     for words in (result["note"], busy):
         lines += ["", _text(words)] if words else []
-    return "\n".join([*lines, "", *_table(result), *(f"\n- Failed: {_text(fault)}" for fault in result["faults"])])
+    return "\n".join(
+        [*lines, "", *_table(result), *_growth(result), *(f"\n- Failed: {_text(fault)}" for fault in result["faults"])]
+    )
 
 
 def _table(result: Mapping[str, Any]) -> list[str]:
@@ -57,6 +60,15 @@ def _table(result: Mapping[str, Any]) -> list[str]:
         row += [cell.get(f"{PEER}{figure}")] if has_peer else []
         rows.append([*row, *_measured(cell, figure), *_verdict(cell, figure, result["busy"])])
     return ["| " + " | ".join(_text(value) for value in row) + " |" for row in rows]
+
+
+def _growth(result: Mapping[str, Any]) -> list[str]:
+    """Each curve with its slope and its bend."""
+    rows = growth_rows(result)
+    if not rows:
+        return []
+    lines: list[Sequence[str]] = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return ["", "Growth:", "", *("| " + " | ".join(map(_text, row)) + " |" for row in lines)]
 
 
 def _measured(cell: Mapping[str, Any], figure: str) -> list[Any]:

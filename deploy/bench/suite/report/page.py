@@ -10,6 +10,7 @@ from typing import Any, Final
 import monitoring
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.report.charts import charts_of
+from deploy.bench.suite.report.growth import growth_table
 from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.tables import cells_table, heat_tables
 from ingest.contract.errors import ConfigError
@@ -100,6 +101,6 @@ def _section(key: str, result: Mapping[str, Any]) -> str:
     if result["interrupted"]:
         parts.append('<p class="notice">The run was interrupted; cells that it did not reach are missing.</p>')
     parts += [f'<p class="notice">{escape(fault)}</p>' for fault in dict.fromkeys(result["faults"])]
-    parts += [cells_table(result), heat_tables(cells)]
+    parts += [cells_table(result), growth_table(result), heat_tables(cells)]
     parts.append(f'<div class="charts" data-charts="{key}"></div></section>')
     return "\n".join(parts)

@@ -1,0 +1,61 @@
+"""Curves of a result: cells that differ in one parameter alone, each figure over it with its slope and its bend."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from deploy.bench.suite.parameters import cell_text, differing, parameter_names
+from deploy.bench.suite.scenario import Curve
+from deploy.bench.suite.trend import LEAST_POINTS, Point, trend_of, trend_text
+
+__all__ = ["curves_of"]
+
+
+def curves_of(curves: Sequence[Curve], cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Those with three points at least, by axis, then by figure.
+
+    Args:
+        curves: the axes and figures that a scenario names.
+        cells: rows of the result.
+
+    Returns:
+        Each `{axis, figure, where, points: [[x, median, min, max]], slope, slope_error, bend, slope_after, says}`; `where` has
+        the parameters of those cells in which other curves over the same axis differ. The slope is None where a value has
+        no logarithm.
+    """
+    return [one for curve in curves for figure in curve.figures for one in _curves(curve, figure, cells)]
+
+
+def _curves(curve: Curve, figure: str, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    given = [cell for cell in cells if figure in cell["spread"] and cell.get("measure", figure) == figure]
+    names = [name for name in parameter_names(given) if name not in (curve.axis, *curve.follows)]
+    groups: dict[tuple[Any, ...], dict[float, Mapping[str, Any]]] = {}
+    for cell in given:
+        x = cell.get(curve.axis)
+        if isinstance(x, int | float) and x > 0:
+            groups.setdefault(tuple(cell.get(name) for name in names), {}).setdefault(float(x), cell)
+    found = [group for group in groups.values() if len(group) >= LEAST_POINTS]
+    others = [name for name in differing([cell for group in found for cell in group.values()]) if name in names]
+    for group in found:
+        yield _curve(curve.axis, figure, group, cell_text(_parameters(group, others), others) if others else "")
+
+
+def _parameters(group: Mapping[float, Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    first = next(iter(group.values()))
+    return {name: first[name] for name in names if name in first}
+
+
+def _curve(axis: str, figure: str, group: Mapping[float, Mapping[str, Any]], where: str) -> dict[str, Any]:
+    spreads = {x: group[x]["spread"][figure] for x in sorted(group)}
+    points = [Point(x, each["median"], each["min"], each["max"]) for x, each in spreads.items()]
+    trend = trend_of(points)
+    return {
+        "axis": axis,
+        "figure": figure,
+        "where": where,
+        "points": [[point.x, point.y, point.low, point.high] for point in points],
+        "slope": None if trend is None else trend.slope,
+        "slope_error": None if trend is None else trend.error,
+        "bend": None if trend is None else trend.bend,
+        "slope_after": None if trend is None else trend.slope_after,
+        "says": f"no slope: {figure} is not always above 0" if trend is None else trend_text(trend),
+    }
