@@ -27,9 +27,16 @@ class Intake:
         dropped: messages at QoS 0 for which there was no room, so far.
     """
 
-    def __init__(self, gate: Gate, express: Express, *, is_full: Callable[[Block], bool]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        express: Express,
+        *,
+        is_full: Callable[[Block], bool],
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
         """`is_full` says whether a message at QoS 0 has no room beside this block."""
-        self._gate, self._express, self._is_full = gate, express, is_full
+        self._gate, self._express, self._is_full, self._wall_us = gate, express, is_full, wall_us
         self.number = 0
         self.waited_since_us: int | None = None
         self.dropped = 0
@@ -43,7 +50,7 @@ class Intake:
             MemoryError: no fault of the message, which comes again on the next connection.
             RuntimeError: a message was taken without its record; it comes again likewise.
         """
-        received_us, received_at = time.time_ns() // 1000, time.monotonic()
+        received_us, received_at = self._wall_us(), time.monotonic()
         at = 0
         while at < len(messages):
             block = Block(epoch, self.number + 1, received_us, received_at)

@@ -304,7 +304,7 @@ def test_a_new_profile_holds_on_the_short_way_after_a_tick(tmp_path: Path) -> No
 
 
 def intake_of(bench: Bench, *, full_at: int = 10**9) -> Intake:
-    return Intake(bench.gate, bench.express, is_full=lambda block: len(block) >= full_at)
+    return Intake(bench.gate, bench.express, is_full=lambda block: len(block) >= full_at, wall_us=lambda: NOW_US)
 
 
 def test_messages_keep_their_order_and_numbers_whichever_way_they_go() -> None:

@@ -27,7 +27,8 @@ ROUTES = compile_routes((), LIMITS)
 
 def take(*messages: Incoming, since_us: int | None = None) -> tuple[list[ReadingRecord], Block]:
     """The records of messages that a gateway receives."""
-    intake = Intake(Gate(ROUTES, LIMITS), Express(ROUTES, LIMITS, Policy()), is_full=lambda block: False)
+    gate, express = Gate(ROUTES, LIMITS), Express(ROUTES, LIMITS, Policy())
+    intake = Intake(gate, express, is_full=lambda block: False, wall_us=lambda: NOW_US)
     intake.waited_since_us = since_us
     [block] = intake.take(list(messages), 9, 100_000)
     return [decode_record(value) for value in block.values], block
