@@ -1,4 +1,4 @@
-"""`tidegate bench ls | run | compare | gate`: scenarios as data, measured cell by cell, compared and gated."""
+"""`tidegate bench ls | run | report | compare | gate`: scenarios as data, measured cell by cell, reported, compared, gated."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A resul
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the group `bench`."""
-    for command in (ls, run, compare, gate):
+    for command in (ls, run, report, compare, gate):
         app.command()(command)
 
 
@@ -92,6 +92,45 @@ def run(
     else:
         typer.echo("\n\n".join(map(render_result, results)))
     raise typer.Exit(exit_code(results))
+
+
+def report(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RESULT…", exists=True, dir_okay=False, help="Results of `bench run --json` or --report."
+        ),
+    ],
+    markdown: Annotated[
+        Path | None,
+        typer.Option("--markdown", help="File to fill with the tables, such as BENCHMARKS.md.", show_default=False),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--report", help="Folder for report.html, report.md and result.json.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make one report of several results; of a cell that was measured more than once the last one counts.
+
+    --markdown replaces what is between the file's two marks, and makes a missing file. Without options the tables go to stdout.
+    """
+    from deploy.bench.suite.compare import read_results
+    from deploy.bench.suite.report.benchmarks_file import fill_file, render_tables
+    from deploy.bench.suite.report.merge import merge_results
+    from deploy.bench.suite.report.page import check_folder, write_report
+
+    results = merge_results(result for file in files for result in read_results(file))
+    if markdown is not None:
+        fill_file(markdown, results)
+        typer.echo(f"Tables: {markdown}", err=True)
+    if folder is not None:
+        check_folder(folder)
+        typer.echo(f"Report: {write_report(results, folder)}", err=True)
+    if as_json:
+        show_json(results)
+    elif markdown is None and folder is None:
+        typer.echo(render_tables(results), nl=False)
 
 
 def compare(before: File, after: File, as_json: Json = False) -> None:

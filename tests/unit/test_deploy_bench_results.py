@@ -156,6 +156,7 @@ def test_the_commands_read_files_and_exit_by_their_finding(tmp_path: Path) -> No
         '{"cells": 3}', '{"scenario": "s", "cells": 3}', '{"scenario": "s", "cells": [3]}', "[3]", "{", "",
         '{"scenario": "s", "cells": [{"spread": {"lost": 3}}]}', '{"scenario": "s", "cells": [{"spread": {"lost": {}}}]}',
         '{"scenario": "s", "cells": [{"spread": {}}], "hardware": {}}', "\xff",
+        '{"scenario": "s", "cells": [{"spread": {}, "acks": []}], "hardware": {"cpu": "c", "cores": 2}}',
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_result_is_refused(text: str, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def _is_result(value: Any) -> bool:
     """All that is read of it later is there."""
     try:
         for cell in value["cells"]:
+            hash(identity(cell))
             for spread in cell["spread"].values():
                 _spread(spread)
         return isinstance(value["scenario"], str) and {"cpu", "cores"} <= set(value["hardware"])

@@ -72,7 +72,10 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
     value = None if spread is None else spread.high if goal.at_most == 0 else spread.median
     sign = ">=" if goal.at_least is not None else "<="
     shown = f"{bound:,.6g}" if bound is not None else "?"
-    verdict = {"figure": goal.figure, "goal": f"{goal.figure} {sign} {shown}{meaning}", "bound": bound, "value": value}
+    verdict = {
+        "figure": goal.figure, "goal": f"{goal.figure} {sign} {shown}{meaning}", "bound": bound, "value": value,
+        "rule": f"{goal.figure} {sign} {_rule(scenario, goal.bound)}",
+    }  # fmt: skip
     if spread is not None and goal.at_most == 0 and spread.high > 0:
         # At most 0 is a promise of every run: a median would hide one loss in five, and a busy machine is no excuse.
         count = len(spread.runs)
@@ -106,6 +109,15 @@ def _bound(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[M
     if base is None:
         return None, f" ({bound.times:g} x {name}, which has none)"
     return base * bound.times, f" ({bound.times:g} x {base:,.6g}, {name})"
+
+
+def _rule(scenario: Scenario, bound: float | Factor) -> str:
+    """The bound as the scenario has it: the same for all cells of a goal."""
+    if not isinstance(bound, Factor):
+        return f"{bound:,.6g}"
+    if bound.baseline is not None:
+        return f"{bound.times:g} x {scenario.baselines[bound.baseline].title}"
+    return f"{bound.times:g} x {' '.join(f'{name}={value}' for name, value in (bound.cell or {}).items())}"
 
 
 def _figures_of(parameters: Mapping[str, Any], figure: str, everything: Sequence[Measured]) -> Iterator[float]:

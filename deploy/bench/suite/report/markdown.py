@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.environment import hardware_line
-from deploy.bench.suite.parameters import differing
+from deploy.bench.suite.parameters import differing, identity
 from deploy.bench.suite.report.growth import growth_rows
 from deploy.bench.suite.report.tables import PEER, WORDS, figures_shown, number_text
 
-__all__ = ["render_markdown"]
+__all__ = ["markdown_table", "render_markdown"]
 
+ZOOKEEPER: Final = "ZooKeeper mode"
 _TAG: Final = re.compile(r"<(?=[a-zA-Z/!])")
 
 
@@ -39,27 +40,49 @@ def _section(result: Mapping[str, Any]) -> str:
 
 def _table(result: Mapping[str, Any]) -> list[str]:
     cells, bases = result["cells"], list(result["baselines"])
+    older = _zookeeper_pairs(cells)
     names = differing(cells)
-    shown = [(cell, figure) for cell in cells for figure in figures_shown(cell, cells, result.get("shows", ()))]
+    rows = [cell for number, cell in enumerate(cells) if number not in {pair for pair, _ in older.values()}]
+    if older and len(rows) == len(older):
+        names = [name for name in names if name != "metadata"]
+    shown = [(cell, figure) for cell in rows for figure in figures_shown(cell, rows, result.get("shows", ()))]
     has_peer = any(f"{PEER}{figure}" in cell for cell, figure in shown)
     titles = [result["baselines"][base]["title"] for base in bases]
-    heads = [
-        *names,
-        "figure",
-        *titles,
-        *(["Kafka's tools"] if has_peer else []),
-        "Tidegate",
-        "range",
-        "goal",
-        "verdict",
-    ]
-    rows = [heads, ["---"] * len(heads)]
+    columns = [*titles, *(["Kafka's tools"] if has_peer else []), *([ZOOKEEPER] if older else [])]
+    heads = [*names, "figure", *columns, "Tidegate", "range", "goal", "verdict"]
+    lines = []
     for cell, figure in shown:
+        _, pair = older.get(identity(cell), (0, None))
         row = [cell.get(name, "") for name in names] + [figure]
         row += [cell["baselines"].get(base, {}).get(figure) for base in bases]
         row += [cell.get(f"{PEER}{figure}")] if has_peer else []
-        rows.append([*row, *_measured(cell, figure), *_verdict(cell, figure, result["busy"])])
-    return ["| " + " | ".join(_text(value) for value in row) + " |" for row in rows]
+        row += [_median(pair, figure)] if older else []
+        goal, verdict = _verdict(cell, figure, result["busy"])
+        if pair is not None and (other := _verdict(pair, figure, result["busy"])[1]) not in ("", verdict):
+            verdict += f"; {ZOOKEEPER}: {other}"
+        lines.append([*row, *_measured(cell, figure), goal, verdict])
+    return markdown_table(heads, lines)
+
+
+def _zookeeper_pairs(cells: Sequence[Mapping[str, Any]]) -> dict[Any, tuple[int, Mapping[str, Any]]]:
+    """Cells of ZooKeeper mode with their number, by the KRaft cell that differs in nothing else: those are columns."""
+    of_kraft = {identity(cell) for cell in cells if cell.get("metadata") == "kraft"}
+    found = {}
+    for number, cell in enumerate(cells):
+        other = identity({**cell, "metadata": "kraft"})
+        if cell.get("metadata") == "zookeeper" and other in of_kraft:
+            found[other] = (number, cell)
+    return found
+
+
+def _median(cell: Mapping[str, Any] | None, figure: str) -> Any:
+    return None if cell is None else cell["spread"].get(figure, {}).get("median")
+
+
+def markdown_table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a table; no value ends its cell or begins a tag."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return ["| " + " | ".join(_text(value) for value in row) + " |" for row in lines]
 
 
 def _growth(result: Mapping[str, Any]) -> list[str]:
@@ -67,8 +90,7 @@ def _growth(result: Mapping[str, Any]) -> list[str]:
     rows = growth_rows(result)
     if not rows:
         return []
-    lines: list[Sequence[str]] = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    return ["", "Growth:", "", *("| " + " | ".join(map(_text, row)) + " |" for row in lines)]
+    return ["", "Growth:", "", *markdown_table(rows[0], rows[1:])]
 
 
 def _measured(cell: Mapping[str, Any], figure: str) -> list[Any]:
@@ -79,15 +101,15 @@ def _measured(cell: Mapping[str, Any], figure: str) -> list[Any]:
     return [spread["median"], span]
 
 
-def _verdict(cell: Mapping[str, Any], figure: str, known: str) -> list[str]:
+def _verdict(cell: Mapping[str, Any], figure: str, known: str) -> tuple[str, str]:
     """Goal, and the verdict with its reason; one that holds for the whole table is above it."""
     goals = [goal for goal in cell["goals"] if goal["figure"] == figure]
     if not goals:
-        return ["", "" if cell["goals"] or cell["why"] == known else cell["why"]]
+        return "", "" if cell["goals"] or cell["why"] == known else cell["why"]
     verdicts = [goal["met"] for goal in goals]
     word = WORDS[False if False in verdicts else None if None in verdicts else True]
     why = "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"] not in ("", known)))
-    return ["; ".join(goal["goal"].removeprefix(f"{figure} ") for goal in goals), f"{word}: {why}" if why else word]
+    return "; ".join(goal["goal"].removeprefix(f"{figure} ") for goal in goals), f"{word}: {why}" if why else word
 
 
 def _text(value: object) -> str:
