@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -32,6 +32,8 @@ GIVE_UP_SECONDS: Final = 60.0
 
 Payload = Callable[[int, int], tuple[str, bytes]]
 """(device number, sequence number) to topic and payload."""
+Encode = Callable[["LoadPlan", Payload], Sequence[Sequence[bytes]]]
+"""The packets of each connection of a plan, in the order of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class LoadResult:
 class _Link:
     """One connection with the packets that go over it."""
 
-    def __init__(self, plan: LoadPlan, number: int, packets: list[bytes]) -> None:
+    def __init__(self, plan: LoadPlan, number: int, packets: Sequence[bytes]) -> None:
         self._packets, self._window = packets, plan.window
         self.sent = self._bytes_back = 0
         self.socket = socket.create_connection((plan.host, plan.port), 10)
@@ -120,13 +122,24 @@ class _Link:
             self.receive()
 
 
-def run_load(plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = lambda: None) -> LoadResult:
+def _encode(plan: LoadPlan, payload: Payload) -> list[list[bytes]]:
+    packets: list[list[bytes]] = [[] for _ in range(plan.connections)]
+    for number in range(plan.messages):
+        device, seq = plan.names(number)
+        own = packets[device % plan.connections]
+        own.append(publish_packet(*payload(device, seq), mid=len(own) % 65535 + 1))
+    return packets
+
+
+def run_load(
+    plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = lambda: None, encode: Encode = _encode
+) -> LoadResult:
     """Encode everything, call `wait`, publish all of it, and wait for the last PUBACK.
 
     Raises:
         ConnectionError: the broker refused or closed a connection.
     """
-    links = [_Link(plan, number, packets) for number, packets in enumerate(_encode(plan, payload))]
+    links = [_Link(plan, number, packets) for number, packets in enumerate(encode(plan, payload))]
     wait()
     time.sleep(max(0.0, plan.begin_at - time.time()))
     began_cpu, began = time.process_time(), time.monotonic()
@@ -151,15 +164,6 @@ def run_load(plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = l
     return LoadResult(
         sum(link.sent for link in links), acknowledged, ended - began, sent_at - began, time.process_time() - began_cpu
     )
-
-
-def _encode(plan: LoadPlan, payload: Payload) -> list[list[bytes]]:
-    packets: list[list[bytes]] = [[] for _ in range(plan.connections)]
-    for number in range(plan.messages):
-        device, seq = plan.names(number)
-        own = packets[device % plan.connections]
-        own.append(publish_packet(*payload(device, seq), mid=len(own) % 65535 + 1))
-    return packets
 
 
 def native_payload(boot: int, now_ms: int) -> Payload:

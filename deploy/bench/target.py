@@ -48,14 +48,21 @@ def _started() -> Iterator[Settings]:
 
 
 @contextmanager
-def own_run(folder: Path, *, port_offset: int) -> Iterator[Settings]:
+def own_run(folder: Path, *, port_offset: int, config: Path | None = None) -> Iterator[Settings]:
     """An embedded run without the simulated fleet in a folder of its own, while the block runs; the folder stays.
+
+    Args:
+        folder: its data.
+        port_offset: added to every port.
+        config: settings to begin with; without it the defaults.
 
     Raises:
         FatalError: it does not start; its words are on stderr.
     """
     try:
-        _tidegate("up", "--detach", "--wait", "--no-fleet", "--port-offset", str(port_offset), "--data", str(folder))
+        given = [] if config is None else ["--config", str(config)]
+        offset = ("--port-offset", str(port_offset))
+        _tidegate("up", "--detach", "--wait", "--no-fleet", *offset, "--data", str(folder), *given)
         yield _as_devices(locate_settings(None, folder, needs_run=True), folder)
     finally:
         # An interrupt in the first second finds a supervisor that has not locked its folder yet.

@@ -117,7 +117,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     name, scenario = load_scenario(name)
     scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
     cells = scenario.cells()
-    if kafka is not None and any(work.kind == "pipeline" for work in scenario.workloads):
+    if kafka is not None and any(work.kind in ("pipeline", "streams") for work in scenario.workloads):
         msg = f"The scenario {name} measures a whole pipeline, not a Kafka: use `bench e2e --config`, which takes its settings"
         raise ConfigError(msg)
     if kafka is not None:
@@ -240,6 +240,10 @@ def _bed(target: Target | None, kafka: KafkaSettings | None) -> AbstractContextM
         from deploy.bench.suite.pipeline import pipeline_bed
 
         return pipeline_bed()
+    if target.runs == "streams":
+        from deploy.bench.suite.sql_streams import streams_bed
+
+        return streams_bed(target)
     return cluster_bed(target)
 
 

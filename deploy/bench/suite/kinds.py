@@ -56,10 +56,17 @@ def _run_pipeline(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, A
     return pipeline_cell(workload, bed)
 
 
+def _run_streams(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
+    from deploy.bench.suite.sql_streams import streams_cell
+
+    return streams_cell(workload, bed)
+
+
 _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
     "load": _run_load,
     "group": _run_group,
     "pipeline": _run_pipeline,
+    "streams": _run_streams,
 }
 
 

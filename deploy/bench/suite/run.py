@@ -277,6 +277,8 @@ def target_text(target: Target | None) -> str:
         return "the given cluster"
     if target.runs == "pipeline":
         return "a whole pipeline"
+    if target.runs == "streams":
+        return f"the SQL streams{f' on a disk of {target.disk_mb} MB' if target.disk_mb else ''}"
     brokers = "1 broker" if target.brokers == 1 else f"{target.brokers} brokers"
     return f"{brokers}, {'KRaft' if target.metadata == 'kraft' else 'ZooKeeper'}, {target.security}"
 

@@ -10,8 +10,9 @@ __all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", 
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
-Kind = Literal["load", "group", "pipeline"]
-"""What a run is: a load of producers and consumers, a consumer group and an event, or devices of a whole pipeline."""
+Kind = Literal["load", "group", "pipeline", "streams"]
+"""What a run is: a load of producers and consumers, a consumer group and an event, devices of a whole pipeline, or events
+through its SQL streams."""
 
 
 class _Form(BaseModel):
@@ -48,10 +49,17 @@ class Parameters(_Form):
 
     devices: int = Field(100, ge=1, le=1_000_000, description="Of a `pipeline`.")
 
+    disturbance: Literal["none", "stream_killed", "disk_full"] = Field(
+        "none", description="Of `streams`: what comes in the middle of the run."
+    )
+
     @model_validator(mode="after")
     def _check_consumers(self) -> Self:
         if self.consumers > self.partitions:
             msg = f"consumers is {self.consumers}, wanted at most {self.partitions}, the number of partitions"
+            raise ValueError(msg)
+        if self.disturbance != "none" and not self.rate:
+            msg = f"disturbance is {self.disturbance} and rate is 0, which has no middle; wanted a rate"
             raise ValueError(msg)
         return self
 
@@ -59,7 +67,13 @@ class Parameters(_Form):
 class Target(_Form):
     """What a scenario starts for itself: a cluster, or an embedded run of the whole pipeline with its one broker."""
 
-    runs: Literal["kafka", "pipeline"] = "kafka"
+    runs: Literal["kafka", "pipeline", "streams"] = "kafka"
+    disk_mb: int = Field(
+        0,
+        ge=0,
+        le=100_000,
+        description="Of `streams`: its own small disk, for the cells whose disk fills up, and them alone.",
+    )
 
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"
@@ -214,12 +228,12 @@ class Scenario(_Form):
         return found
 
     def cells(self) -> list[Cell]:
-        """Target by target; a cell that wants more copies than a target has brokers is left out there."""
+        """Target by target; a cell is left out where a target has too few brokers for its copies, or no disk to fill up."""
         return [
             Cell(workload=one, target=target)
             for target in self.targets
             for one in self.workloads
-            if one.replication <= target.brokers
+            if one.replication <= target.brokers and (one.disturbance == "disk_full") == (target.disk_mb > 0)
         ]
 
     def shortened(self) -> "Scenario":

@@ -2,6 +2,7 @@
 -- sink: topic, table
 -- key: device
 -- backfill: earliest
+-- trigger: 100 milliseconds
 SELECT device, message_id, event, country, city, event_time, received_at
 FROM events_in_country
 WHERE city IN ('Bangalore', 'Bengaluru')

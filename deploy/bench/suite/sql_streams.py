@@ -1,0 +1,249 @@
+"""Cells through the shipped SQL streams: events over MQTT, and the clock stops when a consumer has the derived record."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.bench.kafka_load.derived import DerivedReader, reading_topics
+from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan
+from deploy.bench.meetup import Meetup
+from deploy.bench.suite.bed import Bed, LivePids
+from deploy.bench.suite.derived_figures import Outcome, derived_figures
+from deploy.bench.suite.scenario import Parameters, Target
+from deploy.bench.target import own_run
+from deploy.local.runfile import read_run
+from deploy.requests import run_request
+from deploy.settings import Settings
+from ingest.contract.errors import FatalError, TidegateError, UnavailableError
+from ingest.contract.topics import stream_group, stream_topic
+from ingest.groups import group_lag
+from lakehouse.follow import TableFollower
+from lakehouse.requests import Request
+from streaming.sql.applied import load_applied
+from streaming.sql.folder import find_stream
+from streaming.sql.status import read_status
+
+__all__ = ["STREAMS", "full_disk", "mapping_text", "streams_bed", "streams_cell"]
+
+STREAMS: Final = ("events_in_country", "events_in_city")
+"""The second reads the first."""
+_PORT_OFFSET: Final = 2200
+_RUNNING_SECONDS: Final = 120.0
+_SETTLE_SECONDS: Final = 180.0
+"""So long may nothing come while records are missing: a stream that starts again, or a disk that was full."""
+_FULL_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.2
+
+
+@contextmanager
+def streams_bed(target: Target) -> Iterator[Bed]:
+    """An embedded run with the mapping of meetup events and both streams applied; stopped and removed afterwards.
+
+    Raises:
+        UnavailableError: the target wants a disk of its own, and this user may not mount one.
+        FatalError: it does not start, or its streams do not.
+    """
+    with ExitStack() as parts:
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+        parts.callback(shutil.rmtree, folder, ignore_errors=True)
+        data = folder / "data"
+        data.mkdir()
+        if target.disk_mb:
+            parts.enter_context(_small_disk(data, target.disk_mb))
+        config = folder / "meetup.toml"
+        config.write_text(mapping_text(), "utf-8")
+        settings = parts.enter_context(own_run(data, port_offset=_PORT_OFFSET, config=config))
+        for name in STREAMS:
+            text = find_stream(folder, name).text
+            run_request(settings, Request("streams.apply", {"name": name, "text": text}, author="bench"))
+        _await(lambda: all(_state(settings, name) == "running" for name in STREAMS), "the streams do not run")
+        yield Bed(settings.kafka, brokers=_PartPids(data), folder=data, pipeline=settings)
+
+
+class _PartPids(LivePids):
+    """Of the parts of an embedded run, which starts those again that end."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def _now(self) -> dict[str, int]:
+        run = read_run(self._data)
+        return {name: pid for name, pid in run.parts.items() if pid is not None} if run is not None else {}
+
+
+def mapping_text() -> str:
+    """The shipped mapping of meetup events, which here keeps the description too: so Kafka holds whole events."""
+    text = (files("streaming.sql") / "examples" / "meetup.toml").read_text("utf-8")
+    return text.replace('keep = ["event_name"]', 'keep = ["event_name", "description"]')
+
+
+@contextmanager
+def _small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tidegate-bench", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        message = "a disk that fills up is a small one of its own, which only root on Linux may mount: run it as root"
+        raise UnavailableError(message)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
+    """One run: `messages` at `rate`, 0 as fast as the broker takes them; the `disturbance` comes when half of them are due.
+
+    Returns:
+        See `derived_figures`; `produce_per_second`, `produce_megabytes_per_second`, `unacknowledged`.
+
+    Raises:
+        FatalError: the cell runs where there are no such streams, or nothing came out of them.
+    """
+    settings = bed.pipeline
+    if settings is None or bed.folder is None:
+        message = 'these events need a whole pipeline with its streams: give the target `runs = "streams"`'
+        raise FatalError(message)
+    meetup = Meetup(workload.messages, workload.message_bytes, f"m{time.time_ns():x}")
+    topics = [stream_topic(name) for name in STREAMS]
+    tables = {name: TableFollower(settings.lake.root, name, columns=("device",)) for name in STREAMS}
+    with reading_topics(settings.kafka, topics) as reader:
+        plan = _plan(settings, bed.folder, workload)
+        disturbance = threading.Thread(target=_disturb, args=(workload.disturbance, plan, bed.folder), daemon=True)
+        disturbance.start()
+        published = _publish(plan, meetup)
+        disturbance.join()
+        _settle(settings, reader, meetup)
+    outcome = Outcome(
+        {name: reader.records[stream_topic(name)] for name in STREAMS},
+        {name: _devices(table) for name, table in tables.items()},
+        plan.due_at if plan.rate else None,
+        plan.begin_at + plan.messages / plan.rate / 2 if workload.disturbance != "none" else None,
+    )
+    found = derived_figures(meetup, outcome)
+    acknowledged, seconds = published["acknowledged"], published["seconds"]
+    return {
+        **found,
+        "unacknowledged": float(plan.messages - acknowledged),
+        "produce_per_second": round(acknowledged / seconds, 1),
+        "produce_megabytes_per_second": round(acknowledged * workload.message_bytes / seconds / 1e6, 3),
+    }
+
+
+def _plan(settings: Settings, folder: Path, workload: Parameters) -> LoadPlan:
+    mqtt, run = settings.mqtt, read_run(folder)
+    return LoadPlan(
+        host=mqtt.host, port=run.ports["mqtt"] if run else mqtt.port, username=mqtt.username or "",
+        password="" if mqtt.password is None else mqtt.password.get_secret_value(),
+        messages=workload.messages, rate=workload.rate, devices=workload.messages, name="bench-meetup",
+        begin_at=time.time() + 3.0,
+    )  # fmt: skip
+
+
+def _publish(plan: LoadPlan, meetup: Meetup) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "deploy.bench.meetup"]
+    told = json.dumps({"load": asdict(plan), "event_bytes": meetup.event_bytes, "run": meetup.run})
+    # The plan holds a password, which has no place on a command line.
+    said = subprocess.run(command, input=told + "\n", stdout=subprocess.PIPE, text=True, check=False)
+    if said.returncode != 0:
+        message = f"the publisher could not use the broker at {plan.host}:{plan.port}; its words are above"
+        raise FatalError(message)
+    return dict(json.loads(said.stdout.splitlines()[-1]))
+
+
+def _disturb(kind: str, plan: LoadPlan, folder: Path) -> None:
+    """In the middle of the run: kill the process of the streams, or take all of the disk for a while."""
+    if kind == "none":
+        return
+    time.sleep(max(0.0, plan.begin_at + plan.messages / plan.rate / 2 - time.time()))
+    if kind == "stream_killed":
+        run = read_run(folder)
+        pid = run.parts.get("stream") if run is not None else None
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+    else:
+        with full_disk(folder):
+            time.sleep(_FULL_SECONDS)
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """All that is left of a file system is taken, and given back at the end of the block."""
+    filler = folder / "filler"
+    try:
+        with filler.open("wb", buffering=0) as out:
+            for size in (1024 * 1024, 4096):
+                _write_until_full(out, b"\0" * size)
+        yield
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+def _write_until_full(out: Any, block: bytes) -> None:
+    while True:
+        try:
+            out.write(block)
+        except OSError:
+            return
+
+
+def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
+    """Wait until both topics have what they must, and the streams have read all that there is, as long as any record comes."""
+    wanted = [{meetup.event_id(one.number) for one in each} for each in (meetup.of_country(), meetup.of_city())]
+    records = [reader.records[stream_topic(name)] for name in STREAMS]
+    count, since = -1, time.monotonic()
+    while time.monotonic() - since < _SETTLE_SECONDS:
+        if all(keys <= {one.key for one in list(have)} for keys, have in zip(wanted, records, strict=True)):
+            break
+        if reader.count() != count:
+            count, since = reader.count(), time.monotonic()
+        time.sleep(_LOOK_SECONDS)
+    # What a stream has not read yet may still come out of it, doubled.
+    end = time.monotonic() + GIVE_UP_SECONDS
+    while time.monotonic() < end and not all(_has_read(settings, name) for name in STREAMS):
+        time.sleep(_LOOK_SECONDS)
+    count, since = reader.count(), time.monotonic()
+    while time.monotonic() - since < 1.0:
+        if reader.count() != count:
+            count, since = reader.count(), time.monotonic()
+        time.sleep(_LOOK_SECONDS)
+
+
+def _has_read(settings: Settings, name: str) -> bool:
+    try:
+        sources = list(load_applied(settings.lake.root)[name].start)
+        lag = group_lag(settings.kafka, stream_group(name), sources)
+    except TidegateError:
+        return False
+    return bool(lag) and all(at >= end for parts in lag.values() for at, end in parts.values())
+
+
+def _state(settings: Settings, name: str) -> str:
+    return str(read_status(settings.lake.root)[1].get(name, {}).get("state", ""))
+
+
+def _devices(table: TableFollower) -> list[str]:
+    found: list[str] = []
+    for commit in table.poll():
+        if commit.rows.num_rows:
+            found += commit.rows.column("device").to_pylist()
+    return found
+
+
+def _await(condition: Any, fault: str) -> None:
+    end = time.monotonic() + _RUNNING_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            message = f"{fault} after {_RUNNING_SECONDS:g} s; `tidegate streams ls` shows more"
+            raise FatalError(message)
+        time.sleep(_LOOK_SECONDS)
