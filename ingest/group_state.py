@@ -53,7 +53,7 @@ class Group:
     Attributes:
         name: its id.
         state: Kafka's word, such as STABLE or EMPTY.
-        kind: `classic` or `consumer`, the protocol of its members.
+        protocol: `classic` or `consumer`, that of its members.
         coordinator: host and port of the broker that keeps it.
         assignor: how partitions are shared out.
         members: by client id.
@@ -62,7 +62,7 @@ class Group:
 
     name: str
     state: str
-    kind: str
+    protocol: str
     coordinator: str = ""
     assignor: str = ""
     members: tuple[Member, ...] = ()
@@ -117,10 +117,10 @@ def describe_group(settings: KafkaSettings, name: str) -> Group:
     if found.state.name == "DEAD" and not places:
         message = f"Kafka at {settings.bootstrap_servers} has no consumer group {name}: see `tidegate groups ls`"
         raise FatalError(message)
-    kind = "" if getattr(found, "type", None) is None else found.type.name.lower()
+    protocol = "" if getattr(found, "type", None) is None else found.type.name.lower()
     where = found.coordinator
     return Group(
-        name, found.state.name, kind, "" if where is None else f"{where.host}:{where.port}",
+        name, found.state.name, protocol, "" if where is None else f"{where.host}:{where.port}",
         found.partition_assignor or "", members, places,
     )  # fmt: skip
 

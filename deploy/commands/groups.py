@@ -31,9 +31,9 @@ def ls(brokers: Brokers = None, config: OptionalConfig = None, data: Data = None
 
     found = list_groups(locate_kafka(config, data, brokers))
     if as_json:
-        show_json([{"group": group.name, "state": group.state, "protocol": group.kind} for group in found])
+        show_json([{"group": group.name, "state": group.state, "protocol": group.protocol} for group in found])
         return
-    typer.echo("\n".join(text_table(("group", "state", "protocol"), [(g.name, g.state, g.kind) for g in found])))
+    typer.echo("\n".join(text_table(("group", "state", "protocol"), [(g.name, g.state, g.protocol) for g in found])))
 
 
 @groups.command()
@@ -50,7 +50,8 @@ def describe(
     group = describe_group(locate_kafka(config, data, brokers), name)
     if as_json:
         places = [{**asdict(place), "lag": place.lag} for place in group.places]
-        show_json({**asdict(group), "places": places})
+        values = asdict(group)
+        show_json({"group": values.pop("name"), **values, "places": places})
         return
     owners = {where: member.client_id for member in group.members for where in member.partitions}
     typer.echo(
