@@ -17,7 +17,7 @@ from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
-__all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics", "unservable"]
+__all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics", "unservable", "version"]
 
 
 @contextmanager

@@ -44,6 +44,9 @@ class MonitoringSettings(BaseModel):
     spark_jmx_port: int = Field(
         0, ge=0, le=65535, description="Of the JMX agent in Spark's driver; 0 = no agent. An embedded run sets it."
     )
+    bench_port: int = Field(
+        0, ge=0, le=65535, description="Of `bench run --metrics-port` on this host, for Prometheus; 0 = not asked."
+    )
     targets: dict[Part, tuple[str, ...]] = Field(
         default_factory=dict,
         description="Addresses (host:port or URL) of the parts that are not at the ports above; [] = not watched.",

@@ -17,6 +17,7 @@ from prometheus_client.exposition import generate_latest
 
 from deploy.local.ports import choose_port
 from ingest.contract.reasons import IgnoredReason, Reason
+from monitoring.metrics.bench import BENCH
 from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.families import Family, ProbeCollector
 from monitoring.metrics.gateway import GatewayMetrics
@@ -42,10 +43,10 @@ class Prometheus:
 
 
 class Feed:
-    """The registries of the six jobs; every scrape finds all counters grown."""
+    """The registries of the seven jobs; every scrape finds all counters grown."""
 
     def __init__(self) -> None:
-        self.registries = {part: CollectorRegistry() for part in ("gateway", "stream", "canary", "monitor")}
+        self.registries = {part: CollectorRegistry() for part in ("gateway", "stream", "canary", "monitor", "bench")}
         GatewayMetrics(self.registries["gateway"], reasons=list(Reason), ignored_reasons=list(IgnoredReason))
         stream = StreamMetrics(
             self.registries["stream"], query="land", tables=VALUES["table"], topics=("t",), chores=("ledger",)
@@ -63,6 +64,7 @@ class Feed:
             self.registries[part] = CollectorRegistry()
             told = tuple(_as_told(each) for each in (*AGENT, *families))
             self._probed.append((ProbeCollector(self.registries[part], told), part, told))
+        self._probed.append((ProbeCollector(self.registries["bench"], BENCH), "bench", BENCH))
         self._lock = threading.Lock()
 
     def text(self, part: str) -> bytes:
@@ -121,7 +123,7 @@ def _serve(feed: Feed) -> ThreadingHTTPServer:
 
 @pytest.fixture(scope="session")
 def metrics_feed() -> Feed:
-    """All that the six jobs serve, with samples of every family."""
+    """All that the seven jobs serve, with samples of every family."""
     feed = Feed()
     feed.text("gateway")
     return feed

@@ -60,6 +60,16 @@ def run(
         Path | None,
         typer.Option("--report", help="Folder for report.html and result.json.", show_default=False),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=1,
+            max=65535,
+            show_default=False,
+            help="Serve the figures for Prometheus on this port of loopback while it runs.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure scenarios and judge each cell by its goal.
@@ -76,7 +86,7 @@ def run(
     request = RunRequest(
         names=tuple(names or names_by_length(usual=everything, long=long)),
         target=target, agreed=yes, max_rate=max_rate, repeats=repeats, short=short,
-        parameters=tuple(parameters or ()),
+        parameters=tuple(parameters or ()), metrics_port=metrics_port,
     )  # fmt: skip
     if report is not None:
         from deploy.bench.suite.report.page import check_folder

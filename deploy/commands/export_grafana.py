@@ -36,7 +36,7 @@ def export_grafana(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Write dashboards for Grafana (overview, pipeline, Kafka) and the files that provision them.
+    """Write dashboards for Grafana (overview, pipeline, Kafka, bench) and the files that provision them.
 
     The objectives of the settings are drawn in, with --data those of an embedded run.
     DIR/README.md says how a Grafana takes them.

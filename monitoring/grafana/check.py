@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from monitoring.scrape import OPENER
 
-__all__ = ["EXPECTED_EMPTY", "EmptyQuery", "ask_prometheus", "empty_queries"]
+__all__ = ["EXPECTED_EMPTY", "ONLY_WITH", "EmptyQuery", "ask_prometheus", "empty_queries"]
 
 Ask = Callable[[str], list[Any]]
 """PromQL -> the `result` of an instant query; ValueError says what Prometheus found wrong."""
@@ -39,6 +39,10 @@ EXPECTED_EMPTY: Final[Mapping[str, str]] = {
     "Messages held": _NO_SYS,
 }
 """Panels and variables that may be empty on a good run, and why."""
+ONLY_WITH: Final[Mapping[str, tuple[str, str]]] = {
+    "tidegate-bench": ("tidegate_bench_runs_planned", "no benchmark runs with --metrics-port"),
+}
+"""Dashboard -> a series without which all of it is empty, and why that may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,15 @@ def empty_queries(dashboards: tuple[Mapping[str, Any], ...], ask: Ask) -> list[E
         for panel, expr in _queries(dashboard):
             why = _fault(ask, _filled(expr, values))
             if why is not None:
-                reason = EXPECTED_EMPTY.get(panel) if why == NOTHING else None
+                reason = _expected(dashboard["uid"], panel, ask) if why == NOTHING else None
                 found.append(EmptyQuery(dashboard["uid"], panel, expr, reason or why, expected=reason is not None))
     return found
+
+
+def _expected(dashboard: str, panel: str, ask: Ask) -> str | None:
+    """Why a panel may be empty; None where it may not."""
+    series, why = ONLY_WITH.get(dashboard, ("", ""))
+    return why if series and not ask(series) else EXPECTED_EMPTY.get(panel)
 
 
 def ask_prometheus(base_url: str, *, timeout_seconds: float = 10.0) -> Ask:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import yaml
 
+from monitoring.grafana.bench import bench
 from monitoring.grafana.exclusions import lint_file
 from monitoring.grafana.kafka import kafka
 from monitoring.grafana.overview import overview
@@ -24,6 +25,7 @@ README: Final = f"""# Tidegate's dashboards for Grafana
 | dashboards/tidegate-overview.json | objectives and their budgets, alerts, latency, errors, throughput, the canary |
 | dashboards/tidegate-pipeline.json | each hop from MQTT to tables, devices, SQL streams, Spark |
 | dashboards/tidegate-kafka.json | brokers, requests, lag and time to data loss, JVMs, the machine, the MQTT broker |
+| dashboards/tidegate-bench.json | a benchmark (`bench run --metrics-port`): progress, throughput, latency, errors, resources |
 | dashboards/.lint | the rules of Grafana's dashboard-linter that a panel breaks on purpose, with the reason |
 
 They need a Prometheus that scrapes Tidegate: `tidegate export prometheus DIR` writes its configuration and rules.
@@ -50,7 +52,7 @@ The dashboards can't be edited in place: save a copy under another name, or chan
 
 def dashboards(settings: MonitoringSettings) -> tuple[dict[str, Any], ...]:
     """All dashboards, in the order of their use."""
-    return overview(settings), pipeline(), kafka()
+    return overview(settings), pipeline(), kafka(), bench()
 
 
 def grafana_files(settings: MonitoringSettings) -> dict[str, str]:

@@ -49,6 +49,11 @@ KAFKA_JVM: Final = (
     ),
     Family(f"{_TOPICS}_failedfetchrequests_total", "Fetch requests that failed, likewise.", (), "counter"),
     Family(f"{_REQUESTS}_totaltimems", "Request to response, by quantile.", ("request", "quantile")),
+    Family(
+        f"{_REQUESTS}_totaltimems_mean",
+        "Mean of request to response since the broker's start; times the count it is a sum.",
+        ("request",),
+    ),
     Family(f"{_REQUESTS}_totaltimems_count", "Requests answered: Produce and FetchConsumer.", ("request",), "counter"),
     Family(
         f"{_REQUESTS}_errors_total",

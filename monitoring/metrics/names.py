@@ -8,6 +8,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
+from monitoring.metrics.bench import BENCH
 from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.jvm import JVM
@@ -27,7 +28,7 @@ def declared() -> MappingProxyType[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = dict(_OF_PROMETHEUS)
     for collector in _collectors():
         found.update(_samples(collector))
-    for families in (*PROBES.values(), JVM):
+    for families in (*PROBES.values(), JVM, BENCH):
         found.update((family.name, family.labels) for family in families)
     return MappingProxyType(dict(sorted(found.items())))
 

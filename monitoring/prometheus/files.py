@@ -77,6 +77,11 @@ No canary: `monitoring.canary_port = 0`, or `canary = []` under `[monitoring.tar
 `TidegateTargetDown` fires about it for ever. `spark` and `kafka` are asked only where `monitoring.spark_jmx_port`,
 `monitoring.kafka_jmx_port` or `monitoring.targets` say where their JMX agents answer.
 
+## A benchmark while it runs
+
+Set `monitoring.bench_port` to a port, export again, and give the same port to `tidegate bench run --metrics-port`: the job
+`tidegate-bench` feeds the dashboard Bench. It is down while no benchmark runs, and nothing alarms about that.
+
 ## What alerts tell to do
 
 Alerts and runbooks name `tidegate status` and `tidegate logs PART`, which know an embedded run. For services of your own

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from monitoring.addresses import Address, parse_address
+from monitoring.addresses import Address, parse_address, reached_at
 from monitoring.settings import MonitoringSettings
 from monitoring.targets import JVMS, MetricsTarget, metrics_targets
 
@@ -11,6 +11,7 @@ __all__ = ["CLUSTER", "scrape_config"]
 
 CLUSTER: Final = "tidegate"
 """The label that tells several installations apart."""
+BENCH_SECONDS: Final = 2
 
 
 def scrape_config(
@@ -42,6 +43,10 @@ def scrape_config(
         "rule_files": [rules],
         "scrape_configs": jobs,
     }
+    if settings.bench_port:
+        # Its cells last seconds. Nobody alarms while no benchmark runs: the rules name the jobs of the parts.
+        own = reached_at("127.0.0.1", settings.bench_port)
+        jobs.append(_job("tidegate-bench", [MetricsTarget(parse_address(own), own)], BENCH_SECONDS))
     if settings.prometheus_url:
         jobs.append(_job("prometheus", [_own_metrics(settings.prometheus_url)]))
     if settings.alertmanager_url:
@@ -52,7 +57,11 @@ def scrape_config(
 
 def _job(name: str, targets: Sequence[MetricsTarget], every_seconds: int | None = None) -> dict[str, Any]:
     """Scheme and path stand at the job where all its targets share them, else with each."""
-    every = {} if every_seconds is None else {"scrape_interval": f"{every_seconds}s", "scrape_timeout": "10s"}
+    every = (
+        {}
+        if every_seconds is None
+        else {"scrape_interval": f"{every_seconds}s", "scrape_timeout": f"{min(every_seconds, 10)}s"}
+    )
     schemes, paths = {each.address.scheme for each in targets}, {each.address.path for each in targets}
     shared = {
         **({"scheme": "https"} if schemes == {"https"} else {}),

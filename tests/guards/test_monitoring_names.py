@@ -15,7 +15,7 @@ from monitoring.settings import MonitoringSettings
 OWN = "tidegate_"
 HOPS = {
     "gateway", "stream", "canary", "monitor", "kafka", "broker", "table", "rollup", "devices", "ledger", "audit", "certificate",
-    "build", "stage", "end",
+    "build", "stage", "end", "bench",
 }  # fmt: skip
 """The second word of a name of ours says where it is counted, or of what."""
 NOT_BASE = re.compile(r"_(ms|milliseconds|minutes|hours|days|kb|mb|kib|mib|percent|pct)(_|$)")
@@ -42,6 +42,7 @@ UNWATCHED = {
     "jvm_gc_collection_seconds_count": "The time is watched; counts are for tuning a collector.",
     "broker_messages_received": "All packets, pings included; PUBLISH packets are watched.",
     "broker_messages_sent": "All packets, pings included; PUBLISH packets are watched.",
+    "kafka_network_requestmetrics_totaltimems_mean": "Since the broker's start; a benchmark makes the mean of a run from it.",
     "kafka_topic_partition_in_sync_replica": "Kept for dashboards made for kafka_exporter; whether it is too few is watched.",
     "kafka_server_raft_metrics_current_state": "A word as a number; the active controllers are watched.",
     "spark_driver_structured_streaming_eventtime_watermark": "0 for the landing, which has none; rollups tell their own.",
@@ -114,7 +115,7 @@ def test_every_help_text_is_a_sentence(families: list[Any]) -> None:
 
 
 def test_no_label_of_ours_grows_with_the_fleet(metrics_feed: Any) -> None:
-    for part in ("gateway", "stream", "canary", "monitor"):
+    for part in ("gateway", "stream", "canary", "monitor", "bench"):
         for family in metrics_feed.registries[part].collect():
             for sample in family.samples:
                 assert not OPEN_LABELS & set(sample.labels), sample.name

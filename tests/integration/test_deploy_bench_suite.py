@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from deploy.local.ports import choose_port
 from ingest.admin import admin_client, partition_counts
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic
+from monitoring.grafana.check import ask_prometheus, empty_queries
+from monitoring.grafana.files import dashboards
+from monitoring.prometheus.scrape_config import scrape_config
+from monitoring.settings import MonitoringSettings
 
 SCENARIO = """
 title = "two sizes"
@@ -62,7 +67,8 @@ def test_cells_have_figures_and_resources_and_only_topics_of_the_run_come_and_go
     for cell in result["cells"]:
         assert cell["value"] > 0
         assert (cell["lost"], cell["errors"]) == (0, 0)
-        assert {"client_cpu_cores", "io_wait_ratio", "disk_available_gb"} <= set(cell["spread"])
+        assert {"client_cpu_cores", "io_wait_ratio", "context_switches_per_second"} <= set(cell["spread"])
+        assert not {"broker_cpu_cores", "disk_available_gb"} & set(cell["spread"])
         assert cell["curves"]["end_to_end"]
     assert "two sizes" in (tmp_path / "report" / "report.html").read_text("utf-8")
     assert _bench_topics(kafka) == {foreign}
@@ -83,6 +89,76 @@ def test_cells_have_figures_and_resources_and_only_topics_of_the_run_come_and_go
     assert result["interrupted"]
     assert [len(cell["spread"]["lost"]["runs"]) for cell in result["cells"]] == [2, 2]
     assert _bench_topics(kafka) == {foreign}
+
+
+LIVE = """
+title = "three seconds, again and again"
+warmup_runs = 0
+peer_runs = 0
+[workload]
+messages = 3000
+rate = 1000
+mode = "stream"
+"""
+
+
+def test_its_dashboard_shows_numbers_while_it_runs_and_an_interrupt_removes_its_cluster(
+    start_prometheus: Callable[..., Any], wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    port, _ = choose_port(0)
+    settings = MonitoringSettings(bench_port=port)
+    configuration = scrape_config(settings)
+    configuration["scrape_configs"] = [one for one in configuration["scrape_configs"] if "bench" in one["job_name"]]
+    ask = ask_prometheus(
+        start_prometheus(tmp_path, {key: configuration[key] for key in ("global", "scrape_configs")}).url
+    )
+    (tmp_path / "live.toml").write_text(LIVE)
+    (tmp_path / "clusters").mkdir()
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "deploy.cli",
+        "bench",
+        "run",
+        str(tmp_path / "live.toml"),
+        "--repeats",
+        "100",
+    ]
+    with subprocess.Popen(
+        [*command, "--metrics-port", str(port), "--json"], env={**os.environ, "TMPDIR": str(tmp_path / "clusters")},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            bench = [each for each in dashboards(settings) if each["uid"] == "tidegate-bench"]
+            missing: list[str] = []
+
+            def look() -> bool:
+                assert process.poll() is None
+                try:
+                    found = empty_queries((bench[0],), ask)
+                except OSError:
+                    return False
+                missing[:] = [f"{each.panel}: {each.why}" for each in found]
+                return not missing
+
+            wait_until(look, seconds=240, what=f"all panels have numbers, not without {missing}")
+            assert ask("tidegate_bench_kafka_bytes_total > 0")
+            (speed,) = ask('tidegate_bench_records_per_second{kind="produce"}')
+            assert 0 < float(speed["value"][1]) < 1500
+            (place,) = ask("tidegate_bench_cell_run")
+            assert place["metric"]["target"] == "1 broker, KRaft, plaintext"
+        finally:
+            process.send_signal(signal.SIGTERM)
+        out, words = process.communicate(timeout=120)
+    assert process.returncode == 130, words
+    (cell,) = json.loads(out)["cells"]
+    assert {
+        "broker_cpu_cores", "broker_rss_mb", "disk_available_gb", "bytes_in_per_second", "bytes_out_per_second",
+        "produce_total_ms_mean", "produce_total_ms_p99", "fetch_total_ms_mean", "errors_per_second", "purgatory_produce",
+        "purgatory_fetch", "io_wait_ratio", "context_switches_per_second", "memory_available_gb",
+    } <= set(cell["spread"])  # fmt: skip
+    assert list((tmp_path / "clusters").iterdir()) == []
 
 
 def _bench_topics(kafka: KafkaSettings) -> set[str]:

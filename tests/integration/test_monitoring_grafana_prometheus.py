@@ -106,7 +106,7 @@ KNOWN_ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("part", ["gateway", "stream", "canary", "monitor"])
+@pytest.mark.parametrize("part", ["gateway", "stream", "canary", "monitor", "bench"])
 def test_promtool_finds_nothing_wrong_with_our_metrics(part: str, metrics_feed: Any) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("no promtool on this machine: apt-get install prometheus")

@@ -85,13 +85,16 @@ def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str,
 
     def run_cell(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
         seen.append((bed.kafka.bootstrap_servers, work.rate, topic.startswith("tidegate-bench-")))
+        assert dict(bed.jmx_urls) == {"127.0.0.1:1": "http://127.0.0.1:1/metrics"}
         return {"lost": 0, "produce_per_second": 99.0}
 
+    cluster.write_text(cluster.read_text() + '[monitoring.targets]\nkafka = ["127.0.0.1:1"]\n')
     request = RunRequest((scenario, scenario), target=cluster, agreed=True, max_rate=500)
     (result,) = run_scenarios(request, say=print, ask=lambda question: False, run_cell=run_cell)
     at = "broker.example:9092"
     assert seen == [(at, 500, True)] * 3 + [(at, 100, True)] * 2
     assert "metadata" not in result["cells"][0]
+    assert "those of the machine that ran the load" in result["note"]
     assert exit_code([result]) == 0
     assert "rate=100" in render_result(result)
     assert exit_code([{**result, "interrupted": True}]) == 130

@@ -250,6 +250,49 @@ def test_a_broker_that_gives_no_metrics_is_no_broker_without_errors(
     assert (row["met"], row["why"]) == (None, "errors_per_second was not measured")
 
 
+def _broker(**values: float) -> Scrape:
+    """What one broker's agent serves: total time by request, and what is named."""
+    requests = "kafka_network_requestmetrics_totaltimems"
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {
+        (f"{requests}_{name}", (("request", "Produce"),)): value
+        for name, value in values.items()
+        if name in ("mean", "count")
+    }
+    named = {(name, ()): value for name, value in values.items() if name not in ("mean", "count")}
+    return Scrape(0.0, {**found, **named})
+
+
+def test_total_time_is_the_mean_of_the_runs_own_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kafka tells a mean since the start, of each broker; slow requests before the run are not the run's."""
+    answers = {
+        "one": [_broker(mean=100.0, count=10), _broker(mean=55.0, count=20)],
+        "two": [_broker(mean=0.0, count=0), _broker(mean=4.0, count=30)],
+    }
+    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
+    _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
+    assert used["produce_total_ms_mean"] == pytest.approx((10 * 10 + 30 * 4) / 40)
+    assert "produce_total_ms_sum" not in used
+    assert better("produce_total_ms_mean") == -1
+
+
+def test_of_an_existing_cluster_what_is_not_known_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its brokers may be anywhere: no processor time, memory or disk of theirs is made up, and none of this machine's."""
+    _, used = Sampler(folder=None).measure(dict)
+    assert {"client_cpu_cores", "machine_cpu_cores", "memory_available_gb"} <= set(used)
+    assert not {name for name in used if name.startswith(("broker", "disk", "purgatory", "errors", "bytes", "failed"))}
+
+    answers = [
+        _broker(process_cpu_seconds_total=value, process_resident_memory_bytes=7e6, mean=2.0, count=value)
+        for value in (5.0, 9.0)
+    ]
+    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers.pop(0))
+    _, used = Sampler(folder=None, jmx_urls={"broker_1": "one"}).measure(dict)
+    assert used["broker_cpu_cores"] > 0
+    assert (used["broker_rss_mb"], used["produce_total_ms_mean"]) == (7.0, 2.0)
+    # An agent with other rules does not serve those: nobody may read that as none.
+    assert not {"bytes_in_per_second", "errors_per_second", "failed_requests_per_second", "purgatory_fetch"} & set(used)
+
+
 def test_a_missed_goal_names_what_was_full() -> None:
     assert limit_of({"machine_cpu_cores": 1.9, "broker_cpu_cores": 0.4, "client_cpu_cores": 1.4}, 2) == (
         "all 2 cores were busy, most of it in the clients (1.4 cores)"

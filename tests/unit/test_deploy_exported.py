@@ -57,7 +57,7 @@ def test_the_command_writes_the_dashboards_and_says_so(tmp_path: Path, capsys: p
     told = json.loads(capsys.readouterr().out)
 
     assert {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} == set(told["written"])
-    for name in ("overview", "pipeline", "kafka"):
+    for name in ("overview", "pipeline", "kafka", "bench"):
         dashboard = json.loads((folder / f"dashboards/tidegate-{name}.json").read_text("utf-8"))
         assert dashboard["uid"] == f"tidegate-{name}"
 

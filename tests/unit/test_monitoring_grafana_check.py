@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from monitoring.grafana.check import EXPECTED_EMPTY, empty_queries
+from monitoring.grafana.check import EXPECTED_EMPTY, ONLY_WITH, empty_queries
 from monitoring.grafana.files import dashboards
 from monitoring.settings import MonitoringSettings
 
@@ -47,13 +47,22 @@ def test_what_may_be_empty_says_why_and_is_told_apart() -> None:
     expected = {each.expr: each.why for each in found if each.expected}
 
     assert 0 < len(expected) < len(found) / 4
-    assert set(expected.values()) == set(EXPECTED_EMPTY.values())
+    assert set(expected.values()) == {*EXPECTED_EMPTY.values(), *(why for _, why in ONLY_WITH.values())}
 
 
 def test_each_exception_is_a_panel_or_a_variable() -> None:
     titles = {panel["title"] for each in ALL for panel in each["panels"]}
     variables = {f"variable {one['name']}" for each in ALL for one in each["templating"]["list"]}
     assert set(EXPECTED_EMPTY) <= titles | variables
+
+
+def test_a_benchmark_that_runs_has_no_excuse() -> None:
+    def ask(expr: str) -> list[Any]:
+        return ONE if expr == "tidegate_bench_runs_planned" else []
+
+    found = [each for each in empty_queries(ALL, ask) if each.dashboard == "tidegate-bench"]
+    assert len(found) > 15
+    assert not any(each.expected for each in found)
 
 
 def test_a_refused_query_is_never_expected() -> None:

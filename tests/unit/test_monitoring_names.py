@@ -6,7 +6,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.contract.reasons import IgnoredReason, Reason
+from monitoring.metrics.bench import BENCH
 from monitoring.metrics.canary import CanaryMetrics
+from monitoring.metrics.families import ProbeCollector
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.jvm import JVM
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
@@ -17,8 +19,8 @@ from monitoring.metrics.stream import StreamMetrics
 
 @pytest.fixture
 def registries() -> dict[str, CollectorRegistry]:
-    """The registries of the four processes, as they are served."""
-    made = {part: CollectorRegistry() for part in ("gateway", "stream", "canary", "monitor")}
+    """The registries of the five processes, as they are served."""
+    made = {part: CollectorRegistry() for part in ("gateway", "stream", "canary", "monitor", "bench")}
     GatewayMetrics(made["gateway"], reasons=list(Reason), ignored_reasons=list(IgnoredReason))
     tables = ("readings", "rollups_1m")
     stream = StreamMetrics(made["stream"], query="land", tables=tables, topics=("t",), chores=("ledger",))
@@ -30,6 +32,8 @@ def registries() -> dict[str, CollectorRegistry]:
     monitor = MonitorMetrics(made["monitor"])
     for probe, families in PROBES.items():
         monitor.families.replace(probe, {each.name: [(tuple("x" for _ in each.labels), 1.0)] for each in families})
+    bench = ProbeCollector(made["bench"], BENCH)
+    bench.replace("all", {each.name: [(tuple("x" for _ in each.labels), 1.0)] for each in BENCH})
     for part, registry in made.items():
         build_info(registry, "1", part)
         process_metrics(registry)
@@ -69,6 +73,7 @@ def test_no_label_can_name_a_device_or_a_text() -> None:
         "le", "qos", "reason", "why", "result", "stage", "hop", "query", "phase", "table", "topic", "chore", "stream",
         "version", "part", "implementation", "major", "minor", "patchlevel", "generation", "probe", "state", "code",
         "partition", "consumergroup", "mode", "mountpoint", "outcome", "server", "kind", "memory",
+        "scenario", "target", "cell", "percentile",
     }  # fmt: skip
 
     assert {label for labels in declared().values() for label in labels} <= closed

@@ -160,3 +160,15 @@ def test_a_taken_port_and_a_foreign_address_are_different_faults(registry: Colle
         exporter.close()
     for host in ("192.0.2.1", "2001:db8::1"):
         assert "Set monitoring.metrics_host to an address of this machine" in refusal(host, 0)
+
+
+def test_a_benchmark_is_asked_by_prometheus_alone_and_only_where_its_port_is_set() -> None:
+    def job(settings: MonitoringSettings) -> list[dict[str, Any]]:
+        return [each for each in scrape_config(settings)["scrape_configs"] if each["job_name"] == "tidegate-bench"]
+
+    assert job(MonitoringSettings()) == []
+    settings = MonitoringSettings(bench_port=9476)
+    assert "9476" not in str(metrics_targets(settings))
+    (found,) = job(settings)
+    assert found["static_configs"] == [{"targets": ["127.0.0.1:9476"]}]
+    assert found["scrape_interval"] == found["scrape_timeout"] == "2s"

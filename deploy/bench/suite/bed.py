@@ -183,15 +183,15 @@ def _without_leader(cluster: "KafkaCluster", topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def existing_bed(kafka: KafkaSettings) -> Iterator[Bed]:
-    """A cluster that runs already; nothing is started or ended.
+def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[Bed]:
+    """A cluster that runs already; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, where it has any.
 
     Raises:
         FatalError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
         RetryableError: Kafka does not answer.
     """
     check_rights(kafka)
-    yield Bed(kafka)
+    yield Bed(kafka, jmx_urls=jmx_urls)
 
 
 def check_rights(kafka: KafkaSettings) -> None:

@@ -15,16 +15,18 @@ from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
 from deploy.bench.suite.kinds import run_cell as run_kind
 from deploy.bench.suite.kinds import run_peer
 from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
+from deploy.bench.suite.live import serve_live
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress, duration_text
 from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, Target
-from deploy.settings import load_settings
+from deploy.settings import Settings, load_settings
 from deploy.testbed.budget import check_budget
 from deploy.testbed.layout import Wish
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from ingest.settings import KafkaSettings
+from monitoring.targets import metrics_targets
 
 __all__ = [
     "RunRequest",
@@ -41,6 +43,10 @@ KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files a minute later: so many runs are on the disk at once."""
 RECORD_BYTES: Final = 20
 """Of a record besides its value."""
+_EXISTING: Final = (
+    "An existing cluster was measured: processors, memory, IO wait and context switches of the machine are those of the machine "
+    "that ran the load; of the brokers there is what their JMX agents serve (`monitoring.targets` in the target's file)."
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class RunRequest:
     repeats: int | None = None
     short: bool = False
     parameters: tuple[str, ...] = ()
+    metrics_port: int | None = None
 
 
 def run_scenarios(
@@ -68,9 +75,10 @@ def run_scenarios(
     Raises:
         ConfigError: a scenario or a target's file that cannot be read; nothing was started then.
         FatalError: the question before an existing cluster was answered with no.
-        UnavailableError: a scenario writes more than the disk holds.
+        UnavailableError: a scenario writes more than the disk holds, or the port of the metrics cannot be had.
     """
-    kafka = _existing(request.target) if request.target is not None else None
+    existing = _existing(request.target) if request.target is not None else None
+    kafka = None if existing is None else existing.kafka
     plans = [plan_of(name, request, kafka) for name in dict.fromkeys(request.names)]
     if kafka is not None and not request.agreed and not ask(_question(plans, kafka)):
         msg = "Nothing was written. Give --yes to start without the question."
@@ -90,9 +98,9 @@ def run_scenarios(
     results: list[dict[str, Any]] = []
 
     def open_bed(target: Target | None) -> AbstractContextManager[Bed]:
-        return _bed(target, kafka)
+        return _bed(target, existing)
 
-    with _terminated_as_interrupted():
+    with _terminated_as_interrupted(), serve_live(request.metrics_port) as live:
         for plan in plans:
             one = run_plan(
                 plan,
@@ -100,6 +108,7 @@ def run_scenarios(
                 run_cell=run_cell or run_kind,
                 run_peer=run_peer,
                 progress=progress,
+                live=live,
                 doubt=doubt,
             )
             results.append(one)
@@ -122,6 +131,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         raise ConfigError(msg)
     if kafka is not None:
         cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]
+        scenario = scenario.model_copy(update={"note": f"{scenario.note} {_EXISTING}".strip()})
     if not cells:
         copies = min(work.replication for work in scenario.workloads)
         msg = (
@@ -203,12 +213,12 @@ def _figures_text(cell: Mapping[str, Any]) -> str:
     return ", ".join(texts) or "not measured"
 
 
-def _existing(file: Path) -> KafkaSettings:
+def _existing(file: Path) -> Settings:
     settings = load_settings(file)
     if "kafka" not in settings.model_fields_set:
         msg = f"{file}: has no section [kafka]. --target wants the settings of the cluster that is measured."
         raise ConfigError(msg)
-    return settings.kafka
+    return settings
 
 
 def _capped(workload: Parameters, rate: float) -> Parameters:
@@ -231,9 +241,10 @@ def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
     )
 
 
-def _bed(target: Target | None, kafka: KafkaSettings | None) -> AbstractContextManager[Bed]:
-    if kafka is not None:
-        return existing_bed(kafka)
+def _bed(target: Target | None, existing: Settings | None) -> AbstractContextManager[Bed]:
+    if existing is not None:
+        agents = metrics_targets(existing.monitoring).get("kafka", ())
+        return existing_bed(existing.kafka, {each.instance: each.address.url for each in agents})
     if target is None:
         raise AssertionError
     if target.runs == "pipeline":

@@ -34,6 +34,16 @@ class Progress:
             self._done += 1
             self._began = None
 
+    @property
+    def steps(self) -> int:
+        """All that will come."""
+        return self._steps
+
+    @property
+    def done(self) -> int:
+        """Those that have ended."""
+        return self._done
+
     def skip(self, steps: int) -> None:
         """So many steps will not come."""
         self._steps -= steps

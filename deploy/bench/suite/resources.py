@@ -17,15 +17,16 @@ import psutil
 
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["Sample", "Sampler", "limit_of", "rates_between"]
+__all__ = ["GB", "MB", "Sample", "Sampler", "limit_of", "rates_between"]
 
 SAMPLE_SECONDS: Final = 1.0
 KEPT_SAMPLES: Final = 3600
-_MB: Final = 1024**2
-_GB: Final = 1024**3
+MB: Final = 10**6
+GB: Final = 10**9
 _TOPICS: Final = "kafka_server_brokertopicmetrics"
 _QUANTILES: Final = ("0.50", "0.95", "0.99", "0.999")
 _REQUESTS: Final = "kafka_network_requestmetrics"
+_REQUEST_KINDS: Final = {"Produce": "produce", "FetchConsumer": "fetch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,20 @@ class Sample:
 
 
 def rates_between(first: Sample, last: Sample, between: Sequence[Sample] = ()) -> dict[str, float]:
-    """Counters as growth per second; of the gauges the highest, and the lowest of what is available."""
+    """Counters as growth per second; of the gauges the highest, and the lowest of what is available.
+
+    A time that Kafka sums up over requests becomes the mean of the requests in between.
+    """
     seconds = max(last.at - first.at, 1e-6)
     figures = {
         name: max(0.0, value - first.counters[name]) / seconds
         for name, value in last.counters.items()
         if name in first.counters
     }
+    for name in _REQUEST_KINDS.values():
+        total, requests = figures.pop(f"{name}_total_ms_sum", 0.0), figures.get(f"{name}_requests_per_second", 0.0)
+        if requests:
+            figures[f"{name}_total_ms_mean"] = total / requests
     for name in last.gauges:
         seen = [sample.gauges[name] for sample in (first, *between, last) if name in sample.gauges]
         figures[name] = min(seen) if name.endswith("available_gb") else max(seen)
@@ -65,7 +73,11 @@ def limit_of(figures: Mapping[str, float], cores: int) -> str:
 
 
 class Sampler:
-    """Watches the processes of one target: `brokers` by name, and all other descendants of this process as clients."""
+    """Watches the processes of one target: `brokers` by name, and all other descendants of this process as clients.
+
+    Of brokers without a folder here nothing is known but what their JMX agents tell, if there are any; figures of the machine are
+    those of the machine that runs the load.
+    """
 
     def __init__(
         self,
@@ -73,10 +85,12 @@ class Sampler:
         brokers: Mapping[str, int] | None = None,
         jmx_urls: Mapping[str, str] | None = None,
         folder: Path | None,
+        on_sample: Callable[["Sample"], None] = lambda sample: None,
     ) -> None:
         self._brokers = {} if brokers is None else brokers
         self._jmx_urls = dict(jmx_urls or {})
-        self._folder = folder or Path.cwd()
+        self._folder = folder
+        self._on_sample = on_sample
         self._below: dict[int, dict[int, psutil.Process]] = {}
         self._samples: list[Sample] = []
         self._lock = threading.Lock()
@@ -118,10 +132,12 @@ class Sampler:
         answers = () if at_the_end else self._answers()
         at = time.monotonic()
         counters, gauges = self._processes()
+        is_elsewhere = "broker_cpu_cores" not in counters
         _add_machine(counters, gauges)
-        gauges["disk_available_gb"] = psutil.disk_usage(str(self._folder)).free / _GB
+        if self._folder is not None:
+            gauges["disk_available_gb"] = psutil.disk_usage(str(self._folder)).free / GB
         for answer in self._answers() if at_the_end else answers:
-            _add_broker(answer, counters, gauges)
+            _add_broker(answer, counters, gauges, is_elsewhere=is_elsewhere)
         return Sample(at, counters, gauges)
 
     def _answers(self) -> Sequence[Scrape]:
@@ -136,12 +152,14 @@ class Sampler:
             with self._lock:
                 self._samples.append(sample)
                 del self._samples[:-KEPT_SAMPLES]
+            self._on_sample(sample)
             if self._stop.wait(SAMPLE_SECONDS):
                 return
 
     def _processes(self) -> tuple[dict[str, float], dict[str, float]]:
-        counters = {"broker_cpu_cores": 0.0, "client_cpu_cores": 0.0}
-        gauges = {"broker_rss_mb": 0.0, "client_rss_mb": 0.0}
+        parts = ["client"] if self._folder is None and not self._brokers else ["broker", "client"]
+        counters = {f"{part}_cpu_cores": 0.0 for part in parts}
+        gauges = {f"{part}_rss_mb": 0.0 for part in parts}
         own = psutil.Process()
         names = {pid: name for name, pid in dict(self._brokers).items()}
         of_brokers = {pid for broker in names for pid in self._with_children(broker)}
@@ -155,10 +173,10 @@ class Sampler:
                 # What a child used counts with its parent once it has ended: so no process that comes and goes is missed.
                 seconds = times.user + times.system + times.children_user + times.children_system
                 counters[f"{part}_cpu_cores"] += seconds
-                gauges[f"{part}_rss_mb"] += rss / _MB
+                gauges[f"{part}_rss_mb"] += rss / MB
                 if pid in names:
                     counters[f"{names[pid]}_cpu_cores"] = seconds
-                    gauges[f"{names[pid]}_rss_mb"] = rss / _MB
+                    gauges[f"{names[pid]}_rss_mb"] = rss / MB
         return counters, gauges
 
     def _with_children(self, pid: int) -> list[int]:
@@ -179,41 +197,53 @@ def _add_machine(counters: dict[str, float], gauges: dict[str, float]) -> None:
     counters["machine_cpu_cores"] = busy
     # Of what this machine could do: cores that wait for the disk, over all cores.
     counters["io_wait_ratio"] = waiting / (psutil.cpu_count() or 1)
-    counters["other_cpu_cores"] = busy - counters["broker_cpu_cores"] - counters["client_cpu_cores"]
+    counters["other_cpu_cores"] = busy - counters.get("broker_cpu_cores", 0.0) - counters["client_cpu_cores"]
     # Of the whole machine: a process's own count knows its first thread only, and a broker has a hundred.
     counters["context_switches_per_second"] = psutil.cpu_stats().ctx_switches
     network = psutil.net_io_counters()
     if network is not None:
         counters["network_received_bytes_per_second"] = network.bytes_recv
         counters["network_sent_bytes_per_second"] = network.bytes_sent
-    gauges["memory_available_gb"] = psutil.virtual_memory().available / _GB
+    gauges["memory_available_gb"] = psutil.virtual_memory().available / GB
 
 
-def _add_broker(found: Scrape, counters: dict[str, float], gauges: dict[str, float]) -> None:
-    """One broker's own metrics, added to those of the others."""
+def _add_broker(found: Scrape, counters: dict[str, float], gauges: dict[str, float], *, is_elsewhere: bool) -> None:
+    """One broker's own metrics, added to those of the others; what its agent does not serve stays absent."""
+    served = {name for name, _ in found.values}
 
-    def count(name: str, value: float) -> None:
-        counters[name] = counters.get(name, 0.0) + value
+    def add(figures: dict[str, float], name: str, metric: str, scale: float = 1.0, **labels: str) -> None:
+        if metric in served:
+            figures[name] = figures.get(name, 0.0) + found.total(metric, **labels) * scale
 
-    count("bytes_in_per_second", found.total(f"{_TOPICS}_bytesin_total"))
-    count("bytes_out_per_second", found.total(f"{_TOPICS}_bytesout_total"))
-    failed = (f"{_TOPICS}_failedproducerequests_total", f"{_TOPICS}_failedfetchrequests_total")
-    count("failed_requests_per_second", sum(found.total(name) for name in failed))
-    errors = found.by_label(f"{_REQUESTS}_errors_total", "error")
-    count("errors_per_second", sum(value for error, value in errors.items() if error != "NONE"))
-    for request, short in (("Produce", "produce"), ("FetchConsumer", "fetch")):
-        for (name, labels), value in found.values.items():
-            pairs = dict(labels)
-            if (
-                name == f"{_REQUESTS}_totaltimems"
-                and pairs.get("request") == request
-                and pairs.get("quantile") in _QUANTILES
-            ):
-                key = f"{short}_total_ms_p{pairs['quantile'].removeprefix('0.')}"
-                gauges[key] = max(gauges.get(key, 0.0), value)
+    if is_elsewhere:
+        add(counters, "broker_cpu_cores", "process_cpu_seconds_total")
+        add(gauges, "broker_rss_mb", "process_resident_memory_bytes", 1 / MB)
+    add(counters, "bytes_in_per_second", f"{_TOPICS}_bytesin_total")
+    add(counters, "bytes_out_per_second", f"{_TOPICS}_bytesout_total")
+    for kind in ("produce", "fetch"):
+        add(counters, "failed_requests_per_second", f"{_TOPICS}_failed{kind}requests_total")
+    add(counters, "errors_per_second", f"{_REQUESTS}_errors_total")
+    add(counters, "errors_per_second", f"{_REQUESTS}_errors_total", -1.0, error="NONE")
+    for request, short in _REQUEST_KINDS.items():
+        _add_total_time(found, request, short, counters, gauges)
     for operation in ("Produce", "Fetch"):
-        size = found.total("kafka_server_delayedoperationpurgatory_purgatorysize", delayedOperation=operation)
-        gauges[f"purgatory_{operation.lower()}"] = gauges.get(f"purgatory_{operation.lower()}", 0.0) + size
+        metric = "kafka_server_delayedoperationpurgatory_purgatorysize"
+        add(gauges, f"purgatory_{operation.lower()}", metric, delayedOperation=operation)
+
+
+def _add_total_time(
+    found: Scrape, request: str, short: str, counters: dict[str, float], gauges: dict[str, float]
+) -> None:
+    """Percentiles of the slowest broker, and the sum over the requests of all."""
+    means, counts = (found.by_label(f"{_REQUESTS}_totaltimems_{what}", "request") for what in ("mean", "count"))
+    if request in means and request in counts:
+        for name, value in (("requests_per_second", 1.0), ("total_ms_sum", means[request])):
+            counters[f"{short}_{name}"] = counters.get(f"{short}_{name}", 0.0) + value * counts[request]
+    for (name, labels), value in found.values.items():
+        pairs = dict(labels)
+        if name == f"{_REQUESTS}_totaltimems" and pairs.get("request") == request and pairs["quantile"] in _QUANTILES:
+            key = f"{short}_total_ms_p{pairs['quantile'].removeprefix('0.')}"
+            gauges[key] = max(gauges.get(key, 0.0), value)
 
 
 def _short(value: float | None) -> float | None:

@@ -12,8 +12,9 @@ from deploy.bench.environment import hardware, versions
 from deploy.bench.suite.bed import Bed, Topics
 from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.live import Live
 from deploy.bench.suite.progress import Progress
-from deploy.bench.suite.resources import Sampler, limit_of
+from deploy.bench.suite.resources import Sample, Sampler, limit_of
 from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
 from deploy.bench.suite.spread import Spread, median_curves, spreads_of
@@ -80,6 +81,7 @@ def run_plan(
     run_cell: RunCell,
     progress: Progress,
     run_peer: RunPeer | None = None,
+    live: Live | None = None,
     doubt: str = "",
 ) -> dict[str, Any]:
     """Measure one scenario; its result as `bench run --json` prints it.
@@ -93,9 +95,11 @@ def run_plan(
         run_cell: the load generator.
         progress: gets a step for each run.
         run_peer: Kafka's own tools, where the scenario wants them next to its figures.
+        live: gets what is known while it runs.
         doubt: why the figures prove nothing, as `busy_before` says; empty where they do.
     """
-    machine, course, interrupted = hardware(), _Course(plan, run_cell, run_peer, progress, doubt), False
+    machine, interrupted = hardware(), False
+    course = _Course(plan, run_cell, run_peer, progress, live or Live(), doubt)
     try:
         for target, cells in plan.by_target():
             course.run_target(target, cells, open_bed)
@@ -130,9 +134,17 @@ def run_plan(
 class _Course:
     """One scenario while it runs, and what is known of it so far."""
 
-    def __init__(self, plan: Plan, run_cell: RunCell, run_peer: RunPeer | None, progress: Progress, doubt: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        run_cell: RunCell,
+        run_peer: RunPeer | None,
+        progress: Progress,
+        live: Live,
+        doubt: str,
+    ) -> None:
         self._plan, self._run_cell, self._run_peer = plan, run_cell, run_peer
-        self._progress, self._doubt = progress, doubt
+        self._progress, self._live, self._doubt = progress, live, doubt
         self.measured: list[Measured] = []
         self.resources: list[dict[str, Any]] = []
         self.faults: list[str] = []
@@ -157,7 +169,8 @@ class _Course:
 
     def _run_cells(self, target: Target | None, cells: Sequence[Cell], bed: Bed) -> None:
         topics = Topics(bed.kafka)
-        sampler = Sampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder)
+        self._live.target()
+        sampler = Sampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder, on_sample=self._look)
 
         def run_once(work: Parameters) -> Mapping[str, Any]:
             return self._run_cell(work, topics.name(work.ending), bed)
@@ -179,6 +192,11 @@ class _Course:
             if kept := topics.sweep():
                 self._progress.tell(f"Kafka did not delete {', '.join(kept)}; remove them by hand.")
 
+    def _look(self, sample: Sample) -> None:
+        progress = self._progress
+        self._live.progress(planned=progress.steps, done=progress.done, left_seconds=progress.left_seconds())
+        self._live.sample(sample)
+
     def _measure(
         self,
         cell: Cell,
@@ -187,6 +205,7 @@ class _Course:
         sampler: Sampler,
     ) -> None:
         """All repeats of one cell; what an interrupted cell has is kept."""
+        own: list[dict[str, float]] = []
         runs: list[dict[str, float]] = []
         curves: list[Mapping[str, Any]] = []
         peers: list[Mapping[str, float]] = []
@@ -194,10 +213,14 @@ class _Course:
         try:
             for number in range(1, wanted + 1):
                 self._progress.step(f"{_cell_text(self._plan, cell)}, run {number} of {wanted}")
+                words = _differing_text(self._plan, cell) or "the only cell"
+                self._live.begin(self._plan.name, target_text(cell.target), words, number)
                 figures, used = sampler.measure(lambda: run_once(cell.workload))
                 curves.append(figures.get("curves", {}))
-                runs.append({**used, **{name: value for name, value in figures.items() if name != "curves"}})
+                own.append({name: value for name, value in figures.items() if name != "curves"})
+                runs.append({**used, **own[-1]})
                 self._progress.end_step()
+                self._live.measured(own)
             peers = self._peers(cell, run_peer)
         except Exception as error:
             fault = _text(error)
@@ -241,6 +264,7 @@ class _Course:
 
     def _fault(self, where: str, error: Exception) -> None:
         self.faults.append(f"{where}: {_text(error)}")
+        self._live.fault()
         self._progress.tell(self.faults[-1])
 
 
@@ -284,11 +308,14 @@ def target_text(target: Target | None) -> str:
 
 
 def _cell_text(plan: Plan, cell: Cell) -> str:
+    return f"{plan.name} {_differing_text(plan, cell)}".strip()
+
+
+def _differing_text(plan: Plan, cell: Cell) -> str:
     """The parameters in which this scenario's cells differ."""
     differing = {
         name
         for name in type(cell.workload).model_fields
         if len({getattr(one.workload, name) for one in plan.cells}) > 1
     }
-    shown = " ".join(f"{name}={value}" for name, value in cell.workload.model_dump().items() if name in differing)
-    return f"{plan.name} {shown}".strip()
+    return " ".join(f"{name}={value}" for name, value in cell.workload.model_dump().items() if name in differing)

@@ -1,0 +1,164 @@
+"""Bench: a benchmark while it runs, with the figures of its last runs and the resources around them."""
+
+from typing import Any, Final
+
+from monitoring.grafana.dashboard import Row, dashboard
+from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.promql import rate, total
+from monitoring.grafana.variables import selection
+
+__all__ = ["bench"]
+
+_TOTAL_TIME: Final = "tidegate_bench_kafka_request_seconds"
+
+
+def bench() -> dict[str, Any]:
+    """The dashboard for whoever waits for `bench run`."""
+    rows = [
+        Row("Progress", _progress()),
+        Row("Figures", _figures()),
+        Row("Brokers", _brokers()),
+        Row("Machine", _machine()),
+    ]
+    return dashboard(
+        "tidegate-bench",
+        "Tidegate / Bench",
+        "A benchmark while it runs: progress, throughput, latency, errors, and the resources of brokers and clients.",
+        selection("tidegate_bench_runs_planned"),
+        rows,
+        span="30m",
+    )
+
+
+def _progress() -> list[Panel]:
+    bad = [(None, "green"), (1, "red")]
+    return [
+        stat(
+            "Cell now",
+            "Scenario, target and cell that are measured, and which of its runs.",
+            "short",
+            Query(
+                total("tidegate_bench_cell_run", "scenario, target, cell", how="max"),
+                "{{scenario}}: {{target}}, {{cell}}",
+            ),
+            width=12,
+        ),
+        stat(
+            "Progress",
+            "Runs that have ended, of all that are planned.",
+            "percentunit",
+            Query(f"{total('tidegate_bench_runs_done')} / {total('tidegate_bench_runs_planned')}"),
+            width=3,
+        ),
+        stat("Time left", "By the runs so far.", "s", Query(total("tidegate_bench_left_seconds", how="max")), width=3),
+        stat(
+            "Errors and lost records",
+            "Since the start, in runs that count.",
+            "short",
+            Query(total("tidegate_bench_errors"), "errors"),
+            Query(total("tidegate_bench_lost_records"), "lost"),
+            width=3,
+            steps=bad,
+        ),
+        stat(
+            "Not measured",
+            "Cells and clusters that failed; the run says why.",
+            "short",
+            Query(total("tidegate_bench_faults")),
+            width=3,
+            steps=bad,
+        ),
+    ]
+
+
+def _figures() -> list[Panel]:
+    return [
+        timeseries(
+            "Throughput of the cell",
+            "Records a second: the median of the runs so far of the cell that was measured last.",
+            "cps",
+            Query(total("tidegate_bench_records_per_second", "kind", how="max"), "{{kind}}"),
+            width=12,
+        ),
+        timeseries(
+            "Latency of the cell",
+            "From the time a record was due, p50 and p99: the median of the same runs.",
+            "s",
+            Query(total("tidegate_bench_latency_seconds", "kind, percentile", how="max"), "{{kind}} p{{percentile}}"),
+            width=12,
+        ),
+    ]
+
+
+def _brokers() -> list[Panel]:
+    return [
+        timeseries(
+            "Bytes in and out",
+            "Bytes that all brokers took and gave per second.",
+            "Bps",
+            Query(rate("tidegate_bench_kafka_bytes_total", "kind"), "{{kind}}"),
+        ),
+        *(
+            timeseries(
+                f"Total time: {name}",
+                f"TotalTimeMs of {name} requests by percentile, slowest broker; Kafka counts it over about five minutes.",
+                "s",
+                Query(total(_TOTAL_TIME, "percentile", f'request="{name}"', how="max"), "p{{percentile}}"),
+            )
+            for name in ("Produce", "FetchConsumer")
+        ),
+        timeseries(
+            "Errors of brokers",
+            "Answers with an error, and requests that failed by a broker's fault, per second.",
+            "reqps",
+            Query(rate("tidegate_bench_kafka_errors_total"), "errors"),
+            Query(rate("tidegate_bench_kafka_failed_requests_total"), "failed"),
+        ),
+        timeseries(
+            "Purgatory of brokers",
+            "Requests that wait: Produce for replicas, Fetch for data.",
+            "short",
+            Query(total("tidegate_bench_kafka_purgatory_requests", "request"), "{{request}}"),
+        ),
+    ]
+
+
+def _machine() -> list[Panel]:
+    return [
+        timeseries(
+            "Processors",
+            "Share of one processor that brokers, clients and all programs of the machine use: 200 % is two processors.",
+            "percentunit",
+            Query(rate("tidegate_bench_cpu_seconds_total", "part"), "{{part}}"),
+        ),
+        timeseries(
+            "Memory of brokers and clients",
+            "Resident memory.",
+            "bytes",
+            Query(total("tidegate_bench_memory_bytes", "part"), "{{part}}"),
+        ),
+        timeseries(
+            "Memory left",
+            "Memory that programs can have without swapping.",
+            "bytes",
+            Query(total("tidegate_bench_memory_available_bytes", how="min"), "memory"),
+        ),
+        timeseries(
+            "Disk left",
+            "Free space of the disk that holds the brokers' data.",
+            "bytes",
+            Query(total("tidegate_bench_disk_available_bytes", how="min"), "disk"),
+        ),
+        timeseries(
+            "Waiting for disks",
+            "Share of the processors' time that they wait for disks.",
+            "percentunit",
+            Query(rate("tidegate_bench_io_wait_seconds_total"), "IO wait"),
+        ),
+        timeseries(
+            "Context switches",
+            "Context switches of the machine per second.",
+            "ops",
+            Query(rate("tidegate_bench_context_switches_total"), "switches"),
+        ),
+    ]
