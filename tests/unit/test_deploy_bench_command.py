@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,18 @@ def test_a_scenario_that_the_disk_cannot_hold_is_refused_with_what_would_fit(sce
     with pytest.raises(UnavailableError, match="needs about 2 MB of disk") as fault:
         check_disk([plan], 1)
     assert "480 messages of 500 B would fit" in str(fault.value)
+
+
+def test_retained_data_counts_as_disk_once_for_its_files_are_waited_for() -> None:
+    plan = plan_of("segments", RunRequest(("segments",)), None)
+    check_disk([plan], 25_000)
+    with pytest.raises(UnavailableError, match=r"needs about 23,5\d\d MB of disk") as fault:
+        check_disk([plan], 10_000)
+    assert "retained_mb = 6459 in a copy of its file would fit" in str(fault.value)
+    cell = next(cell for cell in plan.cells if cell.workload.retained_mb == 20_000)
+    less = cell.model_copy(update={"workload": cell.workload.model_copy(update={"retained_mb": 6459})})
+    check_disk([replace(plan, cells=[less])], 10_000)
+    check_disk([plan_of("segments", RunRequest(("segments",), short=True), None)], 5_000)
 
 
 def test_a_parameter_of_the_command_line_holds_for_all_cells(scenario: str) -> None:

@@ -113,7 +113,7 @@ class _Message:
 def test_records_that_a_stall_held_back_count_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """900 calls with 10 records each, then one with 1,000 that waited: a tenth of all records was slow."""
     monkeypatch.setattr(consume, "Consumer", lambda _conf: None)
-    load = consume._Load("t", [0], {})
+    load = consume._Load("t", [0], {}, 1000)
 
     def call(records: int, late_us: int) -> None:
         due = time.time_ns() // 1000 - late_us
@@ -170,7 +170,7 @@ def test_a_warm_up_keeps_to_the_rate_which_may_be_a_cap(monkeypatch: pytest.Monk
     monkeypatch.setattr(produce, "Producer", _Producer)
     load = produce._Load(Workload(topic="t", messages=1, rate=5000.0), {}, 1, 0)
     began = time.monotonic()
-    load.warm("t-warm", 500)
+    load.warm("t-warm", 500, 0)
     assert time.monotonic() - began >= 499 / 5000
     producer: Any = load._producer
     assert (producer.topics, producer.batches) == (Counter({"t-warm": 500}), 0)
@@ -259,6 +259,23 @@ def test_a_record_that_kafka_has_twice_is_no_negative_loss(stored: int, lost: in
     one = run.LoadRun(Workload(topic="t", messages=10, consume=False), KafkaSettings(), lambda _pids: None)
     found = one._figures([sent], [], stored)
     assert (found["lost"], found["duplicates"], found["errors"]) == (lost, duplicates, 3)
+
+
+def test_what_was_retained_before_the_clock_is_read_and_not_counted_as_produced() -> None:
+    sent = {
+        "messages": 10, "began": 1.0, "ended": 2.0, "cpu_seconds": 0.1, "failed": 0, "errors": 0, "waiting": 0,
+        "late_ms": 0.0, "latencies": Latencies().encode(), "fill_seconds": 4.0,
+    }  # fmt: skip
+    read = {**sent, "messages": 2010}
+    workload = Workload(topic="t", messages=10, message_bytes=1000, retained_mb=2)
+    found = run.LoadRun(workload, KafkaSettings(), lambda _pids: None)._figures([sent], [read], 2010)
+    assert (found["produce_per_second"], found["consume_per_second"], found["fill_mb_per_second"]) == (10, 2010, 0.5)
+    assert (found["produced"], found["lost"], found["duplicates"]) == (2010, 0, 0)
+    assert "client_cpu_us_per_message" not in found, "the clients did not spend it on the same messages"
+    missing = run.LoadRun(workload, KafkaSettings(), lambda _pids: None)._figures(
+        [sent], [{**read, "messages": 10}], 2010
+    )
+    assert missing["lost"] == 2000
 
 
 @pytest.mark.parametrize(

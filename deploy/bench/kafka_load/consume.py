@@ -38,7 +38,7 @@ class Read:
 
 
 class _Load:
-    def __init__(self, topic: str, partitions: list[int], conf: dict[str, Any]) -> None:
+    def __init__(self, topic: str, partitions: list[int], conf: dict[str, Any], fetch_bytes: int) -> None:
         self._topic, self._partitions = topic, partitions
         self._latencies = Latencies()
         self.read = Read()
@@ -49,7 +49,7 @@ class _Load:
                 "group.id": topic,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "fetch.message.max.bytes": 4 * 1024 * 1024,
+                "fetch.message.max.bytes": fetch_bytes,
                 "fetch.max.bytes": 64 * 1024 * 1024,
                 # Else the client waits a second after each 100,000 records that it holds.
                 "queued.min.messages": 1_000_000,
@@ -136,7 +136,7 @@ class _Load:
 def main() -> None:
     """One consumer from the command line."""
     plan = json.loads(sys.stdin.readline())
-    load = _Load(plan["topic"], plan["partitions"], plan["conf"])
+    load = _Load(plan["topic"], plan["partitions"], plan["conf"], plan["fetch_bytes"])
     load.warm(plan["warm_topic"])
     sys.stdout.write("ready\n")
     sys.stdout.flush()

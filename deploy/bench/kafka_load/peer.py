@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from deploy.bench.kafka_load.workload import Workload
+from deploy.bench.kafka_load.workload import KEEP_ALL, Workload
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
@@ -43,7 +43,7 @@ def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, 
     """
     topic = f"{workload.topic}-peer"
     settings = kafka.model_copy(update={"replication": workload.replication})
-    create_topic(settings, topic, partitions=workload.partitions, config=dict(workload.properties))
+    create_topic(settings, topic, partitions=workload.partitions, config={**KEEP_ALL, **dict(workload.properties)})
     try:
         return {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
     finally:

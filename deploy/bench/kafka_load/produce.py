@@ -36,6 +36,7 @@ class Sent:
     errors: int = 0
     waiting: int = 0
     late_ms: float = 0.0
+    fill_seconds: float = 0.0
     latencies: str = ""
 
 
@@ -47,17 +48,22 @@ class _Load:
         self._producer = Producer({**conf, **producer_options(workload), "error_cb": self._error, "log_level": 0})
         self._padding = bytes(33 + (index * 7 + number) % 94 for index in range(workload.message_bytes - 8))
 
-    def warm(self, topic: str, messages: int) -> None:
-        """Produce to another topic, so that connections, code paths and page cache are in use."""
+    def warm(self, topic: str, messages: int, retained: int) -> None:
+        """Produce to another topic, so that connections, code paths and page cache are in use; then what is retained."""
         for name in (topic, self._workload.topic):
             self._producer.list_topics(name, timeout=30)
+        self._before(topic, messages)
+        began = time.monotonic()
+        self._before(self._workload.topic, retained)
+        self.sent, self._latencies = Sent(fill_seconds=time.monotonic() - began), Latencies()
+
+    def _before(self, topic: str, messages: int) -> None:
         if self._workload.rate:
             # Also a warm-up keeps to the rate: on somebody's cluster it is a cap.
             self._paced(time.time(), topic, messages)
         else:
             self._blocks(topic, messages)
         self._finish()
-        self.sent, self._latencies = Sent(), Latencies()
 
     def run(self, begin_at: float) -> Sent:
         """Produce this producer's part."""
@@ -156,7 +162,7 @@ def main() -> None:
     properties = tuple((str(key), str(value)) for key, value in plan["workload"].pop("properties"))
     workload = Workload(**plan["workload"], properties=properties)
     load = _Load(workload, plan["conf"], plan["messages"], plan["number"])
-    load.warm(plan["warm_topic"], plan["warmup_messages"])
+    load.warm(plan["warm_topic"], plan["warmup_messages"], plan["retained"])
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     begin_at = float(sys.stdin.readline())

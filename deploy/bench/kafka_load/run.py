@@ -3,14 +3,15 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any, Final
 
 from deploy.bench.kafka_load.latency import merged
+from deploy.bench.kafka_load.segments import ReadCost, SegmentFiles
 from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
-from deploy.bench.kafka_load.workload import Workload, shares
-from ingest.contract.errors import FatalError
+from deploy.bench.kafka_load.workload import AWAITED_MB, KEEP_ALL, Workload, shares
+from ingest.contract.errors import FatalError, UnavailableError
 from ingest.offsets import end_offsets
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
@@ -28,7 +29,11 @@ _ARRIVE_SECONDS: Final = 5.0
 
 
 def run_workload(
-    workload: Workload, kafka: KafkaSettings, *, on_started: Callable[[list[int]], None] = lambda pids: None
+    workload: Workload,
+    kafka: KafkaSettings,
+    *,
+    on_started: Callable[[list[int]], None] = lambda pids: None,
+    files: SegmentFiles | None = None,
 ) -> dict[str, Any]:
     """Run a load once, in processes of its own; its topics are made before and removed after it.
 
@@ -36,6 +41,7 @@ def run_workload(
         workload: what is produced and consumed.
         kafka: the cluster.
         on_started: gets the process ids of producers and consumers before the clock starts.
+        files: of the topic, where its brokers run on this machine.
 
     Returns:
         `produced`, `consumed`, `lost`, `duplicates`, `errors`; `produce_seconds`, `consume_seconds`; `produce_per_second`,
@@ -44,23 +50,42 @@ def run_workload(
         acknowledged; in mode `stream` also `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to consumed; with a rate
         `late_ms`, the longest time by which a record left after it was due; `curves`, percentiles for plots.
         `duplicates` are records that Kafka has beyond those that were sent, by repeated requests: each may hide a lost one.
+        With `retained_mb` also `fill_mb_per_second`, at which that was written; the disk has all of it when the clock starts.
+        With `files` also `stored_mb`, the size of all copies; in mode `split` `disk_read_mb`, which the brokers read from the
+        disk while the consumers read, and `broker_cpu_us_per_mb_read`, their processor time for a MB of values; with `cold`
+        also `cold_mb`, which only the disk had when the consumers began.
         A percentile needs enough records that were timed: 1,000 for `ack_p999_ms`, 100 for `ack_p99_ms`.
 
     Raises:
         ConfigError: Kafka can't make such a topic.
         FatalError: a right is missing; the text says which.
         RetryableError: Kafka does not answer.
-        UnavailableError: a process of the load failed; the text has its last words.
+        UnavailableError: a process of the load failed; the text has its last words. Or `cold` without `files`.
     """
-    with _topics(workload, kafka):
-        return LoadRun(workload, kafka, on_started).figures()
+    if workload.cold and files is None:
+        message = (
+            "cold segments want a cluster on this machine: the page cache of another one cannot be dropped from here"
+        )
+        raise UnavailableError(message)
+    try:
+        with _topics(workload, kafka):
+            return LoadRun(workload, kafka, on_started, files).figures()
+    finally:
+        if files is not None and workload.megabytes >= AWAITED_MB:
+            files.await_gone()
 
 
 class LoadRun:
     """The processes of one run."""
 
-    def __init__(self, workload: Workload, kafka: KafkaSettings, on_started: Callable[[list[int]], None]) -> None:
-        self._workload, self._kafka, self._on_started = workload, kafka, on_started
+    def __init__(
+        self,
+        workload: Workload,
+        kafka: KafkaSettings,
+        on_started: Callable[[list[int]], None],
+        files: SegmentFiles | None = None,
+    ) -> None:
+        self._workload, self._kafka, self._on_started, self._files = workload, kafka, on_started, files
         self._conf = client_conf(kafka, client_id="tidegate-bench")
 
     def figures(self) -> dict[str, Any]:
@@ -73,26 +98,35 @@ class LoadRun:
             consumers = [parts.enter_context(open_worker("consume", plan)) for plan in self._consume_plans()]
             self._await_ready(consumers)
             self._on_started([one.pid for one in (*producers, *consumers)])
+            if self._files is not None and workload.retained:
+                self._files.write_out()
             streaming = workload.mode == "stream"
             begin_at = time.time() + _LEAD_SECONDS
             if streaming:
                 _say(consumers, begin_at)
             _say(producers, begin_at)
             sent = [self._answer(one) for one in producers]
-            ends = settled_ends(self._kafka, workload.topic, workload.messages)
-            if not streaming:
-                _say(consumers, time.time() + _LEAD_SECONDS)
-            _say(consumers, json.dumps(ends))
-            return self._figures(sent, [self._answer(one) for one in consumers], sum(ends.values()))
+            ends = settled_ends(self._kafka, workload.topic, workload.stored)
+            stored: dict[str, float] = {} if self._files is None else {"stored_mb": round(self._files.stored_mb, 1)}
+            if workload.cold and self._files is not None:
+                stored["cold_mb"] = round(self._files.drop(), 1)
+            with nullcontext(ReadCost()) if self._files is None else self._files.cost() as cost:
+                if not streaming:
+                    _say(consumers, time.time() + _LEAD_SECONDS)
+                _say(consumers, json.dumps(ends))
+                read = [self._answer(one) for one in consumers]
+            if self._files is not None and read and not streaming:
+                stored |= _read_figures(cost, sum(one["bytes"] for one in read))
+            return self._figures(sent, read, sum(ends.values())) | stored
 
     def _await_ready(self, workers: Sequence[Worker]) -> None:
         workload = self._workload
-        warm_up = workload.warmup_messages / min(workload.rate or _SLOW_RATE, _SLOW_RATE)
+        warm_up = (workload.warmup_messages + workload.retained) / min(workload.rate or _SLOW_RATE, _SLOW_RATE)
         for worker in workers:
             worker.await_ready(START_SECONDS + 3 * warm_up)
 
     def _answer(self, worker: Worker) -> dict[str, Any]:
-        seconds = self._workload.messages / (self._workload.rate or _SLOW_RATE)
+        seconds = self._workload.stored / (self._workload.rate or _SLOW_RATE)
         return dict(json.loads(worker.answer(_RUN_SECONDS + 3 * seconds)))
 
     def _produce_plans(self) -> Iterator[dict[str, Any]]:
@@ -100,12 +134,13 @@ class LoadRun:
         parts = zip(
             shares(workload.messages, workload.producers),
             shares(workload.warmup_messages, workload.producers),
+            shares(workload.retained, workload.producers),
             strict=True,
         )
-        for number, (messages, warmup) in enumerate(parts):
+        for number, (messages, warmup, retained) in enumerate(parts):
             yield {
                 "workload": asdict(workload), "conf": self._conf, "messages": messages, "number": number,
-                "warm_topic": _warm(workload), "warmup_messages": warmup,
+                "warm_topic": _warm(workload), "warmup_messages": warmup, "retained": retained,
             }  # fmt: skip
 
     def _consume_plans(self) -> Iterator[dict[str, Any]]:
@@ -114,6 +149,7 @@ class LoadRun:
             partitions = list(range(number, workload.partitions, workload.consumers))
             yield {
                 "topic": workload.topic, "partitions": partitions, "conf": self._conf, "warm_topic": _warm(workload),
+                "fetch_bytes": workload.fetch_bytes,
             }  # fmt: skip
 
     def _figures(self, sent: Sequence[dict[str, Any]], read: Sequence[dict[str, Any]], stored: int) -> dict[str, Any]:
@@ -124,14 +160,17 @@ class LoadRun:
         found: dict[str, Any] = {
             "produced": stored,
             "consumed": consumed,
-            "lost": max(0, workload.messages - (min(stored, consumed) if read else stored)),
-            "duplicates": max(0, stored - workload.messages),
+            "lost": max(0, workload.stored - (min(stored, consumed) if read else stored)),
+            "duplicates": max(0, stored - workload.stored),
             "errors": sum(one["errors"] for one in (*sent, *read))
             + sum(one["failed"] + one["waiting"] for one in sent),
-            "client_cpu_us_per_message": round(cpu / workload.messages * 1_000_000, 3),
-            **_speed("produce", stored, workload, _span(sent)),
+            **_speed("produce", stored - workload.retained, workload, _span(sent)),
             **acks.figures("ack"),
         }
+        if not workload.retained:
+            found["client_cpu_us_per_message"] = round(cpu / workload.messages * 1_000_000, 3)
+        if fill_seconds := max(one["fill_seconds"] for one in sent) if workload.retained else 0.0:
+            found["fill_mb_per_second"] = round(workload.retained * workload.message_bytes / fill_seconds / 1e6, 3)
         curves = {"ack": acks.curve()}
         if read:
             found |= _speed("consume", consumed, workload, _span(read))
@@ -171,6 +210,14 @@ def _speed(name: str, messages: int, workload: Workload, seconds: float) -> dict
     }
 
 
+def _read_figures(cost: ReadCost, value_bytes: int) -> dict[str, float]:
+    megabytes = max(value_bytes, 1) / 1e6
+    return {
+        "disk_read_mb": round(cost.disk_bytes / 1e6, 1),
+        "broker_cpu_us_per_mb_read": round(cost.cpu_seconds / megabytes * 1e6, 1),
+    }
+
+
 def _warm(workload: Workload) -> str:
     return f"{workload.topic}-warm"
 
@@ -182,7 +229,9 @@ def _topics(workload: Workload, kafka: KafkaSettings) -> Iterator[None]:
     made: list[str] = []
     try:
         for name in (workload.topic, _warm(workload)):
-            if not create_topic(kafka, name, partitions=workload.partitions, config=dict(workload.properties)):
+            if not create_topic(
+                kafka, name, partitions=workload.partitions, config={**KEEP_ALL, **dict(workload.properties)}
+            ):
                 message = f"topic {name} is there already: another run uses it, or one was cut off; delete it"
                 raise FatalError(message)
             made.append(name)

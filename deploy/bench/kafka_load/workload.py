@@ -7,13 +7,27 @@ from typing import Any, Final, Literal
 
 from ingest.contract.errors import ConfigError
 
-__all__ = ["STAMP_BYTES", "Workload", "due_us", "message_keys", "producer_options", "shares", "stamped"]
+__all__ = [
+    "AWAITED_MB",
+    "KEEP_ALL",
+    "STAMP_BYTES",
+    "Workload",
+    "due_us",
+    "message_keys",
+    "producer_options",
+    "shares",
+    "stamped",
+]
 
 STAMP_BYTES: Final = 8
 """The first bytes of each value: when it was due, in microseconds since 1970, big-endian."""
 _STAMP = struct.Struct(">q")
 _KEYS: Final = 1000
 MAX_MESSAGE_BYTES: Final = 900_000
+AWAITED_MB: Final = 1000
+"""Values of a topic from which on a run ends only when its files are deleted: Kafka does that later, in its own time."""
+KEEP_ALL: Final = {"retention.bytes": "-1"}
+"""Of a topic whose records are counted: by its own limit (256 MB of ours) a broker would delete the oldest during a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +49,9 @@ class Workload:
         consume: False leaves the consumers out.
         linger_ms: how long a batch that is not full waits; only with `rate`, since at full speed a batch is always full.
         properties: of the topic.
+        retained_mb: values that the topic holds before the clock starts; consumers read them too, from the oldest on.
+        cold: before the consumers begin, the topic's files are on the disk and out of the page cache; only in mode `split`.
+        fetch_bytes: a consumer asks for at most so many bytes of a partition at a time.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -57,6 +74,9 @@ class Workload:
     consume: bool = True
     linger_ms: float = 0.0
     properties: tuple[tuple[str, str], ...] = ()
+    retained_mb: int = 0
+    cold: bool = False
+    fetch_bytes: int = 4 * 1024 * 1024
 
     def __post_init__(self) -> None:
         for name in ("messages", "batch_records", "producers", "partitions", "replication"):
@@ -69,8 +89,29 @@ class Workload:
         self._check("rate", self.rate >= 0, "0 or more")
         self._check("warmup_messages", self.warmup_messages >= 0, "0 or more")
         self._check("acks", self.acks in {"0", "1", "all"}, "0, 1 or all")
+        self._check("retained_mb", self.retained_mb >= 0, "0 or more")
+        self._check(
+            "retained_mb", not self.retained_mb or self.mode == "split", "0 in mode stream, which reads at once"
+        )
+        self._check("fetch_bytes", self.fetch_bytes >= 1, "1 or more")
+        self._check("cold", not (self.cold and self.mode == "stream"), "False in mode stream, which reads at once")
         at_most = self.partitions
         self._check("consumers", 1 <= self.consumers <= at_most, f"1 to {at_most}, the number of partitions")
+
+    @property
+    def retained(self) -> int:
+        """Records that the topic holds before the clock starts."""
+        return self.retained_mb * 1_000_000 // self.message_bytes
+
+    @property
+    def megabytes(self) -> float:
+        """Values of all copies at the end."""
+        return self.stored * self.message_bytes * self.replication / 1e6
+
+    @property
+    def stored(self) -> int:
+        """Records that it holds at the end."""
+        return self.retained + self.messages
 
     def _check(self, name: str, holds: bool, wanted: str) -> None:
         if not holds:

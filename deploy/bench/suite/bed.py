@@ -30,6 +30,8 @@ _DEAD_MEMBERS: Final = {
     "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
 }  # fmt: skip
 """Members of the new group protocol count as dead as soon as those of the classic one: there the broker decides."""
+_DELETED_SOON: Final = {"log.segment.delete.delay.ms": 1000}
+"""The files of a removed topic are gone a second later instead of a minute, so that the disk holds one large run at a time."""
 
 
 class LivePids(Mapping[str, int]):
@@ -123,7 +125,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
                 brokers=target.brokers,
                 mode=target.metadata,
                 security=target.security,
-                properties=_DEAD_MEMBERS if target.metadata == "kraft" else {},
+                properties=_DELETED_SOON | (_DEAD_MEMBERS if target.metadata == "kraft" else {}),
             )
         )
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.environment import hardware, hardware_line
+from deploy.bench.kafka_load.workload import AWAITED_MB
 from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
 from deploy.bench.suite.kinds import run_cell as run_kind
 from deploy.bench.suite.kinds import run_peer
@@ -40,7 +41,7 @@ __all__ = [
 
 
 KEPT_RUNS: Final = 4
-"""Kafka deletes a removed topic's files a minute later: so many runs are on the disk at once."""
+"""Kafka deletes a removed topic's files later: so many runs are on the disk at once, but of large ones each is waited for."""
 RECORD_BYTES: Final = 20
 """Of a record besides its value."""
 _EXISTING: Final = (
@@ -149,13 +150,12 @@ def check_disk(plans: Sequence[Plan], free_mb: int) -> None:
         UnavailableError: the first that does not fit; with what it needs, what is free, and the next step.
     """
     for plan in plans:
-        needed = KEPT_RUNS * max(_megabytes(cell.workload) for cell in plan.cells)
+        most = max((cell.workload for cell in plan.cells), key=_megabytes)
+        needed = _needed_mb(_megabytes(most))
         if needed > free_mb:
-            most = max(plan.cells, key=lambda cell: _megabytes(cell.workload)).workload
-            fits = int(most.messages * free_mb / needed)
             msg = (
                 f"The scenario {plan.name} needs about {needed:,.0f} MB of disk in {tempfile.gettempdir()}, and {free_mb:,} MB "
-                f"are free; {fits:,} messages of {most.message_bytes} B would fit. Set TMPDIR to a larger disk, or give --short."
+                f"are free; {_fitting(most, free_mb)} would fit. Set TMPDIR to a larger disk, or give --short."
             )
             raise UnavailableError(msg)
 
@@ -226,14 +226,32 @@ def _capped(workload: Parameters, rate: float) -> Parameters:
 
 
 def _megabytes(work: Parameters) -> float:
-    return (work.messages + work.warmup_messages) * (work.message_bytes + RECORD_BYTES) * work.replication / 1e6
+    return _written(work) * (work.message_bytes + RECORD_BYTES) * work.replication / 1e6
+
+
+def _written(work: Parameters) -> int:
+    return work.messages + work.warmup_messages + work.retained_mb * 1_000_000 // work.message_bytes
+
+
+def _needed_mb(run_mb: float) -> float:
+    """Of disk for a scenario whose largest run writes so much."""
+    return run_mb + (KEPT_RUNS - 1) * min(run_mb, AWAITED_MB)
+
+
+def _fitting(most: Parameters, free_mb: int) -> str:
+    """The largest run that this disk would hold, in words."""
+    share = max(free_mb / KEPT_RUNS, free_mb - (KEPT_RUNS - 1) * AWAITED_MB) / _megabytes(most)
+    if most.retained_mb:
+        fits = max(0, int(most.retained_mb - (1 - share) * _megabytes(most) / most.replication))
+        return f"retained_mb = {fits} in a copy of its file"
+    return f"{int(most.messages * share):,} messages of {most.message_bytes} B"
 
 
 def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
     works = [(cell.workload, plan.repeats) for plan in plans for cell in plan.cells]
     # The first cell runs without being counted too, and each run has its own warm-up: both are written like the others.
     works += [(plan.cells[0].workload, plan.scenario.warmup_runs) for plan in plans]
-    messages = sum((work.messages + work.warmup_messages) * repeats for work, repeats in works)
+    messages = sum(_written(work) * repeats for work, repeats in works)
     megabytes = sum(_megabytes(work) * repeats for work, repeats in works)
     return (
         f"Write {messages:,} messages ({megabytes:,.0f} MB) to topics {PREFIX}* of {kafka.bootstrap_servers}, at most "

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.scenario import Kind, Parameters
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_cell", "run_peer"]
 
+_Run = TypeVar("_Run")
 GROUP_RATE: Final = 400.0
 """Records a second for a group whose cell names no rate."""
 
@@ -28,13 +30,17 @@ def run_peer(
     """The same by Kafka's own performance tools; nothing where they have no such run."""
     from deploy.bench.kafka_load.peer import run_peer as run_tools
 
-    return run_tools(_load(workload, topic), kafka, tool) if workload.kind == "load" else {}
+    known = workload.kind == "load" and not workload.retained_mb and not workload.cold
+    return run_tools(_load(workload, topic), kafka, tool) if known else {}
 
 
 def _run_load(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.run import run_workload
+    from deploy.bench.kafka_load.segments import SegmentFiles
 
-    return run_workload(_load(workload, topic), bed.kafka)
+    records = [] if bed.folder is None else sorted(bed.folder.glob("node-*/records"))
+    files = SegmentFiles(records, topic, bed.brokers) if records else None
+    return run_workload(_load(workload, topic), bed.kafka, files=files)
 
 
 def _run_group(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -62,21 +68,37 @@ def _run_streams(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, An
     return streams_cell(workload, bed)
 
 
+def _run_partitioner(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    from deploy.bench.kafka_load.partitioner import PartitionerRun, run_partitioner
+
+    return run_partitioner(_of(PartitionerRun, workload, topic=topic), bed.kafka)
+
+
+def _run_rewind(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    from deploy.bench.kafka_load.rewinding import RewindRun, run_rewind
+
+    return run_rewind(_of(RewindRun, workload, topic=topic), bed.kafka)
+
+
 _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
     "load": _run_load,
     "group": _run_group,
     "pipeline": _run_pipeline,
     "streams": _run_streams,
+    "partitioner": _run_partitioner,
+    "rewind": _run_rewind,
 }
 
 
 def _load(workload: Parameters, topic: str) -> "Workload":
-    """What the load generator takes: the parameters that it has by the same names."""
-    from dataclasses import fields
-
     from deploy.bench.kafka_load.workload import Workload
 
-    given = workload.model_dump(exclude={"properties"})
-    values = {one.name: given[one.name] for one in fields(Workload) if one.name in given}
     pairs = (pair.split("=", 1) for pair in workload.properties.split())
-    return Workload(topic=topic, properties=tuple((name, value) for name, value in pairs), **values)
+    return _of(Workload, workload, topic=topic, properties=tuple((name, value) for name, value in pairs))
+
+
+def _of(form: type[_Run], workload: Parameters, **more: Any) -> _Run:
+    """What a runner takes: the parameters that it has by the same names."""
+    known = {one.name for one in fields(form)}  # type: ignore[arg-type]
+    given = workload.model_dump()
+    return form(**{name: value for name, value in given.items() if name in known} | more)

@@ -110,10 +110,11 @@ def set_parameters(scenario: Scenario, settings: Sequence[str]) -> Scenario:
 
 def estimated_seconds(scenario: Scenario, *, repeats: int | None = None) -> float:
     """About how long it takes, the start of its clusters included."""
-    peers = PEER_SECONDS * scenario.peer_runs * len(scenario.workloads)
-    runs = len(scenario.workloads) * (repeats or scenario.repeats) + scenario.warmup_runs
+    cells = scenario.cells()
+    peers = PEER_SECONDS * scenario.peer_runs * len(cells)
+    runs = len(cells) * (repeats or scenario.repeats) + scenario.warmup_runs * len(scenario.targets)
     starts = sum(START_SECONDS * target.brokers for target in scenario.targets)
-    return starts + (runs * scenario.seconds_per_run + peers) * len(scenario.targets)
+    return starts + runs * scenario.seconds_per_run + peers
 
 
 def list_scenarios(folder: Path = FOLDER) -> list[dict[str, Any]]:

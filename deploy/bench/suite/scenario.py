@@ -10,9 +10,9 @@ __all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", 
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
-Kind = Literal["load", "group", "pipeline", "streams"]
-"""What a run is: a load of producers and consumers, a consumer group and an event, devices of a whole pipeline, or events
-through its SQL streams."""
+Kind = Literal["load", "group", "pipeline", "streams", "partitioner", "rewind"]
+"""What a run is: a load of producers and consumers, a consumer group and an event, devices of a whole pipeline, events through
+its SQL streams, records that a partitioner spreads by their client's address, or a reader that goes back."""
 
 
 class _Form(BaseModel):
@@ -43,15 +43,32 @@ class Parameters(_Form):
         "", pattern=r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$", description="Of the topic: `name=value name=value`."
     )
 
+    retained_mb: int = Field(0, ge=0, le=10_000_000)
+    cold: bool = False
+    fetch_bytes: int = Field(4 * 1024 * 1024, ge=1, le=1_000_000_000)
+
     members: int = Field(2, ge=1, le=64, description="Of a `group`, at its start.")
     event: Literal["none", "leave", "join", "die", "leader_killed"] = "none"
     protocol: Literal["range", "cooperative", "consumer"] = "range"
+
+    partitioner: Literal["network", "balanced", "round_robin", "murmur2", "consistent"] = "murmur2"
+    networks: int = Field(
+        500, ge=1, le=65_536, description="Of the clients whose addresses are the keys of a `partitioner`."
+    )
+    rewind: Literal["seek_offset", "seek_time", "group_offset", "group_time"] = "seek_offset"
 
     devices: int = Field(100, ge=1, le=1_000_000, description="Of a `pipeline`.")
 
     disturbance: Literal["none", "stream_killed", "disk_full"] = Field(
         "none", description="Of `streams`: what comes in the middle of the run."
     )
+
+    @model_validator(mode="after")
+    def _check_split(self) -> Self:
+        if self.mode == "stream" and (self.cold or self.retained_mb):
+            msg = "cold and retained_mb want mode split: in mode stream consumers read at once"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _check_consumers(self) -> Self:
@@ -185,7 +202,11 @@ class Scenario(_Form):
     source: str = Field("", description="Where the workload and the baselines come from.")
     note: str = Field("", description="What a reader must know to compare the figures.")
     workload: dict[str, Value] = Field(default_factory=dict, description="Parameters of all cells.")
-    matrix: list[dict[str, Axis]] = Field(default=[{}], min_length=1)
+    matrix: list[dict[str, Axis]] = Field(
+        default=[{}],
+        min_length=1,
+        description="Blocks; one that names `security`, `brokers` or the like is for such targets.",
+    )
     targets: list[Target] = Field(default_factory=lambda: [Target()], min_length=1)
     measures: list[str] = Field(default_factory=list, description="Each is a cell of its own in the result.")
     shows: list[str] = Field(
@@ -222,19 +243,25 @@ class Scenario(_Form):
     @property
     def workloads(self) -> list[Parameters]:
         """Those of all targets, each once, in the order of the file."""
-        found: list[Parameters] = []
-        for block in self.matrix:
-            found += [one for one in _expand({**self.workload, **block}) if one not in found]
-        return found
+        return self._workloads_of(self.matrix)
 
     def cells(self) -> list[Cell]:
         """Target by target; a cell is left out where a target has too few brokers for its copies, or no disk to fill up."""
         return [
             Cell(workload=one, target=target)
             for target in self.targets
-            for one in self.workloads
+            for one in self._workloads_of([block for block in self.matrix if _is_for(block, target)])
             if one.replication <= target.brokers and (one.disturbance == "disk_full") == (target.disk_mb > 0)
         ]
+
+    def _workloads_of(self, matrix: Sequence[Mapping[str, Axis]]) -> list[Parameters]:
+        found: list[Parameters] = []
+        for block in matrix:
+            axes = {
+                name: value for name, value in {**self.workload, **block}.items() if name not in Target.model_fields
+            }
+            found += [one for one in _expand(axes) if one not in found]
+        return found
 
     def shortened(self) -> "Scenario":
         """The same for `--short`."""
@@ -260,7 +287,14 @@ class Scenario(_Form):
         of_target = {name: value for name, value in values.items() if name in Target.model_fields}
         targets = [Target.model_validate({**target.model_dump(), **of_target}) for target in self.targets]
         return self.model_copy(
-            update={"matrix": [{**block, **mine} for block in self.matrix], "targets": list(dict.fromkeys(targets))}
+            update={
+                # A block that was for some targets is for those that were asked for now.
+                "matrix": [
+                    {name: value for name, value in {**block, **mine}.items() if name not in of_target}
+                    for block in self.matrix
+                ],
+                "targets": list(dict.fromkeys(targets)),
+            }
         )
 
 
@@ -269,6 +303,15 @@ def _check_parameters(names: set[str], where: str) -> None:
     if unknown := names - known:
         msg = f"{where} names {sorted(unknown)}, which are no parameters; known: {sorted(known)}"
         raise ValueError(msg)
+
+
+def _is_for(block: Mapping[str, Axis], target: Target) -> bool:
+    """A block that names properties of targets, such as `security`, is for those that have one of these values."""
+    return all(
+        getattr(target, name) in (value if isinstance(value, list) else [value])
+        for name, value in block.items()
+        if name in Target.model_fields
+    )
 
 
 def _expand(axes: Mapping[str, Axis]) -> Iterator[Parameters]:
