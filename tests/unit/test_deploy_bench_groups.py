@@ -10,7 +10,7 @@ from deploy.bench.kafka_load.groups import GroupRun, Journal, _Member, figures_o
 from deploy.bench.kafka_load.worker import Worker
 from deploy.bench.suite.scenario import Scenario, Target
 
-RUN = GroupRun(topic="t", members=2, partitions=2)
+RUN = GroupRun(topic="t", members=2, partitions=2, protocol="cooperative")
 
 
 def journal(records: Sequence[tuple[int, int, int]], has: str = "") -> Journal:
@@ -71,3 +71,19 @@ def test_a_cell_with_more_copies_than_brokers_is_left_out_of_that_target() -> No
     assert [(cell.target.brokers, cell.workload.replication) for cell in scenario.cells() if cell.target] == [
         (1, 1), (3, 1), (3, 3),
     ]  # fmt: skip
+
+
+def test_a_block_that_names_a_property_of_targets_is_for_those_alone() -> None:
+    scenario = Scenario(
+        title="t",
+        matrix=[{"security": "plaintext", "message_bytes": [10, 20]}, {"message_bytes": 30}],
+        targets=[Target(), Target(security="sasl_ssl")],
+    )
+
+    def cells(one: Scenario) -> list[tuple[str, int]]:
+        return [(cell.target.security, cell.workload.message_bytes) for cell in one.cells() if cell.target]
+
+    assert cells(scenario) == [("plaintext", 10), ("plaintext", 20), ("plaintext", 30), ("sasl_ssl", 30)]
+    assert [one.message_bytes for one in scenario.workloads] == [10, 20, 30]
+    asked = scenario.with_parameters({"security": "sasl_ssl"})
+    assert cells(asked) == [("sasl_ssl", 10), ("sasl_ssl", 20), ("sasl_ssl", 30)], "what is asked for now wins"

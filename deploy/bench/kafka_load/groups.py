@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,7 +17,7 @@ from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
 
-__all__ = ["Event", "GroupRun", "Journal", "Protocol", "figures_of", "run_group"]
+__all__ = ["Event", "GroupRun", "Journal", "Protocol", "figures_of", "range_shares", "run_group"]
 
 Event = Literal["none", "leave", "join", "die", "leader_killed"]
 Protocol = Literal["range", "cooperative", "consumer"]
@@ -61,6 +61,8 @@ class Journal:
     assignments: list[tuple[int, frozenset[int]]] = field(default_factory=list)
     read_at: dict[int, int] = field(default_factory=dict)
     """When each partition's last record was read."""
+    member_id: str = ""
+    """That of the group, which the range assignment sorts members by."""
 
     @classmethod
     def read(cls, text: str) -> "Journal":
@@ -79,6 +81,8 @@ class Journal:
                 partition, number, at = map(int, rest.split(" "))
                 self.records.append((partition, number, at))
                 self.read_at[partition] = at
+            elif kind == "m":
+                self.member_id = rest
             else:
                 at_text, _, has = rest.partition(" ")
                 self.assignments.append((int(at_text), frozenset(map(int, filter(None, has.split(","))))))
@@ -104,7 +108,8 @@ def run_group(
         `pause_ms`, the longest time without a record of a member that stays, after the event; `partition_pause_ms`, the
         longest of a partition; `unacknowledged_ms`, the longest time without an acknowledgement; `lost`, records that
         were acknowledged and not read; `again`, read more than once; `out_of_order`, read by a member after a later one
-        of the same partition; `failed`, refused by Kafka.
+        of the same partition; `failed`, refused by Kafka. With protocol `range` also `off_range_members`, those of the group
+        after the event whose partitions are not the contiguous range that belongs to their place among the sorted members.
 
     Raises:
         UnavailableError: a member ended early, or the group did not settle within a minute.
@@ -284,6 +289,25 @@ def figures_of(
         "lost": sum(number not in seen for number in acknowledged),
         "again": sum(count - 1 for count in seen.values()),
         "out_of_order": sum(_backwards(one.records) for one in journals.values()),
+        **(
+            {"off_range_members": _off_range(run, [journals[name] for name in stay])} if run.protocol == "range" else {}
+        ),
+    }
+
+
+def _off_range(run: GroupRun, journals: Sequence[Journal]) -> int:
+    """Members that have other partitions than the range assignment gives to them; one without a name among those."""
+    shares = range_shares([one.member_id for one in journals], run.partitions)
+    return sum(not one.member_id or one.has != shares[one.member_id] for one in journals)
+
+
+def range_shares(members: Sequence[str], partitions: int) -> dict[str, frozenset[int]]:
+    """Kafka's range assignment of one topic: members and partitions sorted, contiguous ranges, the first ones longer by one."""
+    whole, rest = divmod(partitions, len(members))
+    ends = list(accumulate(whole + (number < rest) for number in range(len(members))))
+    starts = [0, *ends[:-1]]
+    return {
+        member: frozenset(range(start, end)) for member, start, end in zip(sorted(members), starts, ends, strict=True)
     }
 
 

@@ -2,7 +2,7 @@
 
 It reads a line of JSON, writes `ready`, joins at the next line, and leaves the group at the one after that or at the end of
 its input. Its journal has a line for each event: `r PARTITION NUMBER MICROSECONDS` for a record, `a MICROSECONDS PARTITIONS` for
-what it has after a change, partitions apart by commas.
+what it has after a change, partitions apart by commas, `m ID` for its name in the group.
 """
 
 import json
@@ -47,6 +47,7 @@ class _Member:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         (consumer.incremental_assign if self._incremental else consumer.assign)(partitions)
+        self._journal.write(f"m {consumer.memberid()}\n")
         self._note(self._has | {one.partition for one in partitions})
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
