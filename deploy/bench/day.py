@@ -27,7 +27,7 @@ from lakehouse.tables import READINGS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["measure_day", "render_day", "write_day"]
+__all__ = ["day_rows", "measure_day", "reader_figures", "render_day", "write_day"]
 
 COMMITS_PER_SECOND: Final = 3.0
 _LAST_HOUR: Final = "select count(*), avg(value) from readings where received_at > now() - interval 1 hour"
@@ -48,11 +48,11 @@ def measure_day(
     try:
         tell(f"Making {commits} commits.")
         write_day(root, commits=commits, rows_per_commit=rows_per_commit, devices=devices)
-        before = _figures(root)
+        before = reader_figures(root)
         tell("Maintaining.")
         settings = load_settings(overrides=overrides, environ={})
         kept = run_request(settings, Request("maintain", {"table": READINGS.name, "full": True}), tell=tell)
-        after = _figures(root)
+        after = reader_figures(root)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
@@ -66,7 +66,7 @@ def measure_day(
     }
 
 
-def _figures(root: str) -> dict[str, float]:
+def reader_figures(root: str) -> dict[str, float]:
     """What a reader meets."""
     from lakehouse.query import run_sql
 
@@ -110,7 +110,7 @@ def write_day(
     begin = (end or datetime.now(UTC)) - timedelta(seconds=commits / COMMITS_PER_SECOND)
     for first in range(0, commits, _BLOCK):
         count = min(_BLOCK, commits - first)
-        rows = _rows(begin, first, count, rows_per_commit, devices)
+        rows = day_rows(begin, first, count, rows_per_commit, devices)
         for number in range(count):
             at = begin + timedelta(seconds=(first + number) / COMMITS_PER_SECOND)
             part = rows.slice(number * rows_per_commit, rows_per_commit)
@@ -120,7 +120,7 @@ def write_day(
     DeltaTable(str(folder)).create_checkpoint()
 
 
-def _rows(begin: datetime, first: int, commits: int, each: int, devices: int) -> "pa.Table":
+def day_rows(begin: datetime, first: int, commits: int, each: int, devices: int) -> "pa.Table":
     """The rows of some commits, in the order of arrival: one reading a message, spread evenly over the commit's time."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -13,12 +13,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from deploy.bench.backlog import backlog_figures
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load import LoadPlan
 from deploy.settings import Settings
@@ -26,7 +28,7 @@ from gateway.settings import MqttSettings
 from ingest.contract.errors import FatalError
 from lakehouse.follow import Commit, TableFollower
 
-__all__ = ["Landing", "measure_e2e", "percentile", "render"]
+__all__ = ["Landing", "RowCount", "following", "load_plan", "measure_e2e", "percentile", "publish", "render"]
 
 COLUMNS: Final = ("device", "boot", "seq", "event_time")
 POLL_SECONDS: Final = 0.01
@@ -53,46 +55,79 @@ class Landing:
             self.committed_at.setdefault((device, seq), commit.committed_at)
 
 
+@dataclass
+class RowCount:
+    """How many rows of this run came; for a load that is not timed."""
+
+    boot: int
+    rows: int = 0
+
+    def add(self, commit: Commit) -> None:
+        """Count the rows of one commit that belong to this run."""
+        self.rows += pc.sum(pc.equal(commit.rows.column("boot"), self.boot)).as_py() or 0
+
+
 def measure_e2e(
-    settings: Settings, *, rate: float, seconds: float, warmup_seconds: float, devices: int
-) -> dict[str, Any]:
-    """Run the load through a running pipeline; the result as it is printed with --json."""
+    settings: Settings, *, rate: float, seconds: float, warmup_seconds: float, devices: int, readings: int = 1,
+    fleet: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run the load through a running pipeline; the result as it is printed with --json.
+
+    Args:
+        settings: of the pipeline.
+        rate: messages a second.
+        seconds: of the measured span.
+        warmup_seconds: before that, at the same rate.
+        devices: they publish in turn.
+        readings: of each message, each a row.
+        fleet: begin of the devices' names; without it they are new.
+    """
     machine = hardware()
     landing = Landing(boot=int(time.time() * 1000))
     follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS)
-    plan = _plan(settings.mqtt, landing.boot, rate=rate, seconds=warmup_seconds + seconds, devices=devices)
-    reading = threading.Event()
-    reader = threading.Thread(target=_follow, args=(follower, landing, reading), name="reader", daemon=True)
-    reader.start()
-    acknowledged, publisher_cpu = _publish(plan)
-    sent = {_key(plan, number): plan.due_at(number) for number in range(plan.messages)}
-    _await_rows(landing, sent)
-    reading.set()
-    reader.join()
+    plan = load_plan(
+        settings.mqtt, landing.boot, rate=rate, messages=round(rate * (warmup_seconds + seconds)), devices=devices,
+        readings=readings, fleet=fleet,
+    )  # fmt: skip
+    with following(follower, landing):
+        acknowledged, publisher_cpu = publish(plan)
+        sent = {_key(plan, number): plan.due_at(number) for number in range(plan.messages)}
+        _await_rows(landing, sent)
     measured = {key: at for key, at in sent.items() if at >= plan.begin_at + warmup_seconds}
     return {
         "rate": rate,
         "seconds": seconds,
         "sent_rate": round(len(measured) / seconds, 1),
         **_figures(measured, landing),
+        **backlog_figures(list(measured.values()), [landing.seen_at.get(key) for key in measured]),
         "lost": len(sent.keys() - landing.seen_at.keys()),
         "unacknowledged": plan.messages - acknowledged,
         "commits": landing.commits,
         "warmup_seconds": warmup_seconds,
+        "begin_at": round(plan.begin_at, 3),
         "publisher_cpu_seconds": round(publisher_cpu, 2),
         "hardware": machine,
         "versions": versions(),
     }
 
 
-def _plan(mqtt: MqttSettings, boot: int, *, rate: float, seconds: float, devices: int) -> LoadPlan:
-    messages = round(rate * seconds)
+def load_plan(
+    mqtt: MqttSettings,
+    boot: int,
+    *,
+    rate: float,
+    messages: int,
+    devices: int,
+    readings: int = 1,
+    fleet: str | None = None,
+) -> LoadPlan:
+    """A load that begins as soon as its publisher can have started and encoded the packets."""
     return LoadPlan(
         host=mqtt.host, port=mqtt.port, username=mqtt.username or "",
         password="" if mqtt.password is None else mqtt.password.get_secret_value(),
         tls=mqtt.tls, ca_file=mqtt.ca_file,
-        messages=messages, rate=rate, devices=devices, boot=boot, name=f"bench-{uuid.uuid4().hex[:6]}",
-        # Time to start the process and to encode the packets.
+        messages=messages, rate=rate, devices=devices, readings=readings, boot=boot,
+        name=fleet or f"bench-{uuid.uuid4().hex[:6]}",
         begin_at=time.time() + 3.0 + messages / 50_000,
     )  # fmt: skip
 
@@ -102,7 +137,7 @@ def _key(plan: LoadPlan, number: int) -> tuple[str, int]:
     return f"{plan.name}-{device:04d}", seq
 
 
-def _publish(plan: LoadPlan) -> tuple[int, float]:
+def publish(plan: LoadPlan) -> tuple[int, float]:
     """Run the publisher to its end; returns how many were acknowledged, and its CPU seconds.
 
     Raises:
@@ -120,11 +155,24 @@ def _publish(plan: LoadPlan) -> tuple[int, float]:
     return int(result["acknowledged"]), float(result["cpu_seconds"])
 
 
-def _follow(follower: TableFollower, landing: Landing, done: threading.Event) -> None:
-    while not done.is_set():
-        for commit in follower.poll():
-            landing.add(commit)
-        done.wait(POLL_SECONDS)
+@contextmanager
+def following(follower: TableFollower, landing: "Landing | RowCount") -> Iterator[None]:
+    """Note the rows of each commit while the block runs."""
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.is_set():
+            for commit in follower.poll():
+                landing.add(commit)
+            done.wait(POLL_SECONDS)
+
+    reader = threading.Thread(target=follow, name="reader", daemon=True)
+    reader.start()
+    try:
+        yield
+    finally:
+        done.set()
+        reader.join()
 
 
 def _await_rows(landing: Landing, sent: Mapping[tuple[str, int], float]) -> None:

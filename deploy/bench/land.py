@@ -11,17 +11,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
-from deploy.bench.e2e import COLUMNS, POLL_SECONDS, Landing, percentile
+from deploy.bench.e2e import COLUMNS, Landing, following, percentile
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.land_feed import FeedPlan
 from deploy.bench.land_run import CatchUpPlan
@@ -105,7 +104,7 @@ def measure_live(
         )  # fmt: skip
         landing = Landing(plan.boot)
         feed = _feed(plan)
-        with _following(str(root), landing):
+        with following(TableFollower(str(root), "readings", columns=COLUMNS), landing):
             time.sleep(max(0.0, plan.begin_at + warmup_seconds - time.time()))
             busy = _cores(process, max(1.0, plan.begin_at + warmup_seconds + seconds - time.time()))
             _await(feed)
@@ -194,25 +193,6 @@ def _catch_up(plan: CatchUpPlan) -> list[dict[str, Any]]:
         message = "the landing of the benchmark failed; its words are above"
         raise FatalError(message)
     return [json.loads(line) for line in said.stdout.splitlines()]
-
-
-@contextmanager
-def _following(root: str, landing: Landing) -> Iterator[None]:
-    """Note each row of the table as a reader apart from the writer gets it, while the block runs."""
-    follower, done = TableFollower(root, "readings", columns=COLUMNS), threading.Event()
-
-    def follow() -> None:
-        while not done.wait(POLL_SECONDS):
-            for commit in follower.poll():
-                landing.add(commit)
-
-    reader = threading.Thread(target=follow, daemon=True)
-    reader.start()
-    try:
-        yield
-    finally:
-        done.set()
-        reader.join()
 
 
 def _await_rows(landing: Landing, wanted: int) -> None:

@@ -55,6 +55,8 @@ class LoadPlan:
     window: int = 500
     boot: int = 1
     first_seq: int = 1
+    readings: int = 1
+    """Of each message; for a plan with `begin_at`."""
     name: str = "bench"
     begin_at: float = 0.0
     tls: bool = False
@@ -179,12 +181,13 @@ def native_payload(boot: int, now_ms: int) -> Payload:
 
 
 def timed_payload(plan: LoadPlan) -> Payload:
-    """Native messages of one metric whose `ts` is when they are due."""
+    """Native messages whose `ts` is when they are due; one metric, or as many as the plan's readings."""
+    more = "".join(f',"metric_{place}":{place}.5' for place in range(2, plan.readings + 1))
 
     def make(device: int, seq: int) -> tuple[str, bytes]:
         number = (seq - plan.first_seq) * plan.devices + device
-        ts = round(plan.due_at(number) * 1000)
-        text = f'{{"ts":{ts},"boot":{plan.boot},"seq":{seq},"values":{{"temperature":{20 + number % 800 / 100:.2f}}}}}'
+        ts, value = round(plan.due_at(number) * 1000), 20 + number % 800 / 100
+        text = f'{{"ts":{ts},"boot":{plan.boot},"seq":{seq},"values":{{"temperature":{value:.2f}{more}}}}}'
         return f"tidegate/v1/{plan.name}-{device:04d}/readings", text.encode()
 
     return make

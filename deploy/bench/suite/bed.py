@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from deploy.bench.suite.scenario import Target
+from deploy.bench.suite.scenario import Parameters, Target
 from deploy.testbed.layout import LAYOUT_FILE
 from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
+    from deploy.bench.suite.pipeline_bed import RunningPipeline
     from deploy.settings import Settings
     from deploy.testbed.cluster import KafkaCluster
     from deploy.testbed.process import ServerProcess
@@ -68,6 +69,12 @@ class Bed:
     """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
     pipeline: "Settings | None" = None
     """Of a whole pipeline that runs on it."""
+    running: "RunningPipeline | None" = None
+    """A whole pipeline that is made to fit each cell."""
+    fit: Callable[[Parameters], None] | None = None
+    """Makes it what a cell wants, before that cell's runs."""
+    makes_topics: bool = True
+    """Whether runs make topics, which are looked for afterwards."""
 
 
 class Topics:

@@ -127,7 +127,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     name, scenario = load_scenario(name)
     scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
     cells = scenario.cells()
-    if kafka is not None and any(work.kind in ("pipeline", "streams") for work in scenario.workloads):
+    if kafka is not None and all(one.runs != "kafka" for one in scenario.targets):
         msg = f"The scenario {name} measures a whole pipeline, not a Kafka: use `bench e2e --config`, which takes its settings"
         raise ConfigError(msg)
     if kafka is not None:
@@ -266,13 +266,17 @@ def _bed(target: Target | None, existing: Settings | None) -> AbstractContextMan
     if target is None:
         raise AssertionError
     if target.runs == "pipeline":
-        from deploy.bench.suite.pipeline import pipeline_bed
+        from deploy.bench.suite.pipeline_bed import pipeline_bed
 
         return pipeline_bed()
     if target.runs == "streams":
         from deploy.bench.suite.sql_streams import streams_bed
 
         return streams_bed(target)
+    if target.runs == "own":
+        from deploy.bench.suite.own_parts import own_bed
+
+        return own_bed()
     return cluster_bed(target)
 
 

@@ -80,7 +80,8 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         # At most 0 is a promise of every run: a median would hide one loss in five, and a busy machine is no excuse.
         count = len(spread.runs)
         worst = f" in the worst of {count} runs" if count > 1 else ""
-        return {**verdict, "met": False, "why": f"{goal.figure} is {spread.high:,.6g}{worst}"}
+        limit = f"; {one.limit}" if one.limit else ""
+        return {**verdict, "met": False, "why": f"{goal.figure} is {spread.high:,.6g}{worst}{limit}"}
     if one.fault or value is None:
         return {**verdict, "met": None, "why": one.fault or f"{goal.figure} was not measured"}
     if bound is None:

@@ -80,6 +80,12 @@ def _run_rewind(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]
     return run_rewind(_of(RewindRun, workload, topic=topic), bed.kafka)
 
 
+def _run_own(workload: Parameters, _topic: str, _bed: Bed) -> Mapping[str, Any]:
+    from deploy.bench.suite.own_parts import own_cell
+
+    return own_cell(workload)
+
+
 _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
     "load": _run_load,
     "group": _run_group,
@@ -87,6 +93,10 @@ _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]
     "streams": _run_streams,
     "partitioner": _run_partitioner,
     "rewind": _run_rewind,
+    "land": _run_own,
+    "layout": _run_own,
+    "day": _run_own,
+    "soak": _run_own,
 }
 
 

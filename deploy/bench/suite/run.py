@@ -26,12 +26,14 @@ __all__ = ["Plan", "RunCell", "busy_before", "run_plan", "target_text"]
 
 OTHERS_SHARE: Final = 0.25
 """Of one core: what other programs may use on average during a cell whose figures still count."""
+_NO_FIGURES: Final = ("curves", "limit")
 
 
 class RunCell(Protocol):
     """Sends and reads the messages of a cell once, by a topic of this name that it makes and removes.
 
-    Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name.
+    Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name, and under `limit` what kept the
+    figures from being better, in words.
     """
 
     def __call__(self, workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -172,6 +174,10 @@ class _Course:
         self._live.target()
         sampler = Sampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder, on_sample=self._look)
 
+        def fit(work: Parameters) -> None:
+            if bed.fit is not None:
+                bed.fit(work)
+
         def run_once(work: Parameters) -> Mapping[str, Any]:
             return self._run_cell(work, topics.name(work.ending), bed)
 
@@ -184,12 +190,13 @@ class _Course:
             with sampler.running():
                 for _ in range(self._plan.scenario.warmup_runs):
                     self._progress.tell("Warming up.")
+                    fit(cells[0].workload)
                     run_once(cells[0].workload)
                 for cell in cells:
-                    self._measure(cell, run_once, run_peer, sampler)
+                    self._measure(cell, fit, run_once, run_peer, sampler)
         finally:
             self.resources.append({"target": target_text(target), "series": sampler.series()})
-            if kept := topics.sweep():
+            if bed.makes_topics and (kept := topics.sweep()):
                 self._progress.tell(f"Kafka did not delete {', '.join(kept)}; remove them by hand.")
 
     def _look(self, sample: Sample) -> None:
@@ -200,6 +207,7 @@ class _Course:
     def _measure(
         self,
         cell: Cell,
+        fit: Callable[[Parameters], None],
         run_once: Callable[[Parameters], Mapping[str, Any]],
         run_peer: Callable[[Parameters], Mapping[str, float]],
         sampler: Sampler,
@@ -208,16 +216,19 @@ class _Course:
         own: list[dict[str, float]] = []
         runs: list[dict[str, float]] = []
         curves: list[Mapping[str, Any]] = []
+        limits: list[str] = []
         peers: list[Mapping[str, float]] = []
         fault, wanted = "", self._plan.repeats
         try:
             for number in range(1, wanted + 1):
                 self._progress.step(f"{_cell_text(self._plan, cell)}, run {number} of {wanted}")
+                fit(cell.workload)
                 words = _differing_text(self._plan, cell) or "the only cell"
                 self._live.begin(self._plan.name, target_text(cell.target), words, number)
                 figures, used = sampler.measure(lambda: run_once(cell.workload))
                 curves.append(figures.get("curves", {}))
-                own.append({name: value for name, value in figures.items() if name != "curves"})
+                limits.append(figures.get("limit", ""))
+                own.append({name: value for name, value in figures.items() if name not in _NO_FIGURES})
                 runs.append({**used, **own[-1]})
                 self._progress.end_step()
                 self._live.measured(own)
@@ -230,7 +241,7 @@ class _Course:
         finally:
             if runs or fault:
                 short = f"interrupted after {len(runs)} of {wanted} runs" if len(runs) < wanted else ""
-                self.measured.append(self._measured(cell, [*runs, *peers], curves, fault=fault, short=short))
+                self.measured.append(self._measured(cell, [*runs, *peers], curves, limits, fault=fault, short=short))
 
     def _peers(self, cell: Cell, run_peer: Callable[[Parameters], Mapping[str, float]]) -> list[Mapping[str, float]]:
         """Of Kafka's own tools; where they fail, the cell's own figures still count."""
@@ -247,6 +258,7 @@ class _Course:
         cell: Cell,
         runs: Sequence[Mapping[str, float]],
         curves: Sequence[Mapping[str, Any]],
+        limits: Sequence[str],
         *,
         fault: str,
         short: str,
@@ -258,7 +270,7 @@ class _Course:
             spreads,
             doubt=short or _lost_in_any(spreads) or self._doubt or _busy_during(medians),
             fault=fault,
-            limit=limit_of(medians, int(hardware()["cores"] or 1)),
+            limit="; ".join(dict.fromkeys(filter(None, limits))) or limit_of(medians, int(hardware()["cores"] or 1)),
             curves=median_curves(curves),
         )
 
@@ -303,6 +315,8 @@ def target_text(target: Target | None) -> str:
         return "a whole pipeline"
     if target.runs == "streams":
         return f"the SQL streams{f' on a disk of {target.disk_mb} MB' if target.disk_mb else ''}"
+    if target.runs == "own":
+        return "parts of its own"
     brokers = "1 broker" if target.brokers == 1 else f"{target.brokers} brokers"
     return f"{brokers}, {'KRaft' if target.metadata == 'kraft' else 'ZooKeeper'}, {target.security}"
 

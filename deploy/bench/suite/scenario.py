@@ -10,9 +10,13 @@ __all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", 
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
-Kind = Literal["load", "group", "pipeline", "streams", "partitioner", "rewind"]
+Kind = Literal[
+    "load", "group", "pipeline", "streams", "partitioner", "rewind", "land", "layout", "day", "soak"
+]  # fmt: skip
 """What a run is: a load of producers and consumers, a consumer group and an event, devices of a whole pipeline, events through
-its SQL streams, records that a partitioner spreads by their client's address, or a reader that goes back."""
+its SQL streams, records that a partitioner spreads by their client's address, or a reader that goes back; or one of the
+benchmarks that start their own parts: the landing that catches up, layouts of a table, a day of commits, a soak.
+"""
 
 
 class _Form(BaseModel):
@@ -57,7 +61,13 @@ class Parameters(_Form):
     )
     rewind: Literal["seek_offset", "seek_time", "group_offset", "group_time"] = "seek_offset"
 
-    devices: int = Field(100, ge=1, le=1_000_000, description="Of a `pipeline`.")
+    devices: int = Field(
+        100, ge=1, le=1_000_000, description="Of a `pipeline`; each has spoken before the clock starts."
+    )
+    readings: int = Field(1, ge=1, le=64, description="Of one message of a `pipeline`: series are devices x readings.")
+    table_rows: int = Field(
+        0, ge=0, le=1_000_000_000, description="Rows that lie in a pipeline's table before, in whole millions."
+    )
 
     disturbance: Literal["none", "stream_killed", "disk_full"] = Field(
         "none", description="Of `streams`: what comes in the middle of the run."
@@ -82,9 +92,10 @@ class Parameters(_Form):
 
 
 class Target(_Form):
-    """What a scenario starts for itself: a cluster, or an embedded run of the whole pipeline with its one broker."""
+    """What a scenario starts for itself: a cluster, or an embedded run of the whole pipeline with its one broker, or nothing."""
 
-    runs: Literal["kafka", "pipeline", "streams"] = "kafka"
+    runs: Literal["kafka", "pipeline", "streams", "own"] = "kafka"
+    """`own`: each run starts what it needs."""
     disk_mb: int = Field(
         0,
         ge=0,
@@ -181,6 +192,7 @@ class Short(_Form):
     targets: list[Target] | None = None
     repeats: int | None = Field(None, ge=1)
     peer_runs: int = Field(0, ge=0, le=20)
+    seconds_per_run: float | None = Field(None, gt=0)
 
 
 class Cell(_Form):
@@ -273,6 +285,7 @@ class Scenario(_Form):
                 "matrix": [{**block, **short.workload} for block in matrix],
                 "peer_runs": short.peer_runs,
                 "targets": short.targets if short.targets is not None else self.targets,
+                "seconds_per_run": short.seconds_per_run or self.seconds_per_run,
                 "repeats": short.repeats if short.repeats is not None else min(self.repeats, 3),
             }
         )

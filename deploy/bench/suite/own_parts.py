@@ -1,0 +1,128 @@
+"""Cells of the benchmarks that start their own parts: the landing, layouts, a day of commits, a soak; their figures flat."""
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.scenario import Kind, Parameters
+from ingest.settings import KafkaSettings
+
+__all__ = ["own_bed", "own_cell", "soak_figures"]
+
+SOAK_RATE: Final = 200.0
+"""Messages a second of a soak whose cell names none."""
+_NO_WORD: Final = re.compile(r"\W+")
+
+
+@contextmanager
+def own_bed() -> Iterator[Bed]:
+    """Nothing: each run starts and ends what it needs."""
+    yield Bed(KafkaSettings(), folder=Path(tempfile.gettempdir()), makes_topics=False)
+
+
+def own_cell(work: Parameters) -> dict[str, Any]:
+    """One run of a cell by its kind."""
+    return _CELLS[work.kind](work)
+
+
+def _land(work: Parameters) -> dict[str, Any]:
+    """Catch up with `messages` records of `readings` readings in `partitions` partitions, as a stream that was away does.
+
+    Returns:
+        `rows_per_second`, `cpu_us_per_row`, `python_us_per_row`, `cpu_seconds_per_million`, `peak_rss_mb`, `rows`, `lost`.
+    """
+    from deploy.bench.land import measure_catch_up
+
+    rows = work.messages * work.readings
+    found = measure_catch_up(rows=rows, runs=1, partitions=work.partitions, readings=work.readings)
+    names = ("rows", "rows_per_second", "cpu_us_per_row", "python_us_per_row", "lost")
+    figures = {name: float(found[name]) for name in names}
+    # Microseconds of a row are seconds of a million rows.
+    return figures | {"cpu_seconds_per_million": figures["cpu_us_per_row"], "peak_rss_mb": float(found["peak_mb"])}
+
+
+def _layout(work: Parameters) -> dict[str, Any]:
+    """Write `messages` rows of `devices` devices in each layout and ask.
+
+    Returns:
+        Each figure of `bench layout` as `LAYOUT_FIGURE`, such as `arrival_device_month_ms`.
+    """
+    from deploy.bench.layout import measure_layouts
+
+    found = measure_layouts(rows=work.messages, devices=work.devices, tell=_tell)
+    return {
+        f"{cell['layout']}_{name}": float(value)
+        for cell in found["cells"]
+        for name, value in cell.items()
+        if name != "layout"
+    }
+
+
+def _day(work: Parameters) -> dict[str, Any]:
+    """Make `messages` rows in commits of `batch_records`, three a second; look, maintain, look again.
+
+    Returns:
+        `commits`, `maintain_seconds`, and each figure of `bench day` as `before_FIGURE` and `after_FIGURE`.
+    """
+    from deploy.bench.day import measure_day
+
+    commits = max(1, work.messages // work.batch_records)
+    found = measure_day(commits=commits, rows_per_commit=work.batch_records, devices=work.devices, tell=_tell)
+    figures = {f"{when}_{name}": float(value) for when in ("before", "after") for name, value in found[when].items()}
+    return {"commits": float(commits), "maintain_seconds": float(found["maintain"]["seconds"]), **figures}
+
+
+def _soak(work: Parameters) -> dict[str, Any]:
+    """Load a whole pipeline with `messages` at `rate`, without faults, and judge what grows.
+
+    Returns:
+        See `soak_figures`.
+    """
+    from deploy.soak.run import SoakOptions, run_soak
+
+    rate, folder = work.rate or SOAK_RATE, Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+    try:
+        options = SoakOptions(minutes=work.messages / rate / 60, rate=rate, faults=False, seed=0)
+        return soak_figures(run_soak(options, folder, tell=_tell))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def soak_figures(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a soak as it is printed with --json.
+
+    Returns:
+        `last_FIGURE`, and `per_hour_FIGURE` where it was judged; `over_bound`: how many grow too fast; `wrong`: all that a soak
+        must not show, with the sentences under `limit`; `lost`, `duplicate_rows`, `order_violations`, `acknowledged`.
+    """
+    slopes: Sequence[Mapping[str, Any]] = result["slopes"]
+    audit = result["audit"]
+    figures: dict[str, Any] = {
+        "wrong": float(len(result["wrong"])),
+        "over_bound": float(sum(bool(slope["above"]) for slope in slopes)),
+        "lost": float(audit["unaccounted"]),
+        "duplicate_rows": float(audit["duplicate_rows"]),
+        "order_violations": float(audit["order_violations"]),
+        "acknowledged": float(result["acknowledged"]),
+    }
+    for slope in slopes:
+        name = _NO_WORD.sub("_", slope["name"])
+        figures[f"last_{name}"] = float(slope["last"])
+        if slope["per_hour"] is not None:
+            figures[f"per_hour_{name}"] = float(slope["per_hour"])
+    return figures | ({"limit": "; ".join(result["wrong"])} if result["wrong"] else {})
+
+
+_CELLS: Final[Mapping[Kind, Callable[[Parameters], dict[str, Any]]]] = {
+    "land": _land, "layout": _layout, "day": _day, "soak": _soak,
+}  # fmt: skip
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

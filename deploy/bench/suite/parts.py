@@ -1,0 +1,111 @@
+"""Processor time and memory of the parts of a run, each with the processes below it, while a load goes through."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from deploy.local.runfile import read_run
+
+__all__ = ["Look", "PartsWatch", "RunParts", "cost_figures"]
+
+LOOK_SECONDS: Final = 1.0
+_MB: Final = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All parts at one moment, in epoch seconds: processor seconds so far, and resident megabytes, by part."""
+
+    at: float
+    cpu_seconds: Mapping[str, float]
+    rss_mb: Mapping[str, float]
+
+
+class RunParts(Mapping[str, int]):
+    """Process ids of the parts of an embedded run as they are at each look; nothing while none runs.
+
+    Attributes:
+        folder: of the run's data.
+    """
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+
+    def _now(self) -> dict[str, int]:
+        run = read_run(self.folder) if self.folder is not None else None
+        return {name: pid for name, pid in run.parts.items() if pid is not None} if run is not None else {}
+
+    def __getitem__(self, name: str) -> int:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+
+class PartsWatch:
+    """Looks at the parts once a second, and at both ends of the block."""
+
+    def __init__(self, parts: Mapping[str, int]) -> None:
+        self._parts, self._stop = parts, threading.Event()
+        self.looks: list[Look] = []
+
+    @contextmanager
+    def running(self) -> Iterator["PartsWatch"]:
+        """Watch while the block runs; `looks` are complete after it."""
+        self.looks.append(self._look())
+        thread = threading.Thread(target=self._go, name="parts", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            thread.join()
+            self.looks.append(self._look())
+
+    def _go(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            self.looks.append(self._look())
+
+    def _look(self) -> Look:
+        at, cpu, rss = time.time(), dict[str, float](), dict[str, float]()
+        for name, pid in dict(self._parts).items():
+            with suppress(psutil.Error):
+                process = psutil.Process(pid)
+                for each in (process, *process.children(recursive=True)):
+                    with suppress(psutil.Error), each.oneshot():
+                        times = each.cpu_times()
+                        cpu[name] = cpu.get(name, 0.0) + times.user + times.system
+                        rss[name] = rss.get(name, 0.0) + each.memory_info().rss / _MB
+        return Look(at, cpu, rss)
+
+
+def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings: int) -> dict[str, float]:
+    """Of each part: processor time per message and per million readings, and the most memory.
+
+    Args:
+        looks: ascending; processor time counts from the last one before `begin_at` to the end.
+        begin_at: when the load began.
+        messages: that were sent from then on.
+        readings: of each message.
+    """
+    first, last = next((look for look in reversed(looks) if look.at <= begin_at), looks[0]), looks[-1]
+    parts = [name for name in last.cpu_seconds if name in first.cpu_seconds]
+    spent = {name: max(0.0, last.cpu_seconds[name] - first.cpu_seconds[name]) for name in parts}
+    millions = messages * readings / 1_000_000
+    peaks = {name: max(look.rss_mb.get(name, 0.0) for look in looks) for name in parts}
+    return {
+        **{f"cpu_us_per_message_{name}": round(seconds / messages * 1_000_000, 2) for name, seconds in spent.items()},
+        **{f"cpu_seconds_per_million_{name}": round(seconds / millions, 2) for name, seconds in spent.items()},
+        "cpu_seconds_per_million": round(sum(spent.values()) / millions, 2),
+        **{f"peak_rss_mb_{name}": round(peak, 1) for name, peak in peaks.items()},
+        "peak_rss_mb": round(max(sum(look.rss_mb.values()) for look in looks), 1),
+    }
