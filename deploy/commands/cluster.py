@@ -23,7 +23,10 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Option("--data", help="Folder of the cluster.")]
-Node = Annotated[int, typer.Argument(help="Number of the node, as `cluster status` lists it.")]
+Server = Annotated[
+    str,
+    typer.Argument(help="Number of a node, or name of a ZooKeeper, as `cluster status` lists them: 2, zookeeper-2."),
+]
 DEFAULT = Path("tidegate-cluster")
 
 
@@ -36,7 +39,11 @@ def register(parent: typer.Typer) -> None:
 def up(
     brokers: Annotated[int, typer.Option("--brokers", help="1 to 9.")] = 3,
     zookeeper: Annotated[
-        bool, typer.Option("--zookeeper", help="Kafka 3.9 in ZooKeeper mode; its jars are fetched at the first time.")
+        bool,
+        typer.Option(
+            "--zookeeper",
+            help="Kafka 3.9 in ZooKeeper mode, from 3 brokers on with 3 ZooKeepers; its jars are fetched at the first time.",
+        ),
     ] = False,
     secure: Annotated[
         bool, typer.Option("--secure", help="SASL_SSL with SCRAM-SHA-512 for clients, TLS inside, ACLs.")
@@ -66,9 +73,9 @@ def up(
 
 @app.command()
 def status(data: Folder = DEFAULT, as_json: Json = False) -> None:
-    """Show each node: address, process, memory, answer.
+    """Show each server: address, process, memory, answer.
 
-    Exit 1 while a node is away, 69 when nothing runs.
+    Exit 1 while a server is away, 69 when nothing runs.
     """
     from deploy.testbed.report import cluster_state, status_lines
 
@@ -81,19 +88,20 @@ def status(data: Folder = DEFAULT, as_json: Json = False) -> None:
 
 
 @app.command()
-def kill(node: Node, data: Folder = DEFAULT) -> None:
-    """Kill one node as a crash does (SIGKILL)."""
+def kill(server: Server, data: Folder = DEFAULT) -> None:
+    """Kill one server as a crash does (SIGKILL)."""
     with _held(data) as cluster:
-        pid = cluster.kill(node)
-    _tell(f"Node {node} (pid {pid}) was killed. Start it again with `tidegate cluster restart {node}{_named(data)}`.")
+        name, pid = cluster.server(server).name, cluster.kill(server)
+    _tell(f"{name} (pid {pid}) was killed. Start it again with `tidegate cluster restart {server}{_named(data)}`.")
 
 
 @app.command()
-def restart(node: Node, data: Folder = DEFAULT) -> None:
-    """Start one node again on its data; one that runs stops first."""
+def restart(server: Server, data: Folder = DEFAULT) -> None:
+    """Start one server again on its data; one that runs stops first."""
     with _held(data) as cluster:
-        cluster.restart(node)
-    _tell(f"Node {node} answers again (pid {cluster.node(node).pid}).")
+        cluster.restart(server)
+        found = cluster.server(server)
+    _tell(f"{found.name} answers again (pid {found.process.pid}).")
 
 
 @app.command()

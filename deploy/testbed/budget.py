@@ -1,11 +1,12 @@
 """Memory and disk that a test bed takes, compared with what is free before anything starts."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from deploy.local.budget import available_mb
-from deploy.testbed.layout import Wish
+from deploy.testbed.layout import MOST_BROKERS, Wish
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["Budget", "check_budget", "free_disk_mb", "node_memory_mb"]
@@ -19,23 +20,27 @@ class Budget:
     """The most that a test bed takes."""
 
     def __init__(self, wish: Wish) -> None:
-        self.brokers = wish.brokers
+        self._wish = wish
         self.node_mb = node_memory_mb(wish.heap)
-        self.beyond_mb = ZOOKEEPER_MB if wish.mode == "zookeeper" else 0
 
     @property
     def memory_mb(self) -> int:
         """Resident memory of all servers."""
-        return self.brokers * self.node_mb + self.beyond_mb
+        return self._wish.brokers * self.node_mb + self._wish.zookeepers * ZOOKEEPER_MB
 
     @property
     def disk_mb(self) -> int:
         """Kafka's own files, before anybody writes a record."""
-        return self.brokers * NODE_DISK_MB
+        return self._wish.brokers * NODE_DISK_MB
+
+    def fits(self, memory_mb: int, disk_mb: int) -> bool:
+        """Whether so much is enough."""
+        return memory_mb >= self.memory_mb and disk_mb >= self.disk_mb
 
     def fitting(self, memory_mb: int, disk_mb: int) -> int:
-        """The brokers that would fit."""
-        return max(0, min((memory_mb - self.beyond_mb) // self.node_mb, disk_mb // NODE_DISK_MB))
+        """The brokers that would fit, with their ZooKeepers."""
+        counts = range(MOST_BROKERS, 0, -1)
+        return next((n for n in counts if Budget(replace(self._wish, brokers=n)).fits(memory_mb, disk_mb)), 0)
 
 
 def node_memory_mb(heap: str) -> int:
@@ -64,10 +69,10 @@ def check_budget(wish: Wish, folder: Path, *, memory_mb: int | None = None, disk
     budget = Budget(wish)
     memory = available_mb() if memory_mb is None else memory_mb
     disk = free_disk_mb(folder) if disk_mb is None else disk_mb
-    needs = f"{_brokers(wish.brokers)} of at most {budget.node_mb} MB" + (
-        " and a ZooKeeper" if budget.beyond_mb else ""
-    )
-    if memory >= budget.memory_mb and disk >= budget.disk_mb:
+    needs = f"{_count(wish.brokers, 'broker')} of at most {budget.node_mb} MB"
+    if wish.zookeepers:
+        needs += f" and {_count(wish.zookeepers, 'ZooKeeper')} of at most {ZOOKEEPER_MB} MB"
+    if budget.fits(memory, disk):
         return (
             f"{needs}: {budget.memory_mb} MB of memory ({memory} MB are free), "
             f"{budget.disk_mb} MB of disk ({disk} MB are free)"
@@ -78,10 +83,10 @@ def check_budget(wish: Wish, folder: Path, *, memory_mb: int | None = None, disk
         else f"{budget.disk_mb} MB of disk in {folder}, and {disk} MB are free"
     )
     fitting = budget.fitting(memory, disk)
-    fits = f"{_brokers(fitting)} would fit" if fitting else "not even one broker would fit"
+    fits = f"{_count(fitting, 'broker')} would fit" if fitting else "not even one broker would fit"
     message = f"The test bed ({needs}) needs {missing}: {fits}. Ask for fewer brokers or a smaller heap, or free some."
     raise UnavailableError(message)
 
 
-def _brokers(count: int) -> str:
-    return f"{count} broker" + ("" if count == 1 else "s")
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

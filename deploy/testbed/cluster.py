@@ -2,27 +2,27 @@
 
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from deploy.local import artifacts
 from deploy.local.java import Java, find_java
 from deploy.local.kafka import EmbeddedKafka
-from deploy.local.kafka_java import private_command, property_lines
+from deploy.local.kafka_java import property_lines
 from deploy.local.ports import is_free
 from deploy.settings_file import to_toml, write_private
 from deploy.testbed.budget import check_budget
+from deploy.testbed.ensemble import Ensemble, make_users
 from deploy.testbed.layout import HOST, LAYOUT_FILE, Layout, Mode, Security, Wish, new_layout, read_layout
 from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, wait_for_server
 from deploy.testbed.process import ServerProcess
 from deploy.testbed.profile import node_profile
-from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, make_certificates
+from deploy.testbed.security import ADMIN, GUEST, client_security, make_certificates
 from deploy.testbed.zookeeper import ZooKeeper
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
 from ingest.security import jvm_conf
@@ -50,7 +50,7 @@ class KafkaCluster:
     Args:
         folder: its own.
         brokers: 1 to 9. Topics get three copies, or as many as there are brokers; with three, two must be in sync.
-        mode: `kraft`, each node a broker and a controller; or `zookeeper`, Kafka 3.9 with one ZooKeeper.
+        mode: `kraft`, each node a broker and a controller; or `zookeeper`, Kafka 3.9 with its ZooKeepers.
         security: of clients: `plaintext`; `ssl`, TLS alone; `sasl_ssl`, TLS with SCRAM-SHA-512 and an authorizer. The last
             two have TLS with certificates among nodes.
         heap: of each node.
@@ -110,9 +110,7 @@ class KafkaCluster:
         self.wish = layout.wish
         self._layout, self._told = layout, told
         self._java: Java = find_java()
-        self.nodes: tuple[KafkaNode, ...] = ()
-        self.zookeeper: ZooKeeper | None = None
-        self._make_nodes()
+        self._make_servers()
 
     def _refuse_foreign(self) -> None:
         """What is there of these names is somebody's own: a start would write over it, and `down --remove` delete it."""
@@ -126,17 +124,13 @@ class KafkaCluster:
     @property
     def _places(self) -> tuple[Path, ...]:
         """All that it makes in its folder, its description last."""
-        names = (*(f"node-{node.node_id}" for node in self.nodes), "zookeeper", "certificates")
+        keepers = dict.fromkeys(["zookeeper", *self._layout.zookeepers])
+        names = (*(f"node-{node.node_id}" for node in self.nodes), *keepers, "certificates")
         return tuple(self.folder / name for name in (*names, SETTINGS_FILE, CLIENT_PROPERTIES, LAYOUT_FILE))
 
-    def _make_nodes(self) -> None:
+    def _make_servers(self) -> None:
         self.nodes = tuple(self._make_node(number) for number in range(1, self.wish.brokers + 1))
-        self.zookeeper = self._make_zookeeper() if self.wish.mode == "zookeeper" else None
-
-    def _make_zookeeper(self) -> ZooKeeper:
-        folder, port = self.folder / "zookeeper", self._layout.ports["zookeeper"]["client"]
-        process = ServerProcess(folder / "stdout.log", identity=self._layout.processes.get("zookeeper"))
-        return ZooKeeper(folder, self._java, port, process)
+        self.zookeepers = Ensemble(self.folder, self._layout, self._java, self._remember)
 
     def _make_node(self, number: int) -> KafkaNode:
         folder, ports = self.folder / f"node-{number}", self._layout.ports[str(number)]
@@ -166,27 +160,19 @@ class KafkaCluster:
 
     def settings_of(self, user: str) -> KafkaSettings:
         """What clients use as this user: `admin`, or `guest`, who may do nothing until an ACL says so."""
-        copies = {"bootstrap_servers": self.bootstrap_servers, "replication": self.wish.replication}
-        authority = {"ssl_ca_file": str(self.folder / "certificates" / AUTHORITY_FILE)} if self.wish.encrypts else {}
-        if not self.wish.has_users:
-            return KafkaSettings.model_validate(
-                {**copies, **authority, "security_protocol": self.wish.security.upper()}
-            )
         return KafkaSettings.model_validate(
-            copies
-            | authority
-            | {
-                "security_protocol": "SASL_SSL",
-                "sasl_mechanism": "SCRAM-SHA-512",
-                "sasl_username": user,
-                "sasl_password": SecretStr(self._layout.passwords[user]),
+            {
+                "bootstrap_servers": self.bootstrap_servers,
+                "replication": self.wish.replication,
+                "security_protocol": self.wish.security.upper(),
+                **client_security(self.folder / "certificates", user, self._layout.passwords),
             }
         )
 
     @property
     def alive(self) -> bool:
         """Whether any of its processes runs."""
-        return any(node.alive for node in self.nodes) or (self.zookeeper is not None and self.zookeeper.alive)
+        return any(node.alive for node in self.nodes) or self.zookeepers.alive
 
     @property
     def started(self) -> bool:
@@ -222,7 +208,7 @@ class KafkaCluster:
         self._secure()
         write_private(self.settings_file, to_toml(_SettingsFile(kafka=self.settings)))
         try:
-            self._start_zookeeper()
+            self._start_zookeepers()
             for node in self.nodes:
                 self._spawn(node)
             self.wait_ready()
@@ -244,8 +230,7 @@ class KafkaCluster:
         finally:
             for node in self.nodes:
                 node.process.end(0)
-            if self.zookeeper is not None:
-                self.zookeeper.process.end(seconds)
+            self.zookeepers.end(seconds)
             self._layout.processes.clear()
             self._layout.write(self.folder)
 
@@ -259,57 +244,70 @@ class KafkaCluster:
         with suppress(OSError):
             self.folder.rmdir()
 
-    def kill(self, node_id: int) -> int:
-        """End one node as a crash does; its process id.
+    def kill(self, server: int | str) -> int:
+        """End one server (number of a node, or name of a ZooKeeper) as a crash does; its process id.
 
         Raises:
-            ConfigError: there is no such node.
+            ConfigError: there is no such server.
             UnavailableError: it does not run.
         """
-        node = self.node(node_id)
-        pid = node.pid
+        found = self.server(server)
+        pid = found.process.pid
         if pid is None:
-            message = f"Node {node_id} does not run; start it with `tidegate cluster restart {node_id}`."
+            message = f"{found.name} does not run; start it with `tidegate cluster restart {server}`."
             raise UnavailableError(message)
-        node.kill()
+        found.process.kill()
         return pid
 
-    def restart(self, node_id: int) -> None:
-        """Start one node again on its data, and wait until the whole cluster has it back; a living one ends first.
+    def restart(self, server: int | str) -> None:
+        """Start one server again on its data, and wait until the whole cluster has it back; a living one ends first.
 
         Raises:
-            ConfigError: there is no such node.
+            ConfigError: there is no such server.
             UnavailableError: it did not start.
         """
-        node = self.node(node_id)
-        alive = 1 + sum(other.alive for other in self.nodes if other is not node)
-        if alive < self._majority:
+        found = self.server(server)
+        if isinstance(found, ZooKeeper):
+            self._refuse_minority(found, self.zookeepers.servers, self.zookeepers.majority)
+            found.process.end(STOP_SECONDS)
+            self.zookeepers.restart(found)
+            return
+        self._refuse_minority(found, self.nodes, self._majority)
+        found.process.end(STOP_SECONDS)
+        if not self.zookeepers.serves:
+            self._start_zookeepers()
+        self._spawn(found)
+        self.wait_ready()
+
+    def _refuse_minority(
+        self, server: KafkaNode | ZooKeeper, servers: Sequence[KafkaNode | ZooKeeper], majority: int
+    ) -> None:
+        alive = 1 + sum(other.alive for other in servers if other is not server)
+        if alive < majority:
+            what = "nodes" if isinstance(server, KafkaNode) else "ZooKeepers"
             message = (
-                f"Node {node_id} and those that run would be no majority of {len(self.nodes)} nodes, and none would answer. "
+                f"{server.name} and those that run would be no majority of {len(servers)} {what}, and none would answer. "
                 "Stop the cluster with `tidegate cluster down`, then start it."
             )
             raise UnavailableError(message)
-        node.process.end(STOP_SECONDS)
-        if self.zookeeper is not None and not self.zookeeper.alive:
-            self._start_zookeeper()
-        self._spawn(node)
-        self.wait_ready()
 
     @property
     def _majority(self) -> int:
         """Nodes without which the others do not answer: KRaft's are their own controllers."""
         return self.wish.brokers // 2 + 1 if self.wish.mode == "kraft" else 1
 
-    def node(self, node_id: int) -> KafkaNode:
-        """One node.
+    def server(self, server: int | str) -> KafkaNode | ZooKeeper:
+        """A node by its number, or a ZooKeeper by its name.
 
         Raises:
-            ConfigError: there is no such node.
+            ConfigError: there is no such server.
         """
-        for node in self.nodes:
-            if node.node_id == node_id:
-                return node
-        message = f"This test bed has the nodes 1 to {len(self.nodes)}, not {node_id}; name one of them."
+        known: dict[str, KafkaNode | ZooKeeper] = {str(node.node_id): node for node in self.nodes}
+        known |= {keeper.server_id: keeper for keeper in self.zookeepers}
+        if str(server) in known:
+            return known[str(server)]
+        keepers = "".join(f", {keeper.server_id}" for keeper in self.zookeepers)
+        message = f"This test bed has the nodes 1 to {len(self.nodes)}{keepers}, not {server}; name one of them."
         raise ConfigError(message)
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
@@ -343,43 +341,14 @@ class KafkaCluster:
         return [*command, option, str(self.client_properties)]
 
     def _spawn(self, node: KafkaNode) -> None:
-        """Start a node; a broker of ZooKeeper mode would end at once while its former session lasts."""
-        keeper = self.zookeeper
-        if keeper is not None:
-            wait_for_server(keeper, lambda: not keeper.keeps(node.node_id), time.monotonic() + READY_SECONDS)
+        self.zookeepers.wait_without(node.node_id)
         node.spawn()
 
-    def _start_zookeeper(self) -> None:
-        if self.zookeeper is None:
-            return
-        self.zookeeper.spawn()
-        self._remember("zookeeper", self.zookeeper.process)
-        wait_for_server(self.zookeeper, self.zookeeper.ready, time.monotonic() + READY_SECONDS)
-        if self.wish.has_users:
-            self._make_users(self.zookeeper.address)
-
-    def _make_users(self, zookeeper: str) -> None:
-        """As KRaft's format does: a broker of ZooKeeper mode knows no user until ZooKeeper has one."""
-        with ExitStack() as parts:
-            commands = [parts.enter_context(self._user_command(zookeeper, name)) for name in (ADMIN, GUEST)]
-            tools = [
-                subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
-                )
-                for command in commands
-            ]
-            for tool in tools:
-                said, _ = tool.communicate()
-                if tool.returncode:
-                    message = f"Kafka's tool could not make the users of the test bed: {said[-300:]}"
-                    raise UnavailableError(message)
-
-    def _user_command(self, zookeeper: str, name: str) -> AbstractContextManager[list[str]]:
-        command = self.nodes[0].part.tool(
-            "kafka.admin.ConfigCommand", "--zookeeper", zookeeper, "--alter", "--entity-type", "users",
-            "--entity-name", name, "--add-config", f"SCRAM-SHA-512=[password={self._layout.passwords[name]}]",
-        )  # fmt: skip
-        return private_command(command, self.folder / f"user-{name}.args")
+    def _start_zookeepers(self) -> None:
+        self.zookeepers.start()
+        if self.wish.has_users and self.wish.mode == "zookeeper":
+            passwords = {name: self._layout.passwords[name] for name in (ADMIN, GUEST)}
+            make_users(passwords, self.zookeepers.connect, self.nodes[0].part.tool, self.folder)
 
     def _remember(self, name: str, process: ServerProcess) -> None:
         if process.identity is not None:
@@ -401,7 +370,7 @@ class KafkaCluster:
         if all(is_free(port, HOST) for ports in self._layout.ports.values() for port in ports.values()):
             return
         self._layout.choose_ports()
-        self._make_nodes()
+        self._make_servers()
 
     def _secure(self) -> None:
         if not self.wish.encrypts:

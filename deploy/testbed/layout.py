@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,6 +29,8 @@ HOST: Final = "127.0.0.1"
 LAYOUT_FILE: Final = "testbed.json"
 MOST_BROKERS: Final = 9
 _LISTENERS: Final = ("client", "internal", "controller", "jmx")
+ENSEMBLE: Final = 3
+"""ZooKeepers of three brokers and more: one may die, also the one that leads."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,13 @@ class Wish:
         """Copies that an acknowledged record has reached: one of three may be away."""
         return max(1, self.replication - 1)
 
+    @property
+    def zookeepers(self) -> int:
+        """Servers of its ZooKeeper; 0 of a KRaft cluster."""
+        if self.mode == "kraft":
+            return 0
+        return ENSEMBLE if self.brokers >= ENSEMBLE else 1
+
 
 @dataclass
 class Layout:
@@ -91,7 +100,7 @@ class Layout:
     wish: Wish
     cluster_id: str
     ports: dict[str, dict[str, int]]
-    """By server (node id, or `zookeeper`) and listener."""
+    """By server (node id, `zookeeper`, or `zookeeper-1` and so on) and listener."""
     passwords: dict[str, str]
     processes: dict[str, Identity] = field(default_factory=dict)
 
@@ -102,13 +111,24 @@ class Layout:
 
     def choose_ports(self) -> None:
         """Give each listener a port that is free now."""
-        self.ports = _choose_ports(self.wish)
+        self.ports = _choose_ports(self.ports)
+
+    @property
+    def zookeepers(self) -> dict[str, dict[str, int]]:
+        """Ports of its ZooKeepers by name: of those that it was made with."""
+        return {name: ports for name, ports in self.ports.items() if not name.isdigit()}
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """What brokers connect to."""
+        return ",".join(f"{HOST}:{ports['client']}" for ports in self.zookeepers.values())
 
 
 def new_layout(wish: Wish) -> Layout:
     """A test bed that has not been started."""
     names = (*((ADMIN, GUEST) if wish.has_users else ()), *(("store",) if wish.encrypts else ()))
-    return Layout(wish, new_cluster_id(), _choose_ports(wish), {name: secrets.token_hex(12) for name in names})
+    ports = _choose_ports(_listeners(wish))
+    return Layout(wish, new_cluster_id(), ports, {name: secrets.token_hex(12) for name in names})
 
 
 def read_layout(folder: Path) -> Layout | None:
@@ -160,7 +180,15 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _choose_ports(wish: Wish) -> dict[str, dict[str, int]]:
+def _listeners(wish: Wish) -> dict[str, tuple[str, ...]]:
+    """Of each server, by name."""
+    nodes = {str(number): _LISTENERS for number in range(1, wish.brokers + 1)}
+    if wish.zookeepers == 1:
+        return nodes | {"zookeeper": ("client",)}
+    return nodes | {f"zookeeper-{number}": ("client", "peer", "election") for number in range(1, wish.zookeepers + 1)}
+
+
+def _choose_ports(servers: Mapping[str, Iterable[str]]) -> dict[str, dict[str, int]]:
     taken: set[int] = set()
 
     def chosen() -> int:
@@ -168,5 +196,4 @@ def _choose_ports(wish: Wish) -> dict[str, dict[str, int]]:
         taken.add(port)
         return port
 
-    ports = {str(number): {name: chosen() for name in _LISTENERS} for number in range(1, wish.brokers + 1)}
-    return ports | ({"zookeeper": {"client": chosen()}} if wish.mode == "zookeeper" else {})
+    return {server: {name: chosen() for name in listeners} for server, listeners in servers.items()}

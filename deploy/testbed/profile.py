@@ -82,6 +82,6 @@ def _zookeeper(layout: Layout, node_id: int) -> dict[str, str | int | None]:
     return {
         **dict.fromkeys(only_of_kraft),
         "broker.id": node_id,
-        "zookeeper.connect": f"{HOST}:{layout.ports['zookeeper']['client']}",
+        "zookeeper.connect": layout.zookeeper_connect,
         "zookeeper.session.timeout.ms": ZOOKEEPER_SESSION_MS,
     }

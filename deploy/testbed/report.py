@@ -24,26 +24,30 @@ def cluster_state(cluster: KafkaCluster) -> dict[str, Any]:
         }
         for node in cluster.nodes
     ]
-    keeper = cluster.zookeeper
+    keepers = [
+        {
+            "server_id": keeper.server_id,
+            "address": keeper.address,
+            "pid": keeper.process.pid,
+            "alive": keeper.alive,
+            "role": (role := keeper.role() if keeper.alive else ""),
+            "answers": bool(role),
+            "resident_mb": round(keeper.process.resident_mb),
+            "log_file": str(keeper.log_file),
+        }
+        for keeper in cluster.zookeepers
+    ]
     return {
         "folder": str(cluster.folder),
         "mode": cluster.wish.mode,
         "secure": cluster.wish.encrypts,
         "security": cluster.wish.security,
-        "ready": all(node["answers"] for node in nodes) and (keeper is None or keeper.alive),
+        "ready": all(server["answers"] for server in [*nodes, *keepers]),
         "bootstrap_servers": cluster.bootstrap_servers,
         "settings_file": str(cluster.settings_file),
         "client_properties": str(cluster.client_properties) if cluster.client_properties else None,
         "nodes": nodes,
-        "zookeeper": None
-        if keeper is None
-        else {
-            "address": keeper.address,
-            "pid": keeper.process.pid,
-            "alive": keeper.alive,
-            "resident_mb": round(keeper.process.resident_mb),
-            "log_file": str(keeper.log_file),
-        },
+        "zookeepers": keepers,
     }
 
 
@@ -75,10 +79,10 @@ def status_lines(state: Mapping[str, Any]) -> list[str]:
     """A line for each server."""
     kind = [state["mode"], *([state["security"]] if state["secure"] else [])]
     lines = [f"{', '.join(kind)}, {'ready' if state['ready'] else 'not ready'}"]
-    keeper = state["zookeeper"]
-    servers = [(f"node {node['node_id']}", node) for node in state["nodes"]]
-    for name, server in [*([("zookeeper", keeper)] if keeper else []), *servers]:
-        how = "down" if not server["alive"] else "answers" if server.get("answers", True) else "does not answer yet"
+    keepers = [(keeper["server_id"], keeper) for keeper in state["zookeepers"]]
+    for name, server in [*keepers, *((f"node {node['node_id']}", node) for node in state["nodes"])]:
+        how = "down" if not server["alive"] else "answers" if server["answers"] else "does not answer yet"
+        role = f" as {server['role']}" if server.get("role") else ""
         process = f"pid {server['pid']}, {server['resident_mb']} MB" if server["alive"] else f"see {server['log_file']}"
-        lines.append(f"  {name:<10} {server['address']:<16} {how}, {process}")
+        lines.append(f"  {name:<11} {server['address']:<16} {how}{role}, {process}")
     return lines

@@ -5,6 +5,7 @@ Java's own keytool makes the certificates. It is a part of every Java that runs 
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ __all__ = [
     "AUTHORITY_FILE",
     "GUEST",
     "KEY_STORE",
+    "client_security",
     "make_certificates",
     "tls_properties",
     "user_properties",
@@ -68,6 +70,14 @@ def _keytool(java: Java, *arguments: str, password: str) -> None:
             f"Java's keytool could not make the certificates of the test bed: {(done.stdout + done.stderr)[-300:]}"
         )
         raise UnavailableError(message)
+
+
+def client_security(folder: Path, user: str, passwords: Mapping[str, str]) -> dict[str, str]:
+    """What Tidegate's settings of Kafka need for this user of a cluster with these passwords; empty of a plain one."""
+    found = {"ssl_ca_file": str(folder / AUTHORITY_FILE)} if "store" in passwords else {}
+    if user in passwords:
+        found |= {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": user, "sasl_password": passwords[user]}
+    return found
 
 
 def tls_properties(folder: Path, password: str) -> dict[str, str]:

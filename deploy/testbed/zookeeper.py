@@ -1,6 +1,7 @@
-"""The ZooKeeper of a Kafka in ZooKeeper mode: one server, its files under one folder."""
+"""One ZooKeeper of a Kafka in ZooKeeper mode: alone or one of three, its files under one folder."""
 
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,17 +16,43 @@ __all__ = ["ZooKeeper"]
 
 HEAP: Final = "128m"
 TICK_MS: Final = 2000
+INIT_TICKS: Final = 10
+"""So long a server may take to follow its leader at the start."""
+SYNC_TICKS: Final = 2
+"""After so long without an answer a follower, or a leader without a majority, gives up: 4 s."""
 
 
 class ZooKeeper:
-    """Keeps which brokers there are and which of them leads; `data_dir` is its own."""
+    """Keeps which brokers there are and which of them is the controller.
 
-    name = "The ZooKeeper"
+    Args:
+        data_dir: its own.
+        java: that runs it.
+        ports: by listener: `client`, and in an ensemble `peer` and `election`.
+        process: that runs, or will.
+        server_id: `zookeeper`, or `zookeeper-2` of an ensemble.
+        voters: `HOST:PEER:ELECTION` of each server of the ensemble by number; empty of a single one.
+    """
 
-    def __init__(self, data_dir: Path, java: Java, port: int, process: ServerProcess) -> None:
-        self.port = port
+    def __init__(
+        self,
+        data_dir: Path,
+        java: Java,
+        ports: Mapping[str, int],
+        process: ServerProcess,
+        *,
+        server_id: str = "zookeeper",
+        voters: Mapping[int, str] | None = None,
+    ) -> None:
+        self.port = ports["client"]
         self.process = process
-        self._folder, self._java = data_dir, java
+        self.server_id = server_id
+        self._folder, self._java, self._voters = data_dir, java, dict(voters or {})
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+        return f"ZooKeeper {self._number}" if self._voters else "The ZooKeeper"
 
     @property
     def address(self) -> str:
@@ -51,17 +78,33 @@ class ZooKeeper:
         log_settings, properties = self._folder / "log4j2.yaml", self._folder / "zoo.properties"
         write_log_settings(log_settings, self.log_file.parent)
         properties.write_text(self._properties(), encoding="utf-8")
+        if self._voters:
+            self._records.mkdir(exist_ok=True)
+            (self._records / "myid").write_text(f"{self._number}\n", encoding="utf-8")
         command = java_command(self._java, artifacts.zookeeper_classpath(), log_settings=log_settings)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self.process.spawn([*command, f"-Xmx{HEAP}", "-XX:+ExitOnOutOfMemoryError", main, str(properties)])
 
     def ready(self) -> bool:
-        """Whether it serves requests."""
-        return self._ask(b"srvr").startswith(b"Zookeeper version")
+        """Whether it serves requests: alone, or with a majority of its ensemble."""
+        return bool(self.role())
+
+    def role(self) -> str:
+        """`leader`, `follower` or `standalone`; empty where it does not serve."""
+        lines = self._ask(b"srvr").decode("utf-8", "replace").splitlines()
+        return next((line.partition(": ")[2] for line in lines if line.startswith("Mode: ")), "")
 
     def keeps(self, broker_id: int) -> bool:
         """Whether it holds a broker of this number for alive: after a kill until the session of that broker has run out."""
         return f"/brokers/ids/{broker_id}".encode() in self._ask(b"dump").split()
+
+    @property
+    def _number(self) -> int:
+        return int(self.server_id.rpartition("-")[2])
+
+    @property
+    def _records(self) -> Path:
+        return self._folder / "records"
 
     def _ask(self, word: bytes) -> bytes:
         """The answer to one of its four-letter words; empty where none comes."""
@@ -73,9 +116,12 @@ class ZooKeeper:
         return answer
 
     def _properties(self) -> str:
+        ensemble: dict[str, str | int] = {f"server.{number}": voter for number, voter in self._voters.items()}
+        if self._voters:
+            ensemble |= {"initLimit": INIT_TICKS, "syncLimit": SYNC_TICKS}
         return property_lines(
             {
-                "dataDir": str(self._folder / "records"),
+                "dataDir": str(self._records),
                 "clientPort": self.port,
                 "clientPortAddress": HOST,
                 "tickTime": TICK_MS,
@@ -84,5 +130,6 @@ class ZooKeeper:
                 "4lw.commands.whitelist": "srvr,dump",
                 "autopurge.purgeInterval": 24,
                 "autopurge.snapRetainCount": 3,
+                **ensemble,
             }
         )

@@ -137,13 +137,14 @@ def test_a_kafka_of_zookeeper_mode_takes_users_and_records(tmp_path: Path, uniqu
     except UnavailableError as error:
         pytest.skip(f"the jars of ZooKeeper mode are not here: {error}")
     with open_cluster(tmp_path / "bed", mode="zookeeper", security="sasl_ssl") as cluster:
-        assert cluster.zookeeper is not None
-        pids = [cluster.zookeeper.process.pid, cluster.nodes[0].pid]
+        (keeper,) = cluster.zookeepers
+        assert keeper.role() == "standalone"
+        pids = [keeper.process.pid, cluster.nodes[0].pid]
         make_topic(cluster.settings, unique_name, 1)
         assert write(cluster.settings, unique_name, range(50)) == [None] * 50
         cluster.kill(1)
-        assert cluster.zookeeper.keeps(1), "its session lasts for seconds, and it could not be started meanwhile"
-        assert not cluster.zookeeper.keeps(11)
+        assert keeper.keeps(1), "its session lasts for seconds, and it could not be started meanwhile"
+        assert not keeper.keeps(11)
         cluster.restart(1)
         assert read(cluster.settings, unique_name, 50) == list(range(50))
     assert not [pid for pid in pids if pid is None or runs(pid)]

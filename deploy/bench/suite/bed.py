@@ -137,8 +137,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
         )
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
         processes = {name: node.process for name, node in nodes.items()}
-        if cluster.zookeeper is not None:
-            processes["zookeeper"] = cluster.zookeeper.process
+        processes |= {keeper.server_id.replace("-", "_"): keeper.process for keeper in cluster.zookeepers}
         yield Bed(
             cluster.settings,
             LivePids(processes),
