@@ -1,14 +1,16 @@
-"""A steady feed of numbered records to each partition in turn, for runs that end when something has happened."""
+"""A steady feed of numbered records to each partition in turn, and the pauses and the order of what came of it."""
 
 import threading
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from deploy.bench.kafka_load.workload import stamped
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "count_backwards", "longest_pause_ms"]
 
 _TICK_SECONDS: Final = 0.002
 _FLUSH_SECONDS: Final = 60.0
@@ -22,11 +24,13 @@ class Feed:
     Attributes:
         acknowledged: numbers that Kafka acknowledged, each with the time in microseconds since 1970.
         failed: records that Kafka refused.
+        produced: records that were handed to the client, so the number of the next one.
     """
 
     def __init__(self, topic: str, partitions: int, rate: float, conf: dict[str, Any]) -> None:
         self.acknowledged: dict[int, int] = {}
         self.failed = 0
+        self.produced = 0
         self._topic, self._partitions, self._rate = topic, partitions, rate
         self._producer = Producer(
             {
@@ -52,10 +56,10 @@ class Feed:
         self._producer.flush(_FLUSH_SECONDS)
 
     def _run(self) -> None:
-        began, number = time.monotonic(), 0
+        began = time.monotonic()
         while not self._over.is_set():
             due = int((time.monotonic() - began) * self._rate) + 1
-            while number < due:
+            while (number := self.produced) < due:
                 partition = number % self._partitions
                 try:
                     self._producer.produce(
@@ -64,7 +68,7 @@ class Feed:
                 except BufferError:
                     # Kafka has not answered for long: what is due stays due.
                     break
-                number += 1
+                self.produced += 1
             self._producer.poll(_TICK_SECONDS)
 
     def _report(self, number: int) -> Any:
@@ -75,3 +79,23 @@ class Feed:
                 self.failed += 1
 
         return report
+
+
+def longest_pause_ms(times: Sequence[int], since_us: int) -> float:
+    """The longest time between two events of which the later one is after `since_us`, in milliseconds."""
+    ordered = sorted(times)
+    return round(
+        max((later - earlier for earlier, later in pairwise(ordered) if later > since_us), default=0) / 1000, 1
+    )
+
+
+def count_backwards(records: Sequence[tuple[int, int, int]]) -> int:
+    """Records that a member read after a later one of their partition, and had not read before: a second reading is none."""
+    highest: dict[int, int] = {}
+    seen: set[int] = set()
+    found = 0
+    for partition, number, _ in records:
+        found += number < highest.get(partition, -1) and number not in seen
+        highest[partition] = max(number, highest.get(partition, -1))
+        seen.add(number)
+    return found

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from deploy.bench.kafka_load.feed import Feed
+from deploy.bench.kafka_load.feed import Feed, count_backwards, longest_pause_ms
 from deploy.bench.kafka_load.worker import Worker, open_worker
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
@@ -282,13 +282,14 @@ def figures_of(
         "least_partitions": min(sizes),
         "unread_partitions": run.partitions - sum(count == 1 for count in owned.values()),
         "pause_ms": max(
-            (_pause([at for _, _, at in journals[name].records], at_us) for name in served_before), default=0.0
+            (longest_pause_ms([at for _, _, at in journals[name].records], at_us) for name in served_before),
+            default=0.0,
         ),
-        "partition_pause_ms": max(_pause(times, at_us) for times in by_partition.values()),
-        "unacknowledged_ms": _pause(list(acknowledged.values()), at_us),
+        "partition_pause_ms": max(longest_pause_ms(times, at_us) for times in by_partition.values()),
+        "unacknowledged_ms": longest_pause_ms(list(acknowledged.values()), at_us),
         "lost": sum(number not in seen for number in acknowledged),
         "again": sum(count - 1 for count in seen.values()),
-        "out_of_order": sum(_backwards(one.records) for one in journals.values()),
+        "out_of_order": sum(count_backwards(one.records) for one in journals.values()),
         **(
             {"off_range_members": _off_range(run, [journals[name] for name in stay])} if run.protocol == "range" else {}
         ),
@@ -309,23 +310,3 @@ def range_shares(members: Sequence[str], partitions: int) -> dict[str, frozenset
     return {
         member: frozenset(range(start, end)) for member, start, end in zip(sorted(members), starts, ends, strict=True)
     }
-
-
-def _pause(times: Sequence[int], since_us: int) -> float:
-    """The longest time between two events of which the later one is after `since_us`, in milliseconds."""
-    ordered = sorted(times)
-    return round(
-        max((later - earlier for earlier, later in pairwise(ordered) if later > since_us), default=0) / 1000, 1
-    )
-
-
-def _backwards(records: Sequence[tuple[int, int, int]]) -> int:
-    """Records that a member read after a later one of their partition, and had not read before: a second reading is none."""
-    highest: dict[int, int] = {}
-    seen: set[int] = set()
-    found = 0
-    for partition, number, _ in records:
-        found += number < highest.get(partition, -1) and number not in seen
-        highest[partition] = max(number, highest.get(partition, -1))
-        seen.add(number)
-    return found

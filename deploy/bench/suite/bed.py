@@ -19,7 +19,6 @@ from ingest.settings import KafkaSettings
 if TYPE_CHECKING:
     from deploy.bench.suite.pipeline_bed import RunningPipeline
     from deploy.settings import Settings
-    from deploy.testbed.cluster import KafkaCluster
     from deploy.testbed.process import ServerProcess
 
 __all__ = ["PREFIX", "Bed", "LivePids", "Topics", "check_rights", "clear_orphans", "cluster_bed", "existing_bed"]
@@ -65,8 +64,10 @@ class Bed:
     folder: Path | None = None
     tool: Callable[..., list[str]] | None = None
     """How to start Kafka's own tools there: their class and arguments."""
-    without_leader: Callable[[str], AbstractContextManager[None]] | None = None
+    without_leader: Callable[[str], AbstractContextManager[int]] | None = None
     """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
+    without: Mapping[str, Callable[[], AbstractContextManager[int]]] = field(default_factory=dict)
+    """The same for the active `controller` and the `zookeeper` that leads."""
     pipeline: "Settings | None" = None
     """Of a whole pipeline that runs on it."""
     running: "RunningPipeline | None" = None
@@ -119,6 +120,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
     Raises:
         UnavailableError: it does not start, or this machine cannot have such a cluster.
     """
+    from deploy.bench.suite.outage import without_controller, without_leader, without_zookeeper
     from deploy.testbed.cluster import open_cluster
 
     clear_orphans(Path(tempfile.gettempdir()))
@@ -132,7 +134,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
                 brokers=target.brokers,
                 mode=target.metadata,
                 security=target.security,
-                properties=_DELETED_SOON | (_DEAD_MEMBERS if target.metadata == "kraft" else {}),
+                properties=_properties(target),
             )
         )
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
@@ -144,8 +146,15 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
             {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
             folder,
             cluster.tool,
-            lambda topic: _without_leader(cluster, topic),
+            lambda topic: without_leader(cluster, topic),
+            {"controller": lambda: without_controller(cluster), "zookeeper": lambda: without_zookeeper(cluster)},
         )
+
+
+def _properties(target: Target) -> dict[str, str | int]:
+    """Of each node; those of the target count over all others."""
+    own = dict(pair.split("=", 1) for pair in target.broker_properties.split())
+    return {**_DELETED_SOON, **(_DEAD_MEMBERS if target.metadata == "kraft" else {}), **own}
 
 
 def clear_orphans(place: Path) -> list[Path]:
@@ -175,19 +184,6 @@ def _sign(folder: Path) -> None:
 
     owner = {"pid": os.getpid(), "started_at": Process().create_time()}
     (folder / _OWNER).write_text(json.dumps(owner), "utf-8")
-
-
-@contextmanager
-def _without_leader(cluster: "KafkaCluster", topic: str) -> Iterator[None]:
-    from ingest.topic_sight import topic_sights
-
-    (sight,) = topic_sights(cluster.settings, lambda name: name == topic, with_times=False)
-    leader = sight.partitions[0].leader
-    cluster.kill(leader)
-    try:
-        yield
-    finally:
-        cluster.restart(leader)
 
 
 @contextmanager

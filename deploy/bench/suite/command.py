@@ -130,6 +130,9 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     if kafka is not None and all(one.runs != "kafka" for one in scenario.targets):
         msg = f"The scenario {name} measures a whole pipeline, not a Kafka: use `bench e2e --config`, which takes its settings"
         raise ConfigError(msg)
+    if kafka is not None and any(work.kind == "failover" for work in scenario.workloads):
+        msg = f"The scenario {name} kills servers, so it starts clusters of its own: leave --target out"
+        raise ConfigError(msg)
     if kafka is not None:
         cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]
         scenario = scenario.model_copy(update={"note": f"{scenario.note} {_EXISTING}".strip()})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.scenario import Kind, Parameters
+from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ __all__ = ["run_cell", "run_peer"]
 
 _Run = TypeVar("_Run")
 GROUP_RATE: Final = 400.0
-"""Records a second for a group whose cell names no rate."""
+"""Records a second for a group or a failover whose cell names no rate."""
 
 
 def run_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -56,6 +57,18 @@ def _run_group(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
         return run_group(run, bed.kafka, kill_leader=kill)
 
 
+def _run_failover(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    from deploy.bench.kafka_load.failover import FailoverRun, run_failover
+
+    if workload.kill not in bed.without:
+        message = f"this cluster's {workload.kill} cannot be killed from here: a failover needs a cluster of its own"
+        raise UnavailableError(message)
+    run = FailoverRun(
+        topic=topic, partitions=workload.partitions, replication=workload.replication, rate=workload.rate or GROUP_RATE
+    )
+    return run_failover(run, bed.kafka, bed.without[workload.kill])
+
+
 def _run_pipeline(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
     from deploy.bench.suite.pipeline import pipeline_cell
 
@@ -89,6 +102,7 @@ def _run_own(workload: Parameters, _topic: str, _bed: Bed) -> Mapping[str, Any]:
 _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
     "load": _run_load,
     "group": _run_group,
+    "failover": _run_failover,
     "pipeline": _run_pipeline,
     "streams": _run_streams,
     "partitioner": _run_partitioner,

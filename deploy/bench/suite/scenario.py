@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -10,12 +10,13 @@ __all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", 
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
+_PROPERTIES: Final = r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$"
 Kind = Literal[
-    "load", "group", "pipeline", "streams", "partitioner", "rewind", "land", "layout", "day", "soak"
+    "load", "group", "failover", "pipeline", "streams", "partitioner", "rewind", "land", "layout", "day", "soak"
 ]  # fmt: skip
-"""What a run is: a load of producers and consumers, a consumer group and an event, devices of a whole pipeline, events through
-its SQL streams, records that a partitioner spreads by their client's address, or a reader that goes back; or one of the
-benchmarks that start their own parts: the landing that catches up, layouts of a table, a day of commits, a soak.
+"""What a run is: a load of producers and consumers, a consumer group and an event, the death of a server that leads, devices of
+a whole pipeline, events through its SQL streams, records that a partitioner spreads by their client's address, or a reader that
+goes back; or one of the benchmarks that start their own parts: the landing that catches up, layouts of a table, a day of commits, a soak.
 """
 
 
@@ -43,9 +44,7 @@ class Parameters(_Form):
     warmup_messages: int = Field(0, ge=0)
     consume: bool = True
     linger_ms: float = Field(0, ge=0)
-    properties: str = Field(
-        "", pattern=r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$", description="Of the topic: `name=value name=value`."
-    )
+    properties: str = Field("", pattern=_PROPERTIES, description="Of the topic: `name=value name=value`.")
 
     retained_mb: int = Field(0, ge=0, le=10_000_000)
     cold: bool = False
@@ -60,6 +59,8 @@ class Parameters(_Form):
         500, ge=1, le=65_536, description="Of the clients whose addresses are the keys of a `partitioner`."
     )
     rewind: Literal["seek_offset", "seek_time", "group_offset", "group_time"] = "seek_offset"
+
+    kill: Literal["controller", "zookeeper"] = Field("controller", description="The leader that a `failover` kills.")
 
     devices: int = Field(
         100, ge=1, le=1_000_000, description="Of a `pipeline`; each has spoken before the clock starts."
@@ -106,6 +107,16 @@ class Target(_Form):
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"
     security: Literal["plaintext", "ssl", "sasl_ssl"] = "plaintext"
+    broker_properties: str = Field("", pattern=_PROPERTIES, description="Of each broker: `name=value name=value`.")
+
+    def can_run(self, workload: Parameters) -> bool:
+        """Whether it has brokers for all copies, the server that the workload kills, and the disk that it fills up."""
+        kills_zookeeper = workload.kind == "failover" and workload.kill == "zookeeper"
+        return (
+            workload.replication <= self.brokers
+            and (self.metadata == "zookeeper" or not kills_zookeeper)
+            and (workload.disturbance == "disk_full") == (self.disk_mb > 0)
+        )
 
 
 class Baseline(_Form):
@@ -258,12 +269,12 @@ class Scenario(_Form):
         return self._workloads_of(self.matrix)
 
     def cells(self) -> list[Cell]:
-        """Target by target; a cell is left out where a target has too few brokers for its copies, or no disk to fill up."""
+        """Target by target; a workload that a target cannot run, such as for too few brokers, is left out there."""
         return [
             Cell(workload=one, target=target)
             for target in self.targets
             for one in self._workloads_of([block for block in self.matrix if _is_for(block, target)])
-            if one.replication <= target.brokers and (one.disturbance == "disk_full") == (target.disk_mb > 0)
+            if target.can_run(one)
         ]
 
     def _workloads_of(self, matrix: Sequence[Mapping[str, Axis]]) -> list[Parameters]:

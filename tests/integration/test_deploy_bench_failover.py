@@ -1,0 +1,56 @@
+"""Failover on real clusters: the leader of a KRaft quorum and the leader of three ZooKeepers are killed under load."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.bench.kafka_load.failover import FailoverRun, run_failover
+from deploy.bench.suite.outage import active_controller, without_controller, without_zookeeper
+from deploy.local import artifacts
+from deploy.testbed.cluster import open_cluster
+from ingest.admin import admin_client, partition_counts
+from ingest.contract.errors import UnavailableError
+
+RUN = FailoverRun(topic="tidegate-bench-failover", partitions=3, rate=100)
+
+
+def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path) -> None:
+    artifacts.ensure("all", lambda text: None)
+    with open_cluster(tmp_path / "bed", brokers=3) as cluster:
+        killed: list[int] = []
+
+        @contextmanager
+        def outage() -> Iterator[int]:
+            leader = active_controller(cluster)
+            assert leader is not None
+            with without_controller(cluster) as killed_us:
+                assert [node.node_id for node in cluster.nodes if not node.alive] == [leader]
+                yield killed_us
+                killed.append(leader)
+
+        found = run_failover(RUN, cluster.settings, outage)
+        assert active_controller(cluster) not in {None, *killed}, "another one leads since"
+        assert all(node.alive for node in cluster.nodes)
+        assert [found[name] for name in ("lost", "again", "out_of_order", "failed")] == [0, 0, 0, 0]
+        assert 0 < found["first_produce_ms"] <= found["all_partitions_ms"]
+        assert found["least_in_sync"] == 2
+        assert found["full_isr_ms"] > 0 and found["new_topic_ms"] > 0
+        left = partition_counts(admin_client(cluster.settings), cluster.settings)
+        assert not [name for name in left if name.startswith(RUN.topic)]
+
+
+def test_records_go_on_without_the_zookeeper_that_leads(tmp_path: Path) -> None:
+    try:
+        artifacts.ensure("zookeeper", lambda text: None)
+    except UnavailableError as error:
+        pytest.skip(f"the jars of ZooKeeper mode are not here: {error}")
+    with open_cluster(tmp_path / "bed", brokers=3, mode="zookeeper") as cluster:
+        leader = cluster.zookeepers.leader()
+        assert leader is not None and len(cluster.zookeepers.servers) == 3
+        found = run_failover(RUN, cluster.settings, lambda: without_zookeeper(cluster))
+        follower = next(keeper for keeper in cluster.zookeepers if keeper is leader)
+        assert follower.role() == "follower", "started again, it follows the one that was elected"
+        assert [found[name] for name in ("lost", "again", "out_of_order", "failed")] == [0, 0, 0, 0]
+        assert (found["least_in_sync"], "full_isr_ms" in found) == (3, False), "no broker was away"
