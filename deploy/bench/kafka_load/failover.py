@@ -219,8 +219,10 @@ def _await_new_topic(run: FailoverRun, conf: Mapping[str, Any]) -> int:
 
 
 def _made(client: AdminClient, new: NewTopic) -> bool:
-    (made,) = client.create_topics([new], request_timeout=_TRY_SECONDS, operation_timeout=_TRY_SECONDS).values()
     try:
+        # Else the client asks the controller that it once heard of, until its next look at the cluster minutes later.
+        client.list_topics(timeout=_TRY_SECONDS)
+        (made,) = client.create_topics([new], request_timeout=_TRY_SECONDS, operation_timeout=_TRY_SECONDS).values()
         made.result(2 * _TRY_SECONDS)
     except KafkaException as error:
         # An earlier request was carried out after its time.
