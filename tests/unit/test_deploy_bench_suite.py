@@ -4,6 +4,7 @@ import itertools
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
@@ -88,11 +89,16 @@ def test_every_shipped_scenario_is_valid_and_listed() -> None:
         assert 0 < one["short_minutes"] < one["minutes"]
 
 
-def test_dsbs_has_28_cells_for_each_metadata_mode_each_with_its_baselines() -> None:
+def test_dsbs_has_28_cells_for_each_cluster_each_with_its_baselines() -> None:
     _, scenario = load_scenario("dsbs")
-    cells = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
-    by_mode = {mode: [cell for cell in cells if cell["metadata"] == mode] for mode in ("zookeeper", "kraft")}
-    assert [len(found) for found in by_mode.values()] == [28, 28]
+    everything = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    cells = [cell for cell in everything if cell["replication"] == 1]
+    counts = Counter((cell["brokers"], cell["metadata"]) for cell in cells)
+    assert counts == {(1, "zookeeper"): 28, (1, "kraft"): 28, (3, "zookeeper"): 28, (3, "kraft"): 28}
+    copied = [cell for cell in everything if cell["replication"] == 3]
+    assert Counter((cell["brokers"], cell["metadata"]) for cell in copied) == {(3, "zookeeper"): 8, (3, "kraft"): 8}
+    assert {"0.33 x" in cell["goal"] for cell in copied if cell["measure"] == "produce_per_second"} == {True}
+    assert not any("2 x" in cell["goal"] for cell in copied)
     for cell in cells:
         assert set(cell["baselines"]) == {"zookeeper", "dsbs"}
         assert "2 x" in cell["goal"]
