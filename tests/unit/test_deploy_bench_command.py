@@ -98,6 +98,11 @@ def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str,
     assert "those of the machine that ran the load" in result["note"]
     assert exit_code([result]) == 0
     assert "rate=100" in render_result(result)
+    result["cells"][0]["spread"]["pause_ms"] = result["cells"][0]["spread"]["produce_per_second"]
+    assert "pause_ms 99" not in render_result(result)
+    assert "lost 0 (0 to 0), pause_ms 99 (99 to 99), produce_per_second" in render_result(
+        {**result, "shows": ["pause_ms"]}
+    )
     assert exit_code([{**result, "interrupted": True}]) == 130
     assert exit_code([{**result, "cells": [{"met": False, "spread": {"lost": 1}}]}]) == 1
 

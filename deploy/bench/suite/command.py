@@ -189,7 +189,7 @@ def render_result(result: Mapping[str, Any]) -> str:
     lines = [f"{result['scenario']}: {result['title']}; medians of {result['repeats']}"]
     names = differing(cells)
     for cell in cells:
-        lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell)}")
+        lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell, result['shows'])}")
         if cell["goal"]:
             verdict = {True: "met", False: "MISSED", None: "undecided"}[cell["met"]]
             why = f" ({cell['why']})" if cell["why"] else ""
@@ -202,12 +202,12 @@ def render_result(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, hardware_line(result["hardware"])])
 
 
-def _figures_text(cell: Mapping[str, Any]) -> str:
+def _figures_text(cell: Mapping[str, Any], shows: Sequence[str]) -> str:
     if "measure" in cell:
         shown = [cell["measure"]]
     else:
         known = ("produce_per_second", "consume_per_second", "ack_p99_ms", "end_to_end_p99_ms", "errors", "lost")
-        shown = list(dict.fromkeys([*(goal["figure"] for goal in cell["goals"]), *known]))
+        shown = list(dict.fromkeys([*(goal["figure"] for goal in cell["goals"]), *shows, *known]))
     found = {name: cell["spread"][name] for name in shown if name in cell["spread"]}
     texts = []
     for name, spread in found.items():
