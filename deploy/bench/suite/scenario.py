@@ -16,7 +16,8 @@ Kind = Literal[
 ]  # fmt: skip
 """What a run is: a load of producers and consumers, a consumer group and an event, the death of a server that leads, devices of
 a whole pipeline, events through its SQL streams, records that a partitioner spreads by their client's address, or a reader that
-goes back; or one of the benchmarks that start their own parts: the landing that catches up, layouts of a table, a day of commits, a soak.
+goes back; or one of the benchmarks that start their own parts: the landing that catches up, layouts of a table, a day of
+commits, a soak.
 """
 
 
