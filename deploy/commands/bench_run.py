@@ -144,7 +144,7 @@ def report(
 
 
 def compare(before: File, after: File, as_json: Json = False) -> None:
-    """Show the cells of two results that differ beyond the spread of both; exit 1 where one got worse."""
+    """Show the cells of two results that differ beyond the spread of both; exit 1 where one got worse or failed."""
     from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 
     compared = compare_results(read_results(before), read_results(after))
@@ -152,7 +152,7 @@ def compare(before: File, after: File, as_json: Json = False) -> None:
         show_json(compared)
     else:
         typer.echo(render_comparison(compared))
-    raise typer.Exit(1 if compared["worse"] else 0)
+    raise typer.Exit(1 if compared["worse"] or compared["unmeasured"] else 0)
 
 
 def gate(

@@ -209,7 +209,7 @@ def test_a_parameter_of_the_command_line_holds_for_all_cells(scenario: str) -> N
     assert len(plan("metadata=kraft", "rate=7")) == 1
     for wrong, words in {
         "broker=3": "Did you mean brokers",
-        "brokers": "NAME=VALUE",
+        "brokers": r"NAME=VALUE, such as brokers=3\.$",
         "brokers=x": "brokers",
         "mode=both": "mode",
     }.items():

@@ -94,6 +94,36 @@ def test_compare_names_the_cells_that_got_worse_and_no_other() -> None:
     assert not compare_results([result(hardware={"cpu": "x", "cores": 8})], [result()])["same_machine"]
 
 
+def test_compare_names_cells_that_failed_or_are_gone_and_says_what_disturbed_either() -> None:
+    before, after = result(), result(busy="the machine was busy before the start: load 3.0 on 2 cores")
+    after["cells"][0] |= {"spread": {}, "why": "Kafka does not answer"}
+    del after["cells"][1]["spread"]["ack_p99_ms"]
+    del after["cells"][2]
+    after["cells"][2]["spread"]["other_cpu_cores"] = spread_of([1.0]).as_dict()
+    compared = compare_results([before], [after])
+    assert (compared["compared"], compared["worse"], compared["only_before"], compared["only_after"]) == (3, 0, 1, 0)
+    words = render_comparison(compared).splitlines()
+    for line in (
+        "  failed   sizes message_bytes=10 batch_records=1: Kafka does not answer",
+        "  sizes message_bytes=100 batch_records=1",
+        "In the second, the machine was busy before the start: load 3.0 on 2 cores.",
+        "In the second, other programs used the processors during 1 of 3 cells.",
+        "  sizes message_bytes=10 batch_records=20: ack_p99_ms",
+    ):
+        assert line in words
+    with pytest.raises(
+        ConfigError, match="no cell in common: the first holds 4 cells of sizes, the second 4 cells of o"
+    ):
+        compare_results([before], [result(scenario="other")])
+
+
+def test_a_result_of_before_a_parameter_came_still_compares() -> None:
+    before = result()
+    for cell in before["cells"]:
+        del cell["kind"], cell["compression"]
+    assert compare_results([before], [result()])["compared"] == 4
+
+
 def test_a_loss_in_one_run_is_worse_than_none() -> None:
     before, after = result(), result()
     for one, runs in ((before, [0, 0, 0]), (after, [0, 2, 0])):
@@ -118,9 +148,36 @@ def test_gate_names_the_cells_that_miss_and_bounds_that_meet_none(tmp_path: Path
     assert [(one["scenario"], one["value"]) for one in judged["missed"]] == [("sizes", 900), ("other", None)]
     assert "batch_records=1" in judged["missed"][0]["cell"]
     assert "produce_per_second is 900, wanted at least 1,000" in render_gate(judged)
-    file.write_text('[[bounds]]\nscenario = "sizes"\nfigur = "lost"\nat_most = 0\n')
-    with pytest.raises(ConfigError, match="unknown key bounds"):
-        read_bounds(file)
+    for text, words in (
+        ('figur = "lost"\nat_most = 0', "unknown key bounds"),
+        ('figure = "lost"\nat_most = 0\nwhen = { mesages = 3 }', "when names mesages.* nearest is messages"),
+        ('figure = "lost"\nat_most = 0\nat_least = 1', "at_least is 1, more than at_most, 0"),
+    ):
+        file.write_text(f'[[bounds]]\nscenario = "sizes"\n{text}\n')
+        with pytest.raises(ConfigError, match=words):
+            read_bounds(file)
+
+
+def test_gate_says_why_a_bound_meets_nothing(tmp_path: Path) -> None:
+    failed = result(busy="load 3")
+    failed["cells"][0] |= {"spread": {}, "why": "Kafka does not answer"}
+    file = tmp_path / "bounds.toml"
+
+    def misses(text: str) -> list[tuple[str, str]]:
+        file.write_text(f"[[bounds]]\n{text}\n")
+        judged = gate_results([failed], read_bounds(file))
+        assert "Measured on a busy machine: load 3." in render_gate(judged)
+        return [(one["cell"], one["why"]) for one in judged["missed"]]
+
+    assert misses('scenario = "size"\nfigure = "lost"\nat_most = 0') == [
+        ("no cell", "the result holds sizes. Did you mean sizes?")
+    ]
+    assert misses('scenario = "sizes"\nfigure = "ack_p9_ms"\nat_most = 0') == [
+        ("no cell", "no cell has this figure. Did you mean ack_p99_ms?")
+    ]
+    assert misses('scenario = "sizes"\nfigure = "ack_p99_ms"\nat_most = 5') == [
+        ("message_bytes=10 batch_records=1", "Kafka does not answer")
+    ]
 
 
 def test_gate_takes_the_worst_run_where_none_may_come(tmp_path: Path) -> None:
@@ -153,7 +210,7 @@ def test_the_commands_read_files_and_exit_by_their_finding(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        '{"cells": 3}', '{"scenario": "s", "cells": 3}', '{"scenario": "s", "cells": [3]}', "[3]", "{", "",
+        "[]", '{"cells": 3}', '{"scenario": "s", "cells": 3}', '{"scenario": "s", "cells": [3]}', "[3]", "{", "",
         '{"scenario": "s", "cells": [{"spread": {"lost": 3}}]}', '{"scenario": "s", "cells": [{"spread": {"lost": {}}}]}',
         '{"scenario": "s", "cells": [{"spread": {}}], "hardware": {}}', "\xff",
         '{"scenario": "s", "cells": [{"spread": {}, "acks": []}], "hardware": {"cpu": "c", "cores": 2}}',

@@ -164,6 +164,8 @@ def test_an_unknown_scenario_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="Did you mean table-ii") as fault:
         load_scenario("tableii")
     assert fault.value.exit_code == 78
+    with pytest.raises(ConfigError, match=r"gone\.toml: there is no such file. .*bench ls.*table-ii"):
+        load_scenario("gone.toml")
 
 
 def test_a_run_measures_each_cell_by_its_repeats_in_topics_of_its_own(own: Callable[[str], Scenario]) -> None:

@@ -4,13 +4,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from deploy.bench.suite.parameters import cell_text, differing, identity
+from deploy.bench.suite.resources import busy_during
 from deploy.bench.suite.spread import Spread, better, differs
 from ingest.contract.errors import ConfigError
 
 __all__ = ["compare_results", "read_results", "render_comparison"]
+
+_SHOWN: Final = 5
 
 
 def read_results(file: Path) -> list[dict[str, Any]]:
@@ -25,7 +28,7 @@ def read_results(file: Path) -> list[dict[str, Any]]:
         msg = f"{file}: cannot be read as JSON ({error}). Give a file that `tidegate bench run --json` wrote."
         raise ConfigError(msg) from error
     results = found if isinstance(found, list) else [found]
-    if not all(map(_is_result, results)):
+    if not results or not all(map(_is_result, results)):
         msg = f"{file}: holds no result of a scenario. Give a file that `tidegate bench run --json` wrote."
         raise ConfigError(msg)
     return results
@@ -44,17 +47,48 @@ def _is_result(value: Any) -> bool:
 
 
 def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`{compared, differences, worse, only_before, only_after}`; a figure without a good direction is never worse."""
+    """Cells of both that differ beyond the spread; a figure without a good direction is never worse.
+
+    Returns:
+        `compared`, `only_before`, `only_after`: numbers of cells; `differences`, each with its verdict; `worse`: their number;
+        `unmatched`: cells that one of the two lacks; `unmeasured`: cells without figures in the second; `gone`: figures of the
+        first alone; `same_machine`; `doubts`: why figures of either prove little.
+
+    Raises:
+        ConfigError: they have no cell in common.
+    """
     old, new = _cells(before), _cells(after)
     both = [key for key in new if key in old]
+    if not both:
+        msg = (
+            f"The two have no cell in common: the first holds {_holds(before)}, the second {_holds(after)}. "
+            "Give two results of the same scenario, with the same --set and --short."
+        )
+        raise ConfigError(msg)
     differences = [one for key in both for one in _differences(key[0], old[key], new[key], new)]
+    unmeasured = [key for key in both if old[key]["spread"] and not new[key]["spread"]]
     return {
         "compared": len(both),
         "differences": differences,
         "worse": sum(one["verdict"] == "worse" for one in differences),
         "only_before": len(old) - len(both),
         "only_after": len(new) - len(both),
+        "unmatched": [
+            {**_place(key, cells), "only": side}
+            for side, cells, others in (("before", old, new), ("after", new, old))
+            for key in cells
+            if key not in others
+        ],
+        "unmeasured": [{**_place(key, new), "why": new[key].get("why", "")} for key in unmeasured],
+        "gone": [
+            {**_place(key, new), "figure": figure}
+            for key in both
+            if key not in unmeasured
+            for figure in old[key]["spread"]
+            if better(figure) and figure not in new[key]["spread"]
+        ],
         "same_machine": _machine(before) == _machine(after),
+        "doubts": {"before": _doubts(before), "after": _doubts(after)},
     }
 
 
@@ -63,14 +97,51 @@ def render_comparison(compared: Mapping[str, Any]) -> str:
     lines = [f"{compared['compared']} cells in both, {compared['worse']} figures worse beyond the spread"]
     if not compared["same_machine"]:
         lines.append("The two were measured on different machines: a difference may come from those.")
-    if compared["only_before"] or compared["only_after"]:
-        lines.append(
-            f"Only in the first: {compared['only_before']} cells; only in the second: {compared['only_after']}."
-        )
+    for side, name in (("before", "first"), ("after", "second")):
+        lines += [f"In the {name}, {doubt}." for doubt in compared["doubts"][side]]
+        lines += _listed(f"Only in the {name}", [_words(one) for one in compared["unmatched"] if one["only"] == side])
+    for one in compared["unmeasured"]:
+        lines.append(f"  failed   {_words(one)}: {one['why'] or 'not measured'}")
     for one in compared["differences"]:
         change = f"{one['before']:,.6g} -> {one['after']:,.6g} ({one['change']:+.1%})"
-        lines.append(f"  {one['verdict']:8} {one['scenario']} {one['cell']}: {one['figure']} {change}")
-    return "\n".join(lines)
+        lines.append(f"  {one['verdict']:8} {_words(one)}: {one['figure']} {change}")
+    gone = [f"{_words(one)}: {one['figure']}" for one in compared["gone"]]
+    return "\n".join([*lines, *_listed("Not measured in the second", gone)])
+
+
+def _words(place: Mapping[str, Any]) -> str:
+    return f"{place['scenario']} {place['cell']}"
+
+
+def _listed(title: str, found: Sequence[str]) -> list[str]:
+    """As many lines as a person reads."""
+    if not found:
+        return []
+    more = [f"  and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return [f"{title}:", *(f"  {one}" for one in found[:_SHOWN]), *more]
+
+
+def _place(key: tuple[Any, ...], cells: Mapping[tuple[Any, ...], Mapping[str, Any]]) -> dict[str, str]:
+    names = differing([cell for other, cell in cells.items() if other[0] == key[0]])
+    return {"scenario": key[0], "cell": cell_text(cells[key], names)}
+
+
+def _holds(results: Sequence[Mapping[str, Any]]) -> str:
+    return " and ".join(f"{len(each['cells'])} cells of {each['scenario']}" for each in results)
+
+
+def _doubts(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a busy machine did to a result."""
+    found = [each["busy"] for each in results if each.get("busy")]
+    medians = [
+        {name: spread["median"] for name, spread in cell["spread"].items()}
+        for each in results
+        for cell in each["cells"]
+    ]
+    disturbed = sum(bool(busy_during(figures)) for figures in medians)
+    if disturbed:
+        found.append(f"other programs used the processors during {disturbed} of {len(medians)} cells")
+    return list(dict.fromkeys(found))
 
 
 def _cells(results: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:

@@ -45,9 +45,12 @@ def load_scenario(name: str, folder: Path = FOLDER) -> tuple[str, Scenario]:
     Raises:
         ConfigError: there is none, or it has an unknown key or a bad value; names the nearest.
     """
+    known = scenario_names(folder)
+    if name.endswith(".toml") and not Path(name).is_file():
+        msg = f"{name}: there is no such file. Give a scenario file, or a name of `tidegate bench ls`: {', '.join(known)}."
+        raise ConfigError(msg)
     if name.endswith(".toml"):
         return Path(name).stem, _read(Path(name))
-    known = scenario_names(folder)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         guess = f"Did you mean {close[0]}? " if close else ""
@@ -93,10 +96,13 @@ def set_parameters(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     known = [*Parameters.model_fields, *Target.model_fields]
     for text in settings:
         name, equals, value = text.partition("=")
-        if not equals or name not in known:
+        if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             guess = f" Did you mean {close[0]}?" if close else ""
             msg = f"--set {text}: wanted NAME=VALUE with a parameter.{guess} Known: {', '.join(known)}."
+            raise ConfigError(msg)
+        if not equals:
+            msg = f"--set {text}: wanted NAME=VALUE, such as {name}=3."
             raise ConfigError(msg)
         values[name] = value
     try:

@@ -21,8 +21,17 @@ def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def identity(cell: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """All parameters and the measure: the same in two results where both measured the same cell."""
-    return tuple((name, cell[name]) for name in (*_NAMES, "measure") if name in cell)
+    """All parameters and the measure: the same in two results where both measured the same cell.
+
+    A parameter that a result of an older version does not know has its default; a cell of an existing cluster has no target.
+    """
+    forms = (Target, Parameters) if any(name in cell for name in Target.model_fields) else (Parameters,)
+    defaults = {name: field.default for form in forms for name, field in form.model_fields.items()}
+    return tuple((name, value) for name, value in {**defaults, **_own(cell)}.items())
+
+
+def _own(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: cell[name] for name in (*_NAMES, "measure") if name in cell}
 
 
 def cell_text(cell: Mapping[str, Any], names: Sequence[str]) -> str:

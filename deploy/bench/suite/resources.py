@@ -17,8 +17,10 @@ import psutil
 
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["GB", "MB", "Sample", "Sampler", "limit_of", "rates_between"]
+__all__ = ["GB", "MB", "Sample", "Sampler", "busy_during", "limit_of", "rates_between"]
 
+OTHERS_SHARE: Final = 0.25
+"""Of one core: what other programs may use on average during a cell whose figures still count."""
 SAMPLE_SECONDS: Final = 1.0
 KEPT_SAMPLES: Final = 3600
 MB: Final = 10**6
@@ -70,6 +72,12 @@ def limit_of(figures: Mapping[str, float], cores: int) -> str:
     if figures.get("client_cpu_cores", 0.0) > 0.9:
         return "the clients used a whole core"
     return ""
+
+
+def busy_during(figures: Mapping[str, float]) -> str:
+    """Why figures prove nothing that were measured next to other programs; empty where those used little."""
+    others = figures.get("other_cpu_cores", 0.0)
+    return f"other programs used {others:.2g} cores during the run" if others > OTHERS_SHARE else ""
 
 
 class Sampler:

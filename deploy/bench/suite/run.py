@@ -14,7 +14,7 @@ from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.live import Live
 from deploy.bench.suite.progress import Progress
-from deploy.bench.suite.resources import Sample, Sampler, limit_of
+from deploy.bench.suite.resources import Sample, Sampler, busy_during, limit_of
 from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
 from deploy.bench.suite.spread import Spread, median_curves, spreads_of
@@ -24,8 +24,6 @@ from ingest.settings import KafkaSettings
 
 __all__ = ["Plan", "RunCell", "busy_before", "run_plan", "target_text"]
 
-OTHERS_SHARE: Final = 0.25
-"""Of one core: what other programs may use on average during a cell whose figures still count."""
 _NO_FIGURES: Final = ("curves", "limit")
 
 
@@ -268,7 +266,7 @@ class _Course:
         return Measured(
             cell.parameters,
             spreads,
-            doubt=short or _lost_in_any(spreads) or self._doubt or _busy_during(medians),
+            doubt=short or _lost_in_any(spreads) or self._doubt or busy_during(medians),
             fault=fault,
             limit="; ".join(dict.fromkeys(filter(None, limits))) or limit_of(medians, int(hardware()["cores"] or 1)),
             curves=median_curves(curves),
@@ -300,11 +298,6 @@ def _lost_in_any(spreads: Mapping[str, Spread]) -> str:
     """A rate proves nothing where records are missing."""
     lost = spreads["lost"].high if "lost" in spreads else 0
     return f"a run lost {lost:,.6g} records" if lost > 0 else ""
-
-
-def _busy_during(figures: Mapping[str, float]) -> str:
-    others = figures.get("other_cpu_cores", 0.0)
-    return f"other programs used {others:.2g} cores during the run" if others > OTHERS_SHARE else ""
 
 
 def target_text(target: Target | None) -> str:
