@@ -24,6 +24,8 @@ from deploy.bench.kafka_load.rewinding import RewindRun
 from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles, resident_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us
+from deploy.bench.suite.library import load_scenario
+from deploy.bench.suite.parameters import cell_text, differing
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 
@@ -189,3 +191,12 @@ def test_cold_segments_want_files_that_can_be_reached() -> None:
 def test_retained_data_counts_as_records_and_as_bytes() -> None:
     workload = Workload(topic="t", messages=500, message_bytes=10_000, retained_mb=20, replication=2)
     assert (workload.retained, workload.stored, workload.megabytes) == (2000, 2500, 50)
+
+
+def test_a_cell_is_shown_with_the_parameters_of_its_kind_alone() -> None:
+    _, scenario = load_scenario("partitioner")
+    cells = [cell.parameters for cell in scenario.cells()]
+    names = differing(cells)
+    texts = {cell_text(cell, names) for cell in cells}
+    assert {"kind=partitioner partitioner=balanced", "kind=rewind rewind=seek_time", "kind=group event=die"} <= texts
+    assert len(texts) == len(cells), "each cell is told apart from the others"

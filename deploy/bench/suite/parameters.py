@@ -1,13 +1,18 @@
 """Parameters of cells in a result: their names, those in which cells differ, one cell in words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from deploy.bench.suite.scenario import Parameters, Target
 
-__all__ = ["cell_text", "differing", "identity", "parameter_names"]
+__all__ = ["cell_text", "differing", "identity", "parameter_names", "shown_value"]
 
 _NAMES = (*Target.model_fields, *Parameters.model_fields)
+_KIND_OF: Final = {
+    "members": "group", "event": "group", "protocol": "group", "partitioner": "partitioner", "networks": "partitioner",
+    "rewind": "rewind", "retained_mb": "load", "cold": "load", "fetch_bytes": "load", "disturbance": "streams",
+}  # fmt: skip
+"""Parameters that mean something for one kind of run alone; the cells of another only have their defaults."""
 
 
 def parameter_names(cells: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -16,8 +21,19 @@ def parameter_names(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those with more than one value among these."""
-    return [name for name in parameter_names(cells) if len({cell.get(name) for cell in cells}) > 1]
+    """Those with more than one value among the cells for which they mean something."""
+    return [
+        name for name in parameter_names(cells) if len({cell.get(name) for cell in cells if _means(cell, name)}) > 1
+    ]
+
+
+def shown_value(cell: Mapping[str, Any], name: str) -> Any:
+    """The parameter as tables show it: empty where the cell has none, or it means nothing there."""
+    return cell.get(name, "") if _means(cell, name) else ""
+
+
+def _means(cell: Mapping[str, Any], name: str) -> bool:
+    return "kind" not in cell or _KIND_OF.get(name, cell["kind"]) == cell["kind"]
 
 
 def identity(cell: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -36,5 +52,5 @@ def _own(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 def cell_text(cell: Mapping[str, Any], names: Sequence[str]) -> str:
     """Such as `brokers=3 message_bytes=8 produce_per_second`."""
-    words = [f"{name}={cell[name]}" for name in names if name in cell and cell[name] != ""]
+    words = [f"{name}={value}" for name in names if (value := shown_value(cell, name)) != ""]
     return " ".join([*words, *([cell["measure"]] if "measure" in cell else [])]) or "the only cell"

@@ -13,6 +13,7 @@ from deploy.bench.suite.bed import Bed, Topics
 from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.live import Live
+from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress
 from deploy.bench.suite.resources import Sample, Sampler, busy_during, limit_of
 from deploy.bench.suite.revision import revision
@@ -319,10 +320,6 @@ def _cell_text(plan: Plan, cell: Cell) -> str:
 
 
 def _differing_text(plan: Plan, cell: Cell) -> str:
-    """The parameters in which this scenario's cells differ."""
-    differing = {
-        name
-        for name in type(cell.workload).model_fields
-        if len({getattr(one.workload, name) for one in plan.cells}) > 1
-    }
-    return " ".join(f"{name}={value}" for name, value in cell.workload.model_dump().items() if name in differing)
+    """The parameters in which this scenario's cells differ; empty where it has one cell alone."""
+    names = differing([one.workload.model_dump() for one in plan.cells])
+    return cell_text(cell.workload.model_dump(), names) if names else ""

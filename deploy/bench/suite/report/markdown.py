@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.environment import hardware_line
-from deploy.bench.suite.parameters import differing, identity
+from deploy.bench.suite.parameters import differing, identity, shown_value
 from deploy.bench.suite.report.growth import growth_rows
 from deploy.bench.suite.report.tables import PEER, WORDS, figures_shown, number_text
 
@@ -53,7 +53,7 @@ def _table(result: Mapping[str, Any]) -> list[str]:
     lines = []
     for cell, figure in shown:
         _, pair = older.get(identity(cell), (0, None))
-        row = [cell.get(name, "") for name in names] + [figure]
+        row = [shown_value(cell, name) for name in names] + [figure]
         row += [cell["baselines"].get(base, {}).get(figure) for base in bases]
         row += [cell.get(f"{PEER}{figure}")] if has_peer else []
         row += [_median(pair, figure)] if older else []

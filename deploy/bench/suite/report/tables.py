@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from deploy.bench.suite.parameters import differing, parameter_names
+from deploy.bench.suite.parameters import differing, parameter_names, shown_value
 
 __all__ = ["PEER", "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text"]
 
@@ -39,7 +39,7 @@ def cells_table(result: Mapping[str, Any]) -> str:
     rows = []
     for cell, own in zip(cells, figures, strict=True):
         span = f' rowspan="{max(1, len(own))}"'
-        place = "".join(_td(cell.get(name, ""), span) for name in names)
+        place = "".join(_td(shown_value(cell, name), span) for name in names)
         for number, figure in enumerate(own):
             row = [_td(figure), *(_td(cell["baselines"].get(base, {}).get(figure)) for base in bases)]
             row += [_td(cell.get(f"{PEER}{figure}"))] if has_peer else []
