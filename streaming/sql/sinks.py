@@ -1,15 +1,18 @@
-"""Where a stream's batches go: its Delta table exactly once, its topic at least once with replays to be recognised.
+"""Where a stream's batches go: first its topic, which others wait for, then its Delta table.
 
 Each commit of the table says which stream, incarnation and batch it is and where that ended in Kafka. The newest one is
 looked up at start, and its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same
 number to a batch that ends later, and the rest of that batch is written then.
-The table is written first. A batch that is run again after a crash is sent to the topic again, with the same headers
-`stream`, `incarnation`, `batch` and `row`: a reader that keeps the newest batch and row per incarnation drops it. Of a batch that
-ends later than before, the rest is sent as batch `<number>-rest`.
+Batches that may have been sent before a crash are compared with what the topic has, and only the rest of them is sent: as batch
+`<number>-rest-<ends>`. So a stream that reads the topic sees nothing twice. A record comes a second time only where a request
+that the client had given up reached Kafka late (then with the same headers `stream`, `incarnation`, `batch` and `row`: a reader
+that keeps the newest batch and row per incarnation drops it), or where the statement gives another row than before, such as the
+time of the run.
 """
 
 import json
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +34,7 @@ from streaming.offsets import Offsets, largest, moved, parse_names, parse_offset
 from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
 from streaming.sql.prepare import table_schema
+from streaming.sql.sent import Sent, sent_since, unsent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -228,6 +232,7 @@ class Sink(Batches):
         self._appender: Appender | None = None
         self._again, self._follow, self._reached = again, follow, applied.start
         self._number = 0
+        self._sent: Sent | None = None
         self.done, self.stored = -2, Offsets()
         name = table_name or applied.name
         if "table" in applied.shape.sinks:
@@ -246,10 +251,16 @@ class Sink(Batches):
         begin = (
             unstored(starts, ends, self.stored, replay=number <= self.done) if self._appender is not None else starts
         )
-        if begin is not None and moved(starts, begin):
-            self._write_rest(number, starts, begin, ends)
+        in_part = begin is not None and moved(starts, begin)
+        if in_part:
+            self._refuse_part(number)
+        if begin is None or self._appender is None:
+            self._send(rows, number, ends)
+        elif in_part:
+            self._send(rows, number, ends)
+            self._commit(self._appender, self._again(begin, ends), number, ends)
         else:
-            self._write_all(rows, number, ends, table=begin is not None)
+            self._write_both(self._appender, rows, number, ends)
         self._number, self._reached = number + 1, ends
         self.committed_at = time.time()
         if self._follow is not None:
@@ -267,22 +278,19 @@ class Sink(Batches):
             return self._ends(number - 1)
         return self._reached
 
-    def _write_all(self, rows: "DataFrame", number: int, ends: Offsets, *, table: bool) -> None:
-        both = self._topic and self._appender is not None
-        if both:
+    def _write_both(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
+        if self._topic:
             rows = rows.persist()
         try:
-            if self._appender is not None and table:
-                self._commit(self._appender, rows, number, ends)
-            if self._topic:
-                self._send(rows, str(number))
+            self._send(rows, number, ends)
+            self._commit(appender, rows, number, ends)
         finally:
-            if both:
+            if self._topic:
                 with suppress(Exception):
                     rows.unpersist()
 
-    def _write_rest(self, number: int, starts: Offsets, begin: Offsets, ends: Offsets) -> None:
-        """Of a batch whose first records are in the table: the rest into the table, all of it to the topic.
+    def _refuse_part(self, number: int) -> None:
+        """Of a batch whose first records are in the table, only the rest is written there.
 
         Raises:
             FatalError: the stream remembers rows, so its output of the rest alone is not known.
@@ -295,11 +303,6 @@ class Sink(Batches):
                 "--into shadow`, then `--swap`."
             )
             raise FatalError(message)
-        rest = self._again(begin, ends)
-        self._commit(self._appender, rest, number, ends)
-        if self._topic:
-            self._send(self._again(starts, begin), str(number))
-            self._send(rest, f"{number}-rest")
 
     def _commit(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
         with appender.begin() as append:
@@ -312,19 +315,40 @@ class Sink(Batches):
             mark = StreamMark(self._applied.name, self._applied.incarnation, number, ends, topics, last)
             append.commit(mark.encode())
 
-    def _send(self, rows: "DataFrame", batch: str) -> None:
-        write_topic(rows, self._kafka, self._applied, batch=batch)
+    def _send(self, rows: "DataFrame", number: int, ends: Offsets) -> None:
+        if not self._topic:
+            return
+        applied = self._applied
+        if self._sent is None:  # the first batch since the start
+            topic = stream_topic(applied.name)
+            self._sent = sent_since(self._kafka, topic, incarnation=applied.incarnation, number=number)
+        if number > self._sent.newest:
+            write_topic(rows, self._kafka, applied, batch=str(number))
+            return
+        left, again = unsent(_records(rows, applied), self._sent.records)
+        self._sent.records -= again
+        # A name of its own: a batch that ends elsewhere than before numbers its rows otherwise.
+        batch = f"{number}-rest-{zlib.crc32(json.dumps(ends, sort_keys=True).encode()):08x}"
+        _produce(_with_headers(left, applied, batch), self._kafka, applied)
 
 
 def write_topic(rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:
     """Send rows to the stream's topic: key as text, value as JSON, and where they come from as headers."""
-    options = {f"kafka.{key}": value for key, value in jvm_conf(kafka).items()}
-    writer = topic_rows(rows, applied, batch=batch).write.format("kafka").options(**options)
-    writer.option("topic", stream_topic(applied.name)).save()
+    _produce(topic_rows(rows, applied, batch=batch), kafka, applied)
 
 
 def topic_rows(rows: "DataFrame", applied: Applied, *, batch: str) -> "DataFrame":
-    """Records of the topic. `row` is the same in each run of a batch: what comes out of a shuffle is sorted for that.
+    """Records of the topic."""
+    return _with_headers(_records(rows, applied), applied, batch)
+
+
+def _produce(records: "DataFrame", kafka: KafkaSettings, applied: Applied) -> None:
+    options = {f"kafka.{key}": value for key, value in jvm_conf(kafka).items()}
+    records.write.format("kafka").options(**options).option("topic", stream_topic(applied.name)).save()
+
+
+def _records(rows: "DataFrame", applied: Applied) -> "DataFrame":
+    """Key, value and `row`, which is the same in each run of a batch: what comes out of a shuffle is sorted for that.
 
     In real-time mode rows are not counted: it is a hash of key and value, the same in each run too.
     """
@@ -335,7 +359,11 @@ def topic_rows(rows: "DataFrame", applied: Applied, *, batch: str) -> "DataFrame
         records = records.sortWithinPartitions("key", "value")
     realtime = applied.shape.trigger_seconds is None
     row = F.hex(F.xxhash64("key", "value")) if realtime else F.monotonically_increasing_id().cast("string")
-    return records.withColumn("headers", _headers(applied, batch, row))
+    return records.withColumn("row", row)
+
+
+def _with_headers(records: "DataFrame", applied: Applied, batch: str) -> "DataFrame":
+    return records.select("key", "value", _headers(applied, batch, F.col("row")).alias("headers"))
 
 
 def _headers(applied: Applied, batch: str, row: Any) -> Any:

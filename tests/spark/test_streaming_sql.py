@@ -67,18 +67,16 @@ def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scen
     assert scene.metric("rows_total", "events_in_city") == 3
     assert scene.metric("offsets_behind", "events_in_country") == 0
 
-    # A batch that runs again doubles nothing in the table, and in the topic it can be recognised.
+    # A batch that runs again doubles nothing: not in the table, not in the topic, not in the stream that reads the topic.
     scene.streams.close()
-    before, sent = scene.rows("events_in_country"), scene.records("events_in_country")
     scene.forget_commit("events_in_country")
     scene.streams = Streams(scene.writer)
-    scene.until(lambda: len(scene.records("events_in_country")) > len(sent), "the replay")
-    scene.event("f", "in", "Pune")
-    scene.until(lambda: len(scene.rows("events_in_country")) > len(before), "the event after the replay")
+    scene.event("f", "in", "Bangalore")
+    scene.until(lambda: "f" in events(scene.rows("events_in_city")), "the event after the replay")
+    scene.until_read("events_in_country", "events_in_city")
     assert events(scene.rows("events_in_country")) == ["a", "c", "d", "e", "f"]
-    again = scene.records("events_in_country")
-    assert len({(h["incarnation"], h["batch"], h["row"], v["event"]) for _, v, h in again}) == 5
-    assert len(again) == 6
+    assert events([value for _, value, _ in scene.records("events_in_country")]) == ["a", "c", "d", "e", "f"]
+    assert events(scene.rows("events_in_city")) == ["a", "c", "e", "f"]
 
     # A projection may change on the same checkpoint; a column that is new is null in the old rows.
     changed = country.replace("received_at\n", "received_at, upper(text) AS loud\n")

@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streaming.sql.sent
 from ingest.contract.errors import FatalError
+from ingest.settings import KafkaSettings
+from ingest.tail import Start, TailRecord
 from streaming.batches import Batches
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied
 from streaming.sql.plan import Shape
+from streaming.sql.sent import Sent, sent_since
 from streaming.sql.sinks import Sink, unstored
 
 SHAPE = Shape(
@@ -68,8 +72,8 @@ def test_over_any_plans_that_are_lost_each_record_is_in_the_table_once(steps: li
     assert rows == list(range(end))
 
 
-def test_a_batch_that_ends_later_than_the_table_says_writes_its_rest_and_sends_all_of_it() -> None:
-    written, sent = list[Offsets](), list[tuple[Any, str]]()
+def test_a_batch_that_ends_later_than_the_table_says_is_sent_and_its_rest_is_written() -> None:
+    written, sent = list[Any](), list[Any]()
 
     class Counted(Sink):
         def __init__(self) -> None:
@@ -84,17 +88,43 @@ def test_a_batch_that_ends_later_than_the_table_says_writes_its_rest_and_sends_a
         def _commit(self, appender: Any, rows: Any, number: int, ends: Offsets) -> None:
             written.append(rows)
 
-        def _send(self, rows: Any, batch: str) -> None:
-            sent.append((rows, batch))
+        def _send(self, rows: Any, number: int, ends: Offsets) -> None:
+            sent.append((rows, number, len(written)))
 
     rest = ({"a": {0: 15}}, {"a": {0: 40}})
     sink = Counted()
-    sink(cast("Any", None), 7)
+    sink(cast("Any", "all of it"), 7)
     assert written == [rest]
-    assert sent == [(({"a": {0: 10}}, {"a": {0: 15}}), "7"), (rest, "7-rest")]
+    assert sent == [("all of it", 7, 0)], "before the table, which nobody waits for"
 
     # What remembers rows has no output of a part.
     sink._applied = Applied("s", "SELECT 1", "i", "", replace(SHAPE, state=("dedupe",)), {"a": {0: 0}})
     sink._number, sink._reached = 7, {"a": {0: 10}}
     with pytest.raises(FatalError, match="tidegate streams rewind s"):
         sink(cast("Any", None), 7)
+    assert len(sent) == 1, "what is refused is not sent either"
+
+
+def test_the_topic_is_read_back_to_the_batch_before_and_no_other_incarnation_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def record(part: int, at: int, batch: str, incarnation: str = "i") -> TailRecord:
+        headers = (("incarnation", incarnation.encode()), ("batch", batch.encode()))
+        return TailRecord("t", part, at, 0, "create", b"k", f"{batch} {at}".encode(), headers)
+
+    log = [record(0, at, "6") for at in range(50)]
+    log += [record(0, at, "7") for at in range(50, 2_500)] + [record(0, 2_500, "8-rest-00ff00ff")]
+    log += [record(1, 0, "swap"), record(1, 1, "7", "other"), record(1, 2, "7")]
+    looks = []
+
+    def tail(_kafka: Any, _topic: str, start: Start, **_more: Any) -> list[TailRecord]:
+        looks.append(start.at)
+        return [one for part in (0, 1) for one in [each for each in log if each.partition == part][-start.at :]]
+
+    monkeypatch.setattr(streaming.sql.sent, "tail", tail)
+    sent = sent_since(KafkaSettings(), "t", incarnation="i", number=7)
+    assert looks == [1_000, 8_000]
+    assert (sent.newest, sent.records.total()) == (8, 2_452)
+    assert sent.records["k", "7 50"] == 1
+    assert sent.records["k", "6 49"] == 0
+    assert sent_since(KafkaSettings(), "t", incarnation="i", number=9) == Sent()

@@ -1,0 +1,94 @@
+"""What a stream's topic already holds of batches that are written again: looked up at the first batch after a start.
+
+A process may die after it sent a batch and before its checkpoint says so. Spark then plans the batch again, and another stream
+that reads the topic would take its records for new ones. Only the stream itself writes there, one batch after the other, so
+the records of its newest batches are the last ones of each partition. Records are compared by key and value, since a batch
+that is planned again may end elsewhere and number its rows otherwise.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from ingest.settings import KafkaSettings
+from ingest.tail import Start, TailRecord, tail
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Records", "Sent", "batch_number", "sent_since", "unsent"]
+
+Records = Counter[tuple[str | None, str | None]]
+"""How often there is a record of this key and value."""
+
+_FIRST_LOOK: Final = 1_000
+_DEEPER: Final = 8
+
+
+@dataclass(slots=True)
+class Sent:
+    """What the topic has of a batch and of those after it; `newest` is the number of the last one, -1 where there is none."""
+
+    records: Records = field(default_factory=Counter)
+    newest: int = -1
+
+
+def sent_since(kafka: KafkaSettings, topic: str, *, incarnation: str, number: int) -> Sent:
+    """What the topic has of the batch of this number and of later ones of the incarnation.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    depth = _FIRST_LOOK
+    while True:
+        read = list(tail(kafka, topic, Start("last", depth), follow=False))
+        if _reaches_before(read, incarnation, number, depth):
+            break
+        depth *= _DEEPER
+    sent = Sent()
+    for record in read:
+        at = batch_number(record, incarnation)
+        if at is not None and at >= number:
+            sent.records[_text(record.key), _text(record.value)] += 1
+            sent.newest = max(sent.newest, at)
+    return sent
+
+
+def unsent(records: "DataFrame", sent: Records) -> "tuple[DataFrame, Records]":
+    """The records that are not among those sent, in their order; and those that are.
+
+    Args:
+        records: `key`, `value` and `row`, a number as text that ascends in their order.
+        sent: what the topic has. Where it has a record once, one of several equal records is left out.
+    """
+    rows = [(key, value, count) for (key, value), count in sent.items()]
+    known = records.sparkSession.createDataFrame(rows, "known_key string, known_value string, sent long")
+    order = F.col("row").cast("long")
+    numbered = records.withColumn("copy", F.row_number().over(Window.partitionBy("key", "value").orderBy(order)))
+    same = F.col("key").eqNullSafe(F.col("known_key")) & F.col("value").eqNullSafe(F.col("known_value"))
+    compared = numbered.join(F.broadcast(known), same, "left")
+    left = compared.where("sent IS NULL OR copy > sent").select(*records.columns)
+    found = compared.where("copy <= sent").groupBy("key", "value").count().collect()
+    again: Records = Counter({(row["key"], row["value"]): row["count"] for row in found})
+    return left.repartition(1).sortWithinPartitions(order), again
+
+
+def batch_number(record: TailRecord, incarnation: str) -> int | None:
+    """Of a record that a batch of this incarnation sent; None of any other."""
+    headers = {name: _text(value) for name, value in record.headers}
+    number = (headers.get("batch") or "").partition("-")[0]
+    return int(number) if headers.get("incarnation") == incarnation and number.isdecimal() else None
+
+
+def _reaches_before(read: list[TailRecord], incarnation: str, number: int, depth: int) -> bool:
+    """Whether each partition was read back to a record of an earlier batch, or to its beginning."""
+    counts = Counter(record.partition for record in read)
+    oldest = {record.partition: batch_number(record, incarnation) for record in reversed(read)}
+    return all(counts[part] < depth or at is None or at < number for part, at in oldest.items())
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")
