@@ -1,6 +1,8 @@
 """Cells of a whole pipeline, and of benchmarks that start their own parts: what they measure, without any server."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -20,7 +22,7 @@ from deploy.bench.suite import pipeline, pipeline_bed
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.library import load_scenario, names_by_length
 from deploy.bench.suite.own_parts import own_bed, own_cell, soak_figures
-from deploy.bench.suite.parts import Look, RunParts, cost_figures
+from deploy.bench.suite.parts import Look, PartsWatch, RunParts, cost_figures
 from deploy.bench.suite.pipeline import pipeline_cell
 from deploy.bench.suite.pipeline_bed import RunningPipeline
 from deploy.bench.suite.progress import Progress
@@ -65,7 +67,7 @@ def test_cost_counts_from_the_beginning_of_the_load() -> None:
     looks = [
         Look(10.0, {"gateway": 1.0, "stream": 5.0}, {"gateway": 50.0, "stream": 900.0}),
         Look(12.0, {"gateway": 2.0, "stream": 7.0}, {"gateway": 80.0, "stream": 800.0}),
-        Look(20.0, {"gateway": 4.0, "stream": 17.0, "late": 9.0}, {"gateway": 60.0, "stream": 700.0, "late": 1.0}),
+        Look(20.0, {"gateway": 4.0, "stream": 17.0}, {"gateway": 60.0, "stream": 700.0}),
     ]
     found = cost_figures(looks, begin_at=13.0, messages=1_000_000, readings=4)
     assert found == {
@@ -73,6 +75,34 @@ def test_cost_counts_from_the_beginning_of_the_load() -> None:
         "cpu_seconds_per_million_gateway": 0.5, "cpu_seconds_per_million_stream": 2.5, "cpu_seconds_per_million": 3.0,
         "peak_rss_mb_gateway": 80.0, "peak_rss_mb_stream": 900.0, "peak_rss_mb": 950.0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "last", [{"gateway": 4.0, "stream": 1.0}, {"gateway": 4.0}, {"gateway": 4.0, "stream": 8.0, "new": 1.0}]
+)
+def test_a_part_that_started_again_has_no_cost_rather_than_none(last: dict[str, float]) -> None:
+    looks = [Look(1.0, {"gateway": 2.0, "stream": 7.0}, {"gateway": 1.0}), Look(2.0, last, {"gateway": 2.0})]
+    found = cost_figures(looks, begin_at=1.0, messages=1_000_000, readings=1)
+    assert found["cpu_us_per_message_gateway"] == 2
+    assert ("cpu_us_per_message_stream" in found) == (last.get("stream", 0) > 7)
+    assert "cpu_seconds_per_million" not in found and "cpu_us_per_message_new" not in found
+
+
+def test_a_process_that_ended_still_counts_with_its_part() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    code = (
+        "import subprocess, sys; sys.stdin.readline(); "
+        f"subprocess.run([sys.executable, '-c', {burn!r}]); print(1, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as part:
+        assert part.stdin is not None and part.stdout is not None
+        with PartsWatch({"monitor": part.pid}).running() as watch:
+            part.stdin.write(b"\n")
+            part.stdin.flush()
+            assert part.stdout.readline() == b"1\n"
+        part.stdin.close()
+    assert watch.looks[-1].cpu_seconds["monitor"] - watch.looks[0].cpu_seconds["monitor"] >= 0.29
+    assert watch.looks[0].rss_mb["monitor"] > 1
 
 
 def test_a_message_carries_as_many_readings_as_the_plan_says() -> None:

@@ -42,6 +42,8 @@ __all__ = [
 
 KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files later: so many runs are on the disk at once, but of large ones each is waited for."""
+SHOWN: Final = 6
+"""Of the figures that a scenario shows, for a terminal; the report has all."""
 RECORD_BYTES: Final = 20
 """Of a record besides its value."""
 _EXISTING: Final = (
@@ -189,7 +191,7 @@ def render_result(result: Mapping[str, Any]) -> str:
     lines = [f"{result['scenario']}: {result['title']}; medians of {result['repeats']}"]
     names = differing(cells)
     for cell in cells:
-        lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell, result['shows'])}")
+        lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell, result['shows'][:SHOWN])}")
         if cell["goal"]:
             verdict = {True: "met", False: "MISSED", None: "undecided"}[cell["met"]]
             why = f" ({cell['why']})" if cell["why"] else ""

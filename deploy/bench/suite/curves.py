@@ -48,6 +48,9 @@ def _curve(axis: str, figure: str, group: Mapping[float, Mapping[str, Any]], whe
     spreads = {x: group[x]["spread"][figure] for x in sorted(group)}
     points = [Point(x, each["median"], each["min"], each["max"]) for x, each in spreads.items()]
     trend = trend_of(points)
+    single = any(len(each["runs"]) == 1 for each in spreads.values())
+    # The spread of one run is not known, only that there is one.
+    doubt = "; one run each, so this may be chance" if single and trend is not None and trend.bend is not None else ""
     return {
         "axis": axis,
         "figure": figure,
@@ -57,5 +60,5 @@ def _curve(axis: str, figure: str, group: Mapping[float, Mapping[str, Any]], whe
         "slope_error": None if trend is None else trend.error,
         "bend": None if trend is None else trend.bend,
         "slope_after": None if trend is None else trend.slope_after,
-        "says": f"no slope: {figure} is not always above 0" if trend is None else trend_text(trend),
+        "says": f"no slope: {figure} is not always above 0" if trend is None else trend_text(trend) + doubt,
     }

@@ -1,5 +1,6 @@
 """Processor time and memory of the parts of a run, each with the processes below it, while a load goes through."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -83,7 +84,9 @@ class PartsWatch:
                 for each in (process, *process.children(recursive=True)):
                     with suppress(psutil.Error), each.oneshot():
                         times = each.cpu_times()
-                        cpu[name] = cpu.get(name, 0.0) + times.user + times.system
+                        # What a child used counts with its parent once it has ended, such as an audit of the monitor.
+                        spent = times.user + times.system + times.children_user + times.children_system
+                        cpu[name] = cpu.get(name, 0.0) + spent
                         rss[name] = rss.get(name, 0.0) + each.memory_info().rss / _MB
         return Look(at, cpu, rss)
 
@@ -96,16 +99,21 @@ def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings:
         begin_at: when the load began.
         messages: that were sent from then on.
         readings: of each message.
+
+    Returns:
+        A sum over all parts is left out where one of them is not known.
     """
     first, last = next((look for look in reversed(looks) if look.at <= begin_at), looks[0]), looks[-1]
-    parts = [name for name in last.cpu_seconds if name in first.cpu_seconds]
-    spent = {name: max(0.0, last.cpu_seconds[name] - first.cpu_seconds[name]) for name in parts}
+    # A part that started again in between has less than before: its processor time is not known.
+    parts = [name for name in last.cpu_seconds if last.cpu_seconds[name] >= first.cpu_seconds.get(name, math.inf)]
+    spent = {name: last.cpu_seconds[name] - first.cpu_seconds[name] for name in parts}
+    known = first.cpu_seconds.keys() | last.cpu_seconds.keys()
     millions = messages * readings / 1_000_000
-    peaks = {name: max(look.rss_mb.get(name, 0.0) for look in looks) for name in parts}
+    peaks = {name: max(look.rss_mb.get(name, 0.0) for look in looks) for name in last.rss_mb}
     return {
         **{f"cpu_us_per_message_{name}": round(seconds / messages * 1_000_000, 2) for name, seconds in spent.items()},
         **{f"cpu_seconds_per_million_{name}": round(seconds / millions, 2) for name, seconds in spent.items()},
-        "cpu_seconds_per_million": round(sum(spent.values()) / millions, 2),
+        **({"cpu_seconds_per_million": round(sum(spent.values()) / millions, 2)} if len(parts) == len(known) else {}),
         **{f"peak_rss_mb_{name}": round(peak, 1) for name, peak in peaks.items()},
         "peak_rss_mb": round(max(sum(look.rss_mb.values()) for look in looks), 1),
     }

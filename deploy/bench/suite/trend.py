@@ -100,7 +100,8 @@ def trend_text(trend: Trend) -> str:
     if trend.bend is None or trend.slope_after is None:
         return f"{text}; no bend"
     after = f"x {2**trend.slope_after:.3g} per doubling (slope {trend.slope_after:.2g})"
-    return f"{text}; bends at {trend.bend:,.6g}, from there {after}"
+    place = f"{trend.bend:,.0f}" if trend.bend >= 1000 else f"{trend.bend:.4g}"
+    return f"{text}; bends at {place}, from there {after}"
 
 
 def _place(point: Point) -> tuple[float, float, float]:
