@@ -22,7 +22,7 @@ from deploy.bench.suite import pipeline, pipeline_bed
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.library import load_scenario, names_by_length
 from deploy.bench.suite.own_parts import own_bed, own_cell, soak_figures
-from deploy.bench.suite.parts import Look, PartsWatch, RunParts, cost_figures
+from deploy.bench.suite.parts import Look, PartsWatch, RunParts, busy_text, cost_figures
 from deploy.bench.suite.pipeline import pipeline_cell
 from deploy.bench.suite.pipeline_bed import RunningPipeline
 from deploy.bench.suite.progress import Progress
@@ -86,6 +86,14 @@ def test_a_part_that_started_again_has_no_cost_rather_than_none(last: dict[str, 
     assert found["cpu_us_per_message_gateway"] == 2
     assert ("cpu_us_per_message_stream" in found) == (last.get("stream", 0) > 7)
     assert "cpu_seconds_per_million" not in found and "cpu_us_per_message_new" not in found
+
+
+def test_the_busiest_part_is_named_where_the_parts_fill_the_processors() -> None:
+    looks = [Look(0.0, {"gateway": 0.0, "stream": 0.0}, {}), Look(10.0, {"gateway": 3.0, "stream": 12.0}, {})]
+    assert busy_text(looks, begin_at=0.0, cores=2) == (
+        "the parts used 1.5 of 2 cores, stream 1.2; publisher and reader had the rest"
+    )
+    assert busy_text(looks, begin_at=0.0, cores=8) == ""
 
 
 def test_a_process_that_ended_still_counts_with_its_part() -> None:

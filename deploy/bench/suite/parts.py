@@ -13,9 +13,11 @@ import psutil
 
 from deploy.local.runfile import read_run
 
-__all__ = ["Look", "PartsWatch", "RunParts", "cost_figures"]
+__all__ = ["Look", "PartsWatch", "RunParts", "busy_text", "cost_figures"]
 
 LOOK_SECONDS: Final = 1.0
+BUSY_SHARE: Final = 0.6
+"""Of all cores: parts that use more, next to the publisher and the reader, are what limits a run."""
 _MB: Final = 1024**2
 
 
@@ -103,17 +105,39 @@ def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings:
     Returns:
         A sum over all parts is left out where one of them is not known.
     """
-    first, last = next((look for look in reversed(looks) if look.at <= begin_at), looks[0]), looks[-1]
-    # A part that started again in between has less than before: its processor time is not known.
-    parts = [name for name in last.cpu_seconds if last.cpu_seconds[name] >= first.cpu_seconds.get(name, math.inf)]
-    spent = {name: last.cpu_seconds[name] - first.cpu_seconds[name] for name in parts}
+    first, last = _ends(looks, begin_at)
+    spent = _spent(first, last)
     known = first.cpu_seconds.keys() | last.cpu_seconds.keys()
     millions = messages * readings / 1_000_000
     peaks = {name: max(look.rss_mb.get(name, 0.0) for look in looks) for name in last.rss_mb}
     return {
         **{f"cpu_us_per_message_{name}": round(seconds / messages * 1_000_000, 2) for name, seconds in spent.items()},
         **{f"cpu_seconds_per_million_{name}": round(seconds / millions, 2) for name, seconds in spent.items()},
-        **({"cpu_seconds_per_million": round(sum(spent.values()) / millions, 2)} if len(parts) == len(known) else {}),
+        **({"cpu_seconds_per_million": round(sum(spent.values()) / millions, 2)} if len(spent) == len(known) else {}),
         **{f"peak_rss_mb_{name}": round(peak, 1) for name, peak in peaks.items()},
         "peak_rss_mb": round(max(sum(look.rss_mb.values()) for look in looks), 1),
+    }
+
+
+def busy_text(looks: list[Look], *, begin_at: float, cores: int) -> str:
+    """Which part used the processors, in words; empty where the parts together left most of them free."""
+    first, last = _ends(looks, begin_at)
+    used = {name: seconds / max(last.at - first.at, 1e-6) for name, seconds in _spent(first, last).items()}
+    total = sum(used.values())
+    if total < BUSY_SHARE * cores:
+        return ""
+    most = max(used, key=lambda name: used[name])
+    return f"the parts used {total:.2g} of {cores} cores, {most} {used[most]:.2g}; publisher and reader had the rest"
+
+
+def _ends(looks: list[Look], begin_at: float) -> tuple[Look, Look]:
+    return next((look for look in reversed(looks) if look.at <= begin_at), looks[0]), looks[-1]
+
+
+def _spent(first: Look, last: Look) -> dict[str, float]:
+    """Processor seconds by part; a part that started again in between has less than before, so its time is not known."""
+    return {
+        name: seconds - first.cpu_seconds[name]
+        for name, seconds in last.cpu_seconds.items()
+        if seconds >= first.cpu_seconds.get(name, math.inf)
     }

@@ -1,11 +1,13 @@
 """Cells that go the whole way: devices publish over MQTT, and the clock stops at the queryable row."""
 
-from typing import Final
+from typing import Any, Final
+
+import psutil
 
 from deploy.bench.day import reader_figures
 from deploy.bench.e2e import measure_e2e
 from deploy.bench.suite.bed import Bed
-from deploy.bench.suite.parts import PartsWatch, cost_figures
+from deploy.bench.suite.parts import PartsWatch, busy_text, cost_figures
 from deploy.bench.suite.scenario import Parameters
 from ingest.contract.errors import FatalError
 
@@ -19,13 +21,14 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-def pipeline_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
+def pipeline_cell(workload: Parameters, bed: Bed) -> dict[str, Any]:
     """One run: `messages` at `rate` after `warmup_messages` that do not count.
 
     Returns:
         `p50_ms`, `p95_ms`, `p99_ms` from due to queryable, `commit_p50_ms` to committed; `rows`, `commits`, `lost`,
         `unacknowledged`; how far it fell behind, see `backlog_figures`; processor time and memory of each part with all its
-        processes, warm-up included, see `cost_figures`. Next to a grown table also what a reader meets.
+        processes, warm-up included, see `cost_figures`. Next to a grown table also what a reader meets. Under `limit` the part
+        that kept the processors busy.
 
     Raises:
         FatalError: the cell runs where there is no pipeline, or no row came.
@@ -45,7 +48,9 @@ def pipeline_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
         message = f"none of {workload.messages} messages became a row; `bench e2e` shows more"
         raise FatalError(message)
     sent = workload.messages + workload.warmup_messages
-    figures: dict[str, float] = {name: float(found[name]) for name in _FIGURES if name in found}
+    limit = busy_text(watch.looks, begin_at=found["begin_at"], cores=psutil.cpu_count() or 1)
+    figures: dict[str, Any] = {name: float(found[name]) for name in _FIGURES if name in found}
     figures |= {"commit_p50_ms": float(found["commit"]["p50_ms"])}
     figures |= cost_figures(watch.looks, begin_at=found["begin_at"], messages=sent, readings=workload.readings)
+    figures |= {"limit": limit} if limit else {}
     return figures | (reader_figures(pipeline.settings.lake.root) if workload.table_rows else {})
