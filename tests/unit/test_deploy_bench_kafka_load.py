@@ -1,11 +1,14 @@
 """A load on Kafka: what its settings allow, its records, its keys and its latencies."""
 
 import signal
+import statistics
 import struct
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,10 @@ from hypothesis import strategies as st
 from deploy.bench.kafka_load import consume, produce, run
 from deploy.bench.kafka_load.feed import Feed
 from deploy.bench.kafka_load.latency import Latencies, merged
-from deploy.bench.kafka_load.peer import _consume, _produce, batch_bytes
+from deploy.bench.kafka_load.native import NativeProducer
+from deploy.bench.kafka_load.peer import _consume, _produce, _produce_in_c, batch_bytes
+from deploy.bench.kafka_load.segments import ReadCost
+from deploy.bench.kafka_load.sessions import Session, are_stable, figures_of, median_error
 from deploy.bench.kafka_load.worker import Worker
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
 from ingest.contract.errors import ConfigError, UnavailableError
@@ -30,6 +36,7 @@ from ingest.settings import KafkaSettings
         ({"messages": 0}, "messages is 0, wanted 1 or more"),
         ({"consumers": 3, "partitions": 2}, "consumers is 3, wanted 1 to 2, the number of partitions"),
         ({"rate": -1.0}, "rate is -1.0, wanted 0 or more"),
+        ({"sessions": 2, "retained_mb": 1}, "sessions is 2, wanted 1 with retained_mb or cold"),
         ({"acks": "2"}, "acks is 2, wanted 0, 1 or all"),
     ],
 )
@@ -113,7 +120,7 @@ class _Message:
 def test_records_that_a_stall_held_back_count_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """900 calls with 10 records each, then one with 1,000 that waited: a tenth of all records was slow."""
     monkeypatch.setattr(consume, "Consumer", lambda _conf: None)
-    load = consume._Load("t", [0], {}, 1000)
+    load = consume._Load("t", [0], {}, 1000, 1)
 
     def call(records: int, late_us: int) -> None:
         due = time.time_ns() // 1000 - late_us
@@ -132,10 +139,14 @@ class _Producer:
 
     def __init__(self, _conf: object) -> None:
         self.topics = Counter[str]()
+        self.partitions = Counter[int]()
+        self.values: list[bytes] = []
         self.batches = 0
 
-    def produce_batch(self, topic: str, block: list[dict[str, Any]]) -> int:
+    def produce_batch(self, topic: str, block: list[dict[str, Any]], partition: int) -> int:
         self.topics[topic] += len(block)
+        self.partitions[partition] += len(block)
+        self.values += [one["value"] for one in block]
         self.batches += 1
         for one in block:
             if "callback" in one:
@@ -228,15 +239,16 @@ def test_a_process_that_ends_early_is_reported_with_its_last_words(program: str)
         Worker(process).answer(60)
 
 
-def test_a_producer_ends_when_the_process_that_started_it_is_gone() -> None:
+def test_a_process_of_a_load_ends_when_the_process_that_started_it_is_gone() -> None:
     program = (
-        "import threading, time\n"
-        "from deploy.bench.kafka_load.produce import _end_with_the_starter\n"
-        "threading.Thread(target=_end_with_the_starter, daemon=True).start()\n"
-        "time.sleep(60)"
+        "import time\nfrom deploy.bench.kafka_load.worker import StarterLines\nlines = StarterLines()\n"
+        "print(lines.take(), end='', flush=True)\nassert lines.take_if_there() is None\ntime.sleep(60)"
     )
     with _python(program) as process:
-        assert process.stdin is not None
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("begin\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "begin\n"
         process.stdin.close()
         assert process.wait(50) == 1
 
@@ -250,31 +262,109 @@ def test_records_that_come_late_are_waited_for_and_lost_ones_not_for_ever(monkey
     assert run.settled_ends(KafkaSettings(), "t", 10) == {0: 9}
 
 
+def part(messages: int, seconds: float, **more: Any) -> dict[str, Any]:
+    """What one process of a load gives for a session."""
+    return {
+        "messages": messages, "began": 1.0, "ended": 1.0 + seconds, "cpu_seconds": 0.1, "python_cpu_seconds": 0.05, "failed": 0,
+        "errors": 0, "waiting": 0, "late_ms": 0.0, "bytes": 10 * messages, "latencies": Latencies().encode(),
+        **more,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("stored", "lost", "duplicates"), [(10, 0, 0), (8, 2, 0), (13, 0, 3)])
 def test_a_record_that_kafka_has_twice_is_no_negative_loss(stored: int, lost: int, duplicates: int) -> None:
-    sent = {
-        "messages": 10, "began": 1.0, "ended": 2.0, "cpu_seconds": 0.1, "failed": 1, "errors": 0, "waiting": 2,
-        "late_ms": 0.0, "latencies": Latencies().encode(),
-    }  # fmt: skip
-    one = run.LoadRun(Workload(topic="t", messages=10, consume=False), KafkaSettings(), lambda _pids: None)
-    found = one._figures([sent], [], stored)
+    session = Session(sent=[part(10, 1.0, failed=1, waiting=2)], read=[], stored=stored)
+    found = figures_of(Workload(topic="t", messages=10, consume=False), [session])
     assert (found["lost"], found["duplicates"], found["errors"]) == (lost, duplicates, 3)
+    assert not {"consume_per_second", "consume_client_cores", "produce_broker_cores", "sessions_run"} & set(found)
+
+
+def test_rates_of_sessions_are_medians_and_their_counts_sums() -> None:
+    """One session of three stalled, and one lost a record that another one had twice."""
+    stored = [100, 99, 101]
+    sessions = [
+        Session(
+            sent=[part(100, seconds)], read=[part(count, 0.5)], stored=count, costs=(ReadCost(0, 0.2), ReadCost(0, 0.1))
+        )
+        for count, seconds in zip(stored, (1.0, 20.0, 1.01), strict=True)
+    ]
+    workload = Workload(topic="t", messages=100, message_bytes=10, sessions=9)
+    found = figures_of(workload, sessions)
+    assert (found["produce_per_second"], found["consume_per_second"]) == (100.0, 200.0)
+    assert (found["produced"], found["consumed"], found["lost"], found["duplicates"]) == (300, 300, 1, 1)
+    assert found["sessions_run"] == 3
+    # CPU over the time of the sessions alone; in mode `split` each side by itself.
+    assert found["produce_client_cores"] == pytest.approx(0.3 / 22.01, abs=0.001)
+    assert found["consume_broker_cores"] == pytest.approx(0.3 / 1.5, abs=0.001)
+    assert found["produce_broker_cpu_us_per_message"] == pytest.approx(2000)
+    whole = ReadCost(0, 0.3)
+    both = figures_of(replace(workload, mode="stream"), [replace(one, costs=(whole, whole)) for one in sessions])
+    assert both["produce_broker_cores"] == pytest.approx(0.9 / 22.01, abs=0.001)
+    assert both["produce_client_cores"] == pytest.approx(0.6 / 22.01, abs=0.001)
+
+
+def test_sessions_end_when_the_medians_of_all_rates_are_known() -> None:
+    def sessions(produced: Sequence[float], consumed: Sequence[float]) -> list[Session]:
+        pairs = zip(produced, consumed, strict=True)
+        return [Session(sent=[part(10, a)], read=[part(10, b)], stored=10) for a, b in pairs]
+
+    calm, wild = [1.0, 1.01, 0.99] * 5, [1.0, 5.0, 0.2] * 5
+    assert are_stable(sessions(calm, calm), 0.05)
+    assert not are_stable(sessions(calm, wild), 0.05)
+    assert not are_stable(sessions(calm, calm), 0.0), "without a wanted ratio all sessions run"
+    assert not are_stable(sessions(calm[:5], calm[:5]), 0.05), "five that agree may agree by chance"
+    # One stall, however long, does not make a median unstable.
+    assert are_stable(sessions([*calm, 900.0], [*calm, 1.0]), 0.05)
+
+
+@given(st.lists(st.floats(1, 1e6), min_size=8, max_size=60))
+def test_the_error_of_a_median_is_within_the_range_of_its_values(values: list[float]) -> None:
+    error = median_error(values)
+    assert 0 <= error <= (max(values) - min(values)) / statistics.median(values)
+    assert median_error([3 * value for value in values]) == pytest.approx(error)
+
+
+def test_blocks_go_round_the_partitions_and_make_no_object_for_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "Producer", _Producer)
+    load = produce._Load(Workload(topic="t", messages=24_000, partitions=3), {}, 24_000, 1)
+    for _ in range(2):
+        assert load.run(0.0).messages == 24_000
+    producer: Any = load._producer
+    assert producer.partitions == {0: 16_000, 1: 16_000, 2: 16_000}
+    assert len({id(value) for value in producer.values}) <= producer.batches
+
+    by_key = produce._block(b"value", [b"a", b"b", b"a"])
+    assert [one["key"] for one in by_key] == [b"a", b"b", b"a"] and by_key[0] is by_key[2]
+
+
+def test_a_block_that_the_client_took_in_part_is_sent_whole_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Filling(_Producer):
+        def produce_batch(self, topic: str, block: list[dict[str, Any]], partition: int) -> int:
+            assert not any("_error" in one for one in block)
+            if self.batches % 2:
+                self.batches += 1
+                raise BufferError
+            super().produce_batch(topic, block[:700], partition)
+            for one in block[700:]:
+                one["_error"] = "queue full"
+            return min(700, len(block))
+
+    monkeypatch.setattr(produce, "Producer", Filling)
+    load = produce._Load(Workload(topic="t", messages=5000), {}, 5000, 0)
+    load.run(0.0)
+    producer: Any = load._producer
+    assert producer.topics == {"t": 5000}
+    assert producer.values == sorted(producer.values)
 
 
 def test_what_was_retained_before_the_clock_is_read_and_not_counted_as_produced() -> None:
-    sent = {
-        "messages": 10, "began": 1.0, "ended": 2.0, "cpu_seconds": 0.1, "failed": 0, "errors": 0, "waiting": 0,
-        "late_ms": 0.0, "latencies": Latencies().encode(), "fill_seconds": 4.0,
-    }  # fmt: skip
-    read = {**sent, "messages": 2010}
     workload = Workload(topic="t", messages=10, message_bytes=1000, retained_mb=2)
-    found = run.LoadRun(workload, KafkaSettings(), lambda _pids: None)._figures([sent], [read], 2010)
+    sent = [part(10, 1.0, fill_seconds=4.0)]
+    found = figures_of(workload, [Session(sent=sent, read=[part(2010, 1.0)], stored=2010)])
     assert (found["produce_per_second"], found["consume_per_second"], found["fill_mb_per_second"]) == (10, 2010, 0.5)
     assert (found["produced"], found["lost"], found["duplicates"]) == (2010, 0, 0)
     assert "client_cpu_us_per_message" not in found, "the clients did not spend it on the same messages"
-    missing = run.LoadRun(workload, KafkaSettings(), lambda _pids: None)._figures(
-        [sent], [{**read, "messages": 10}], 2010
-    )
+    missing = figures_of(workload, [Session(sent=sent, read=[part(10, 1.0)], stored=2010)])
     assert missing["lost"] == 2000
 
 
@@ -287,6 +377,16 @@ def test_a_batch_of_the_peer_holds_as_many_records(records: int, size: int, want
     assert batch_bytes(Workload(topic="t", messages=1, batch_records=records, message_bytes=size)) == wanted
 
 
+@pytest.mark.parametrize("more", [{"rate": 100.0}, {"keys": "even"}, {"retained_mb": 1}])
+def test_the_c_client_is_left_out_where_it_cannot_send_the_same(more: dict[str, Any]) -> None:
+    assert _produce_in_c(Workload(topic="t", messages=1, **more), KafkaSettings()) == {}
+
+
+def test_a_c_client_names_the_option_that_it_refuses() -> None:
+    with pytest.raises(ConfigError, match=r"no\.such\.option"):
+        NativeProducer({"bootstrap.servers": "here:1", "no.such.option": True}, 8)
+
+
 def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path: Path) -> None:
     """A stand-in for the tools of Kafka 3.9 and 4.3: their options and their answers."""
     program = tmp_path / "tool.py"
@@ -297,6 +397,7 @@ def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path:
         "if words[0] == '3.9' and '--warmup-records' in words: sys.exit('unrecognized arguments: --warmup-records')\n"
         "if 'ProducerPerformance' in words[1]:\n"
         "    assert 'bootstrap.servers=here:1' in words\n"
+        "    assert words[words.index('--num-records') + 1] == '45', 'of two producers: half of 2 x 40 + 10'\n"
         "    print('40 records sent, 5000.0 records/sec (1.0 MB/sec), 1.0 ms avg latency, 9.0 ms max latency, '\n"
         "          '1 ms 50th, 2 ms 95th, 3 ms 99th, 4 ms 99.9th.')\n"
         "else:\n"
@@ -305,7 +406,7 @@ def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path:
         "    print('now, 50, 7000.5')\n",
         "utf-8",
     )
-    workload = Workload(topic="t", messages=40, warmup_messages=10)
+    workload = Workload(topic="t", messages=40, warmup_messages=10, producers=2, sessions=2)
     for version in ("3.9", "4.3"):
 
         def tool(name: str, *arguments: str, version: str = version) -> list[str]:
@@ -313,5 +414,5 @@ def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path:
 
         kafka = KafkaSettings(bootstrap_servers="here:1")
         produced = _produce(workload, "t", kafka, tool)
-        assert produced == {"peer_produce_per_second": 5000.0, "peer_ack_p50_ms": 1.0, "peer_ack_p99_ms": 3.0}
+        assert produced == {"peer_produce_per_second": 10_000.0, "peer_ack_p50_ms": 1.0, "peer_ack_p99_ms": 3.0}
         assert _consume(workload, "t", kafka, tool) == {"peer_consume_per_second": 7000.5}

@@ -15,9 +15,10 @@ from deploy.bench.suite import resources
 from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.limit import limit_of
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.page import check_folder, render_report, write_report
-from deploy.bench.suite.resources import Sample, Sampler, limit_of, rates_between
+from deploy.bench.suite.resources import Sample, Sampler, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, differs, median_curves, spread_of
 from deploy.commands.bench import app
@@ -357,6 +358,34 @@ def test_a_missed_goal_names_what_was_full() -> None:
     assert limit_of({"io_wait_ratio": 0.4}, 2) == "the processors waited for the disk"
     assert limit_of({"machine_cpu_cores": 1.2, "client_cpu_cores": 0.95}, 2) == "the clients used a whole core"
     assert limit_of({}, 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("broker", "clients", "python", "says"),
+    [
+        (1.3, 0.6, 0.1, "the cores are the limit: all 2 were busy (Kafka 1.30, clients 0.60, of it Python 0.10)"),
+        (0.2, 1.1, 0.95, "Python is the limit (Kafka 0.20, clients 1.10, of it Python 0.95 cores)"),
+        (0.5, 0.4, 0.1, "no core was missing: 0.90 of 2 were busy (Kafka 0.50, clients 0.40, of it Python 0.10)"),
+        (None, 0.95, 0.1, "the clients are the limit: clients 0.95, of it Python 0.10 cores"),
+        (None, 0.3, 0.1, "the clients were not full: clients 0.30, of it Python 0.10 cores"),
+    ],
+)
+def test_a_slow_rate_names_what_was_full_while_it_was_measured(
+    broker: float | None, clients: float, python: float, says: str
+) -> None:
+    """Between its sessions a run waits and starts processes: the cores of the whole run look idle."""
+    figures = {"produce_client_cores": clients, "produce_python_cores": python, "machine_cpu_cores": 0.3}
+    figures |= {} if broker is None else {"produce_broker_cores": broker}
+    peers = {"peer_produce_per_second": 22_000.0, "peer_c_produce_per_second": 41_000.0}
+    assert limit_of(figures, 2, "produce_per_second").startswith(says)
+    assert limit_of(figures | peers, 2, "produce_per_second").endswith(
+        "; a C client (librdkafka) reached 41,000; Kafka's own tools reached 22,000"
+    )
+    assert "Python" not in limit_of({"consume_client_cores": 1.0, "produce_python_cores": 0.9}, 2, "consume_per_second")
+    rates = {"produce_per_second": 200_000.0, "consume_per_second": 190_000.0}
+    assert limit_of(rates, 2, "consume_per_second", streams=True) == "the consumers kept up with what was produced"
+    assert limit_of(rates, 2, "consume_per_second") == limit_of(rates, 2, "produce_per_second", streams=True) == ""
+    assert limit_of(figures | {"io_wait_ratio": 0.4}, 2, "produce_per_second") == "the processors waited for the disk"
 
 
 def test_the_report_in_markdown_has_paper_figure_and_verdict_in_a_row(tmp_path: Path) -> None:

@@ -1,23 +1,27 @@
-"""One consumer process of a load: a line of JSON in, `ready`, a line to begin, a line of JSON out.
+"""One consumer process of a load: a line of JSON in, `ready`; then for each session two lines in, a line of JSON out.
 
-The line after that names the end of each partition; the consumer ends when it has read that far.
+The first line says when to begin, the second one names the end of each partition; a session ends when it is read that far.
+A consumer has no group: its clock begins just before it takes its partitions, and ends when its last record is in Python's
+hands. Connections are open and leaders known then; no record was fetched.
 """
 
 import json
 import sys
-import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from deploy.bench.kafka_load.latency import Latencies
+from deploy.bench.kafka_load.worker import StarterLines
 from deploy.bench.kafka_load.workload import STAMP_BYTES, due_us
 
 __all__ = ["main"]
 
 _TAKE: Final = 5000
+_TAKE_SECONDS: Final = 0.003
 _SAMPLES: Final = 10
 """Of one call's records about so many are timed, each for its share of them."""
 _SILENT_SECONDS: Final = 60.0
@@ -38,11 +42,13 @@ class Read:
 
 
 class _Load:
-    def __init__(self, topic: str, partitions: list[int], conf: dict[str, Any], fetch_bytes: int) -> None:
+    def __init__(
+        self, topic: str, partitions: list[int], conf: dict[str, Any], fetch_bytes: int, fetch_min_bytes: int
+    ) -> None:
         self._topic, self._partitions = topic, partitions
         self._latencies = Latencies()
         self.read = Read()
-        self._ends: dict[int, int] | None = None
+        self._starts = dict.fromkeys(partitions, 0)
         self._consumer = Consumer(
             {
                 **conf,
@@ -50,6 +56,7 @@ class _Load:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.message.max.bytes": fetch_bytes,
+                "fetch.min.bytes": fetch_min_bytes,
                 "fetch.max.bytes": 64 * 1024 * 1024,
                 # Else the client waits a second after each 100,000 records that it holds.
                 "queued.min.messages": 1_000_000,
@@ -69,39 +76,44 @@ class _Load:
             _, ends[number] = self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
         if sum(ends.values()):
             self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-            self._follow(ends)
+            self._follow(lambda: sum(ends.values()))
             self._consumer.unassign()
         for number in self._partitions:
             self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=30)
-        self.read, self._latencies = Read(), Latencies()
 
-    def run(self, begin_at: float) -> Read:
-        """Read this consumer's partitions from their beginning to the end that comes on stdin."""
-        threading.Thread(target=self._take_ends, daemon=True).start()
+    def run(self, begin_at: float, next_line: Callable[[], str | None]) -> Read:
+        """Read this consumer's partitions from where the last session ended to the ends of the next line."""
+        self.read, self._latencies = Read(), Latencies()
+        ends: dict[int, int] = {}
+
+        def wanted() -> int | None:
+            if not ends:
+                if (line := next_line()) is None:
+                    return None
+                ends.update((int(number), end) for number, end in json.loads(line).items())
+            return sum(ends.get(number, 0) - start for number, start in self._starts.items())
+
         time.sleep(max(0.0, begin_at - time.time()))
         cpu, self.read.began = time.process_time(), time.time()
-        self._consumer.assign([TopicPartition(self._topic, number, 0) for number in self._partitions])
-        self._follow(None)
+        self._consumer.assign([TopicPartition(self._topic, *where) for where in self._starts.items()])
+        self._follow(wanted)
         self.read.cpu_seconds = time.process_time() - cpu
+        self._consumer.unassign()
+        self._starts = {number: ends.get(number, 0) for number in self._starts}
         self.read.latencies = self._latencies.encode()
-        self._consumer.close()
         return self.read
 
-    def _take_ends(self) -> None:
-        text = sys.stdin.readline()
-        ends = {int(number): end for number, end in json.loads(text).items()} if text else {}
-        self._ends = {number: ends.get(number, 0) for number in self._partitions}
-
-    def _follow(self, ends: dict[int, int] | None) -> None:
-        read, silent_since = self.read, time.monotonic()
+    def _follow(self, wanted: Callable[[], int | None]) -> None:
+        read, silent_since, count = self.read, time.monotonic(), None
         while True:
-            wanted = ends if ends is not None else self._ends
-            if wanted is not None and read.messages >= sum(wanted.values()):
+            count = wanted() if count is None else count
+            if count is not None and read.messages >= count:
                 return
-            # Few at a time near the end and at a low rate: a call waits until it has all that it was asked for.
-            found = self._consumer.consume(_TAKE, 0.005)
+            # A call waits until it has all that it was asked for: near the end no more than there is, at a low rate not long.
+            take = _TAKE if count is None else min(_TAKE, count - read.messages)
+            found = self._consumer.consume(take, _TAKE_SECONDS)
             if not found:
-                if wanted is not None and time.monotonic() - silent_since > _SILENT_SECONDS:
+                if count is not None and time.monotonic() - silent_since > _SILENT_SECONDS:
                     return
                 continue
             silent_since = time.monotonic()
@@ -136,12 +148,15 @@ class _Load:
 def main() -> None:
     """One consumer from the command line."""
     plan = json.loads(sys.stdin.readline())
-    load = _Load(plan["topic"], plan["partitions"], plan["conf"], plan["fetch_bytes"])
+    load = _Load(plan["topic"], plan["partitions"], plan["conf"], plan["fetch_bytes"], plan["fetch_min_bytes"])
     load.warm(plan["warm_topic"])
+    lines = StarterLines()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    read = load.run(float(sys.stdin.readline()))
-    sys.stdout.write(json.dumps(vars(read)) + "\n")
+    while True:
+        read = load.run(float(lines.take()), lines.take_if_there)
+        sys.stdout.write(json.dumps(vars(read)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

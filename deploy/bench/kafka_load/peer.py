@@ -1,13 +1,16 @@
-"""The same load by Kafka's own performance tools: how much of a figure is the client's, and how much Kafka's."""
+"""The same load by a C client and by Kafka's own performance tools: the client's share of a figure, and Python's."""
 
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from deploy.bench.kafka_load.workload import KEEP_ALL, Workload
+from deploy.bench.kafka_load.run import run_workload
+from deploy.bench.kafka_load.workload import KEEP_ALL, Workload, shares
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
@@ -20,6 +23,8 @@ Tool = Callable[..., list[str]]
 _PRODUCER: Final = "org.apache.kafka.tools.ProducerPerformance"
 _CONSUMER: Final = "org.apache.kafka.tools.ConsumerPerformance"
 _SECONDS: Final = 600.0
+_SESSIONS: Final = 10
+"""Of those of a load: so many are one run of Kafka's tools, which know no sessions."""
 _BATCH_HEADER_BYTES: Final = 61
 _RECORD_HEADER_BYTES: Final = 7
 """Of a record without key and headers: length, attributes, and the differences of time and offset (Kafka's record format v2)."""
@@ -30,13 +35,15 @@ _SENT = re.compile(
 
 
 def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
-    """Produce and consume with `kafka-producer-perf-test` and `kafka-consumer-perf-test`, one after the other.
+    """Produce with librdkafka in C, then produce and consume with `kafka-producer-perf-test` and `kafka-consumer-perf-test`.
 
-    They know neither several processes nor both at the same time, and a batch there is a number of bytes: those that
-    `batch_records` records take.
+    As many producers as the load has, at the same time. Kafka's tools do not consume meanwhile, and one consumer reads all; a
+    batch there is a number of bytes: those that `batch_records` records take. The C client meets the load's own consumers in
+    mode `stream`; it is left out where the load has keys, a rate, or records that the topic holds before.
 
     Returns:
-        `peer_produce_per_second`, `peer_consume_per_second` (records), `peer_ack_p50_ms`, `peer_ack_p99_ms`.
+        `peer_produce_per_second`, `peer_consume_per_second` (records), `peer_ack_p50_ms`, `peer_ack_p99_ms` of Kafka's tools;
+        `peer_c_produce_per_second` and `peer_c_cpu_us_per_message` of the C client.
 
     Raises:
         UnavailableError: a tool failed; the text has its last words.
@@ -45,9 +52,29 @@ def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, 
     settings = kafka.model_copy(update={"replication": workload.replication})
     create_topic(settings, topic, partitions=workload.partitions, config={**KEEP_ALL, **dict(workload.properties)})
     try:
-        return {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
+        found = {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
     finally:
         delete_topic(kafka, topic)
+    return found | _produce_in_c(workload, kafka)
+
+
+def _produce_in_c(workload: Workload, kafka: KafkaSettings) -> dict[str, float]:
+    if workload.rate or workload.keys != "none" or workload.retained or workload.cold:
+        return {}
+    streams = workload.mode == "stream" and workload.consume
+    load = replace(workload, topic=f"{workload.topic}-c", consume=streams, sessions=min(workload.sessions, _SESSIONS))
+    found = run_workload(load, kafka, producer="native")
+    if found["lost"]:
+        return {}
+    return {
+        "peer_c_produce_per_second": found["produce_per_second"],
+        "peer_c_cpu_us_per_message": found["client_cpu_us_per_message"],
+    }
+
+
+def _records(workload: Workload) -> int:
+    """Without the warm-up: those of one session would hardly be more than a JVM's start."""
+    return workload.messages * min(workload.sessions, _SESSIONS)
 
 
 def batch_bytes(workload: Workload) -> int:
@@ -64,35 +91,47 @@ def _produce(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
         "bootstrap.servers": kafka.bootstrap_servers, "acks": workload.acks, "batch.size": batch_bytes(workload),
         "linger.ms": 5 if workload.batch_records > 1 else 0, "compression.type": workload.compression,
     }  # fmt: skip
+    parts = zip(
+        shares(_records(workload), workload.producers),
+        shares(workload.warmup_messages, workload.producers),
+        strict=True,
+    )
+    with ThreadPoolExecutor(workload.producers) as pool:
+        found = list(pool.map(lambda part: _produce_part(workload, topic, options, tool, *part), parts))
+    return {
+        "peer_produce_per_second": sum(float(one["rate"]) for one in found),
+        "peer_ack_p50_ms": max(float(one["p50"]) for one in found),
+        "peer_ack_p99_ms": max(float(one["p99"]) for one in found),
+    }
+
+
+def _produce_part(
+    workload: Workload, topic: str, options: Mapping[str, Any], tool: Tool, records: int, warmup: int
+) -> re.Match[str]:
+    """One of the producers; the tool's last line, which counts what came after the warm-up."""
+    rate = max(1, round(workload.rate / workload.producers)) if workload.rate else -1
     arguments = [
-        "--topic", topic, "--num-records", str(workload.messages + workload.warmup_messages),
-        "--record-size", str(workload.message_bytes), "--throughput", str(max(1, round(workload.rate)) if workload.rate else -1),
+        "--topic", topic, "--num-records", str(records + warmup),
+        "--record-size", str(workload.message_bytes), "--throughput", str(rate),
     ]  # fmt: skip
     # One flag with all of them: of several flags the tool takes the last alone. The names are those that Kafka 3.9 knows too.
     arguments += ["--producer-props", *(f"{name}={value}" for name, value in options.items())]
-    warm_up = ["--warmup-records", str(workload.warmup_messages)] if workload.warmup_messages else []
     try:
-        text = _run(tool(_PRODUCER, *warm_up, *arguments))
+        text = _run(tool(_PRODUCER, *(["--warmup-records", str(warmup)] if warmup else []), *arguments))
     except UnavailableError as error:
         if "unrecognized" not in str(error):
             raise
         # Of Kafka 3.9: its figures include the warm-up.
         text = _run(tool(_PRODUCER, *arguments))
-    # The last line counts what came after the warm-up.
     found = list(_SENT.finditer(text))
     if not found:
         message = f"Kafka's producer test gave no figures: {text.strip()[-300:]}"
         raise UnavailableError(message)
-    last = found[-1]
-    return {
-        "peer_produce_per_second": float(last["rate"]),
-        "peer_ack_p50_ms": float(last["p50"]),
-        "peer_ack_p99_ms": float(last["p99"]),
-    }
+    return found[-1]
 
 
 def _consume(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
-    wanted = workload.messages + workload.warmup_messages
+    wanted = _records(workload) + workload.warmup_messages
     arguments = ["--topic", topic, "--bootstrap-server", kafka.bootstrap_servers, "--messages", str(wanted)]
     lines = [line.split(", ") for line in _run(tool(_CONSUMER, *arguments)).splitlines()]
     # A newer Kafka warns about the name of an option before its table.

@@ -1,37 +1,45 @@
-"""One producer process of a load: a line of JSON in, `ready`, a line to begin, a line of JSON out."""
+"""One producer process of a load: a line of JSON in, `ready`; then for each session a line to begin, a line of JSON out."""
 
 import json
-import os
 import sys
-import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from deploy.bench.kafka_load.latency import Latencies
+from deploy.bench.kafka_load.worker import StarterLines
 from deploy.bench.kafka_load.workload import Workload, message_keys, producer_options, stamped
 
-__all__ = ["main"]
+__all__ = ["BLOCK", "DRAIN_SECONDS", "WAIT_SECONDS", "Sent", "block_size", "main"]
 
-_BLOCK: Final = 2000
+BLOCK: Final = 2000
 """Records of one call at full speed."""
 _TIMED_OF_BLOCK: Final = 100
 """Of one call's records each such is timed, and the last."""
 _TICK_SECONDS: Final = 0.001
+DRAIN_SECONDS: Final = 0.0005
+"""Between two looks for acknowledgements: to wake for each answer costs Python more than the answers themselves."""
 _SAMPLES_PER_SECOND: Final = 2000
-_WAIT_SECONDS: Final = 120.0
+WAIT_SECONDS: Final = 120.0
+_BY_KEY: Final = -1
+"""In place of a partition: the client chooses one by the record's key."""
 
 
 @dataclass
 class Sent:
-    """What a producer did between the word to begin and the last acknowledgement; times in seconds since 1970."""
+    """What a producer did between the word to begin and the last acknowledgement; times in seconds since 1970.
+
+    `python_cpu_seconds` is the part of `cpu_seconds` of the one thread that runs Python, with the client's calls that it makes.
+    """
 
     messages: int = 0
     began: float = 0.0
     ended: float = 0.0
     cpu_seconds: float = 0.0
+    python_cpu_seconds: float = 0.0
     failed: int = 0
     errors: int = 0
     waiting: int = 0
@@ -66,9 +74,10 @@ class _Load:
         self._finish()
 
     def run(self, begin_at: float) -> Sent:
-        """Produce this producer's part."""
+        """Produce this producer's part of one session."""
+        self.sent, self._latencies = Sent(fill_seconds=self.sent.fill_seconds), Latencies()
         time.sleep(max(0.0, begin_at - time.time()))
-        cpu, self.sent.began = time.process_time(), time.time()
+        cpu, python, self.sent.began = time.process_time(), time.thread_time(), time.time()
         if self._workload.rate:
             self._paced(begin_at, self._workload.topic, self._messages)
         else:
@@ -76,40 +85,47 @@ class _Load:
         self._finish()
         self.sent.ended = time.time()
         self.sent.cpu_seconds = time.process_time() - cpu
+        self.sent.python_cpu_seconds = time.thread_time() - python
         self.sent.messages, self.sent.waiting = self._messages, len(self._producer)
         self.sent.latencies = self._latencies.encode()
         return self.sent
 
     def _blocks(self, topic: str, messages: int) -> None:
-        """As fast as it goes: one call for many records, some of which are timed."""
-        keys = message_keys(self._workload, _BLOCK, seed=self._number)
-        left = messages
+        """As fast as it goes: one call for many records, some of which are timed.
+
+        Without keys a block goes to one partition, the next block to the next: so a request is full, and nobody chooses a
+        partition for each record.
+        """
+        workload = self._workload
+        keys = message_keys(workload, BLOCK, seed=self._number)
+        size, left, number = block_size(workload, messages), messages, self._number
         while left:
             due = time.time_ns() // 1000
-            value = stamped(due, self._padding)
-            block = [
-                {"value": value} if key is None else {"value": value, "key": key} for key in keys[: min(_BLOCK, left)]
-            ]
-            for one in (*block[_TIMED_OF_BLOCK - 1 : -1 : _TIMED_OF_BLOCK], block[-1]):
-                one["callback"] = self._timed(due)
+            block = _block(stamped(due, self._padding), keys[: min(size, left)])
+            timed = self._timed(due)
+            for at in (*range(_TIMED_OF_BLOCK - 1, len(block) - 1, _TIMED_OF_BLOCK), len(block) - 1):
+                block[at] = {**block[at], "callback": timed}
             left -= len(block)
-            self._push(topic, block)
+            self._push(topic, block, _BY_KEY if keys[0] else number % workload.partitions)
+            number += 1
 
-    def _push(self, topic: str, block: list[dict[str, Any]]) -> None:
+    def _push(self, topic: str, block: list[dict[str, Any]], partition: int) -> None:
         """All of a block in its order, also where the client's queue is full for a while."""
         while block:
             try:
-                taken = self._producer.produce_batch(topic, block)
+                taken = self._producer.produce_batch(topic, block, partition=partition)
             except BufferError:
                 taken = 0
             self._producer.poll(0 if taken == len(block) else 0.002)
-            block = [{key: one[key] for key in one if key != "_error"} for one in block[taken:]]
+            block = block[taken:]
+            for one in block:
+                one.pop("_error", None)
 
     def _paced(self, begin_at: float, topic: str, messages: int) -> None:
         """Open loop: each record has a time at which it is due, and carries it, however late it leaves."""
         rate = self._workload.rate / self._workload.producers
         every = max(1, round(rate / _SAMPLES_PER_SECOND))
-        keys = message_keys(self._workload, _BLOCK, seed=self._number)
+        keys = message_keys(self._workload, BLOCK, seed=self._number)
         sent = 0
         while sent < messages:
             now = time.time()
@@ -117,7 +133,7 @@ class _Load:
             for number in range(sent, due_count):
                 due = int((begin_at + number / rate) * 1_000_000)
                 callback = self._timed(due) if number % every == 0 else None
-                self._one(topic, stamped(due, self._padding), keys[number % _BLOCK], callback)
+                self._one(topic, stamped(due, self._padding), keys[number % BLOCK], callback)
             if due_count > sent:
                 self.sent.late_ms = max(self.sent.late_ms, (now - begin_at - sent / rate) * 1000)
                 sent = due_count
@@ -131,9 +147,10 @@ class _Load:
                 self._producer.poll(0.01)
 
     def _finish(self) -> None:
-        deadline = time.monotonic() + _WAIT_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while len(self._producer) and time.monotonic() < deadline:
-            self._producer.poll(0.001)
+            self._producer.poll(0)
+            time.sleep(DRAIN_SECONDS)
 
     def _timed(self, due: int) -> Any:
         def report(error: KafkaError | None, _message: Message) -> None:
@@ -149,11 +166,17 @@ class _Load:
             self.sent.errors += 1
 
 
-def _end_with_the_starter() -> None:
-    """The pipe closes when the process that started this one is gone, also by kill -9: nobody wants the load then."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+def block_size(workload: Workload, messages: int) -> int:
+    """Records of one block: so many that requests are full, so few that each partition gets its part."""
+    return min(BLOCK, max(workload.batch_records, -(-messages // workload.partitions)))
+
+
+def _block(value: bytes, keys: Sequence[bytes | None]) -> list[dict[str, Any]]:
+    """Records of one value; those of the same key are one object, so that none is made for each record."""
+    if not keys[0]:
+        return [{"value": value}] * len(keys)
+    by_key = {key: {"value": value, "key": key} for key in set(keys)}
+    return [by_key[key] for key in keys]
 
 
 def main() -> None:
@@ -163,12 +186,13 @@ def main() -> None:
     workload = Workload(**plan["workload"], properties=properties)
     load = _Load(workload, plan["conf"], plan["messages"], plan["number"])
     load.warm(plan["warm_topic"], plan["warmup_messages"], plan["retained"])
+    lines = StarterLines()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    begin_at = float(sys.stdin.readline())
-    threading.Thread(target=_end_with_the_starter, daemon=True).start()
-    sent = load.run(begin_at)
-    sys.stdout.write(json.dumps(vars(sent)) + "\n")
+    while True:
+        sent = load.run(float(lines.take()))
+        sys.stdout.write(json.dumps(vars(sent)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

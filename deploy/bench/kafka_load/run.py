@@ -1,14 +1,14 @@
-"""One run of a load: its topics, its processes, and the figures."""
+"""One run of a load: its topics, its processes, and its sessions."""
 
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from deploy.bench.kafka_load.latency import merged
 from deploy.bench.kafka_load.segments import ReadCost, SegmentFiles
+from deploy.bench.kafka_load.sessions import Session, are_stable, figures_of
 from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
 from deploy.bench.kafka_load.workload import AWAITED_MB, KEEP_ALL, Workload, shares
 from ingest.contract.errors import FatalError, UnavailableError
@@ -19,7 +19,7 @@ from ingest.topic_setup import create_topic, delete_topic
 
 __all__ = ["LoadRun", "run_workload", "settled_ends"]
 
-_LEAD_SECONDS: Final = 0.2
+_LEAD_SECONDS: Final = 0.1
 """Between the word to begin and the first record: all processes have read it by then."""
 _RUN_SECONDS: Final = 600.0
 _SLOW_RATE: Final = 2000.0
@@ -34,21 +34,30 @@ def run_workload(
     *,
     on_started: Callable[[list[int]], None] = lambda pids: None,
     files: SegmentFiles | None = None,
+    producer: Literal["produce", "native"] = "produce",
 ) -> dict[str, Any]:
     """Run a load once, in processes of its own; its topics are made before and removed after it.
+
+    With `sessions` it repeats the load in the same processes: rates are medians of the sessions, counts are sums, percentiles
+    are those of all records.
 
     Args:
         workload: what is produced and consumed.
         kafka: the cluster.
         on_started: gets the process ids of producers and consumers before the clock starts.
         files: of the topic, where its brokers run on this machine.
+        producer: module of the producers; `native` is a C client, for comparison.
 
     Returns:
         `produced`, `consumed`, `lost`, `duplicates`, `errors`; `produce_seconds`, `consume_seconds`; `produce_per_second`,
         `consume_per_second` (records), `produce_mb_per_second`, `consume_mb_per_second` (values alone);
-        `client_cpu_us_per_message` of producers and consumers together; `ack_p50_ms` to `ack_max_ms`, from due to
-        acknowledged; in mode `stream` also `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to consumed; with a rate
-        `late_ms`, the longest time by which a record left after it was due; `curves`, percentiles for plots.
+        `client_cpu_us_per_message` of producers and consumers together, `python_cpu_us_per_message` of the producers' threads
+        that run Python; `produce_client_cores`, `produce_python_cores`, and with `files` `produce_broker_cores` and
+        `produce_broker_cpu_us_per_message`: busy cores during the sessions (`consume_…` likewise; in mode `stream` of both sides
+        together); with sessions `sessions_run` and `produce_median_error_ratio` (see `median_error`); `ack_p50_ms` to
+        `ack_max_ms`, from due to acknowledged; in mode `stream` also `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to
+        consumed; with a rate `late_ms`, the longest time by which a record left after it was due; `curves`, percentiles for
+        plots.
         `duplicates` are records that Kafka has beyond those that were sent, by repeated requests: each may hide a lost one.
         With `retained_mb` also `fill_mb_per_second`, at which that was written; the disk has all of it when the clock starts.
         With `files` also `stored_mb`, the size of all copies; in mode `split` `disk_read_mb`, which the brokers read from the
@@ -69,7 +78,7 @@ def run_workload(
         raise UnavailableError(message)
     try:
         with _topics(workload, kafka):
-            return LoadRun(workload, kafka, on_started, files).figures()
+            return LoadRun(workload, kafka, on_started, files, producer).figures()
     finally:
         if files is not None and workload.megabytes >= AWAITED_MB:
             files.await_gone()
@@ -84,15 +93,20 @@ class LoadRun:
         kafka: KafkaSettings,
         on_started: Callable[[list[int]], None],
         files: SegmentFiles | None = None,
+        producer: Literal["produce", "native"] = "produce",
     ) -> None:
         self._workload, self._kafka, self._on_started, self._files = workload, kafka, on_started, files
+        self._producer = producer
         self._conf = client_conf(kafka, client_id="tidegate-bench")
+        self._ends: dict[int, int] = {}
+        self._cold_mb = 0.0
 
     def figures(self) -> dict[str, Any]:
-        """Run it."""
+        """Run its sessions: as many as are wanted, or until their medians are stable."""
         workload = self._workload
+        sessions: list[Session] = []
         with ExitStack() as parts:
-            producers = [parts.enter_context(open_worker("produce", plan)) for plan in self._produce_plans()]
+            producers = [parts.enter_context(open_worker(self._producer, plan)) for plan in self._produce_plans()]
             self._await_ready(producers)
             # A consumer's warm-up reads what the producers' wrote.
             consumers = [parts.enter_context(open_worker("consume", plan)) for plan in self._consume_plans()]
@@ -100,24 +114,49 @@ class LoadRun:
             self._on_started([one.pid for one in (*producers, *consumers)])
             if self._files is not None and workload.retained:
                 self._files.write_out()
-            streaming = workload.mode == "stream"
-            begin_at = time.time() + _LEAD_SECONDS
-            if streaming:
-                _say(consumers, begin_at)
-            _say(producers, begin_at)
-            sent = [self._answer(one) for one in producers]
-            ends = settled_ends(self._kafka, workload.topic, workload.stored)
-            stored: dict[str, float] = {} if self._files is None else {"stored_mb": round(self._files.stored_mb, 1)}
+            while len(sessions) < workload.sessions and not are_stable(sessions, workload.stable_ratio):
+                sessions.append(self._session(producers, consumers))
+            return figures_of(workload, sessions) | self._file_figures(sessions)
+
+    def _session(self, producers: Sequence[Worker], consumers: Sequence[Worker]) -> Session:
+        workload = self._workload
+        streaming, before = workload.mode == "stream", sum(self._ends.values())
+        with self._cost() as whole:
+            with self._cost() as producing:
+                begin_at = time.time() + _LEAD_SECONDS
+                if streaming:
+                    _say(consumers, begin_at)
+                _say(producers, begin_at)
+                sent = [self._answer(one) for one in producers]
+            self._ends = settled_ends(self._kafka, workload.topic, before + workload.stored)
             if workload.cold and self._files is not None:
-                stored["cold_mb"] = round(self._files.drop(), 1)
-            with nullcontext(ReadCost()) if self._files is None else self._files.cost() as cost:
+                self._cold_mb = self._files.drop()
+            with self._cost() as consuming:
                 if not streaming:
                     _say(consumers, time.time() + _LEAD_SECONDS)
-                _say(consumers, json.dumps(ends))
+                _say(consumers, json.dumps(self._ends))
                 read = [self._answer(one) for one in consumers]
-            if self._files is not None and read and not streaming:
-                stored |= _read_figures(cost, sum(one["bytes"] for one in read))
-            return self._figures(sent, read, sum(ends.values())) | stored
+        stored = sum(self._ends.values()) - before
+        costs = (whole, whole) if streaming else (producing, consuming)
+        return Session(sent=sent, read=read, stored=stored, costs=costs if self._files is not None else None)
+
+    def _cost(self) -> AbstractContextManager[ReadCost]:
+        """What the brokers do while the block runs; nothing is known of those of another machine."""
+        return nullcontext(ReadCost()) if self._files is None else self._files.cost()
+
+    def _file_figures(self, sessions: Sequence[Session]) -> dict[str, float]:
+        workload = self._workload
+        if self._files is None:
+            return {}
+        found = {"stored_mb": round(self._files.stored_mb, 1)}
+        if workload.cold:
+            found["cold_mb"] = round(self._cold_mb, 1)
+        if workload.consume and workload.mode == "split":
+            costs = [one.costs[1] for one in sessions if one.costs is not None]
+            megabytes = max(sum(part["bytes"] for one in sessions for part in one.read), 1) / 1e6
+            found["disk_read_mb"] = round(sum(cost.disk_bytes for cost in costs) / 1e6, 1)
+            found["broker_cpu_us_per_mb_read"] = round(sum(cost.cpu_seconds for cost in costs) / megabytes * 1e6, 1)
+        return found
 
     def _await_ready(self, workers: Sequence[Worker]) -> None:
         workload = self._workload
@@ -149,37 +188,8 @@ class LoadRun:
             partitions = list(range(number, workload.partitions, workload.consumers))
             yield {
                 "topic": workload.topic, "partitions": partitions, "conf": self._conf, "warm_topic": _warm(workload),
-                "fetch_bytes": workload.fetch_bytes,
+                "fetch_bytes": workload.fetch_bytes, "fetch_min_bytes": workload.fetch_min_bytes,
             }  # fmt: skip
-
-    def _figures(self, sent: Sequence[dict[str, Any]], read: Sequence[dict[str, Any]], stored: int) -> dict[str, Any]:
-        workload = self._workload
-        acks, reads = merged(one["latencies"] for one in sent), merged(one["latencies"] for one in read)
-        consumed = sum(one["messages"] for one in read)
-        cpu = sum(one["cpu_seconds"] for one in (*sent, *read))
-        found: dict[str, Any] = {
-            "produced": stored,
-            "consumed": consumed,
-            "lost": max(0, workload.stored - (min(stored, consumed) if read else stored)),
-            "duplicates": max(0, stored - workload.stored),
-            "errors": sum(one["errors"] for one in (*sent, *read))
-            + sum(one["failed"] + one["waiting"] for one in sent),
-            **_speed("produce", stored - workload.retained, workload, _span(sent)),
-            **acks.figures("ack"),
-        }
-        if not workload.retained:
-            found["client_cpu_us_per_message"] = round(cpu / workload.messages * 1_000_000, 3)
-        if fill_seconds := max(one["fill_seconds"] for one in sent) if workload.retained else 0.0:
-            found["fill_mb_per_second"] = round(workload.retained * workload.message_bytes / fill_seconds / 1e6, 3)
-        curves = {"ack": acks.curve()}
-        if read:
-            found |= _speed("consume", consumed, workload, _span(read))
-        if read and workload.mode == "stream":
-            found |= reads.figures("end_to_end")
-            curves["end_to_end"] = reads.curve()
-        if workload.rate:
-            found["late_ms"] = round(max(one["late_ms"] for one in sent), 3)
-        return found | {"curves": curves}
 
 
 def settled_ends(kafka: KafkaSettings, topic: str, messages: int) -> dict[int, int]:
@@ -195,27 +205,6 @@ def settled_ends(kafka: KafkaSettings, topic: str, messages: int) -> dict[int, i
         if found != ends:
             ends, since = found, time.monotonic()
     return ends
-
-
-def _span(parts: Sequence[dict[str, Any]]) -> float:
-    return float(max(one["ended"] for one in parts) - min(one["began"] for one in parts))
-
-
-def _speed(name: str, messages: int, workload: Workload, seconds: float) -> dict[str, float]:
-    seconds = max(seconds, 1e-6)
-    return {
-        f"{name}_seconds": round(seconds, 4),
-        f"{name}_per_second": round(messages / seconds, 1),
-        f"{name}_mb_per_second": round(messages * workload.message_bytes / seconds / 1e6, 3),
-    }
-
-
-def _read_figures(cost: ReadCost, value_bytes: int) -> dict[str, float]:
-    megabytes = max(value_bytes, 1) / 1e6
-    return {
-        "disk_read_mb": round(cost.disk_bytes / 1e6, 1),
-        "broker_cpu_us_per_mb_read": round(cost.cpu_seconds / megabytes * 1e6, 1),
-    }
 
 
 def _warm(workload: Workload) -> str:

@@ -1,6 +1,8 @@
 """A process of a load: it gets lines and gives lines, each within a time, and it ends with the block that started it."""
 
 import json
+import os
+import queue
 import subprocess
 import sys
 import threading
@@ -11,7 +13,7 @@ from typing import Any, Final
 from deploy.settings import child_environment
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["READY", "START_SECONDS", "Worker", "open_worker"]
+__all__ = ["READY", "START_SECONDS", "StarterLines", "Worker", "open_worker"]
 
 READY: Final = "ready"
 START_SECONDS: Final = 120.0
@@ -89,6 +91,33 @@ class Worker:
         words = "" if self._process.stderr is None else self._process.stderr.read()
         last = next((line for line in reversed(words.splitlines()) if line.strip()), "it said nothing")
         return UnavailableError(f"a process of the load ended early: {last.strip()[:500]}")
+
+
+class StarterLines:
+    """Inside the process: the lines of its starter, read by a thread.
+
+    The pipe closes when the starter is gone, also by kill -9. The process then ends: nobody wants the load.
+    """
+
+    def __init__(self) -> None:
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def take(self) -> str:
+        """The next line, as soon as it comes."""
+        return self._lines.get()
+
+    def take_if_there(self) -> str | None:
+        """The next line, or None where none came yet."""
+        try:
+            return self._lines.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._lines.put(line)
+        os._exit(1)
 
 
 @contextmanager

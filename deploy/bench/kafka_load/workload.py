@@ -36,7 +36,7 @@ class Workload:
 
     Attributes:
         topic: made for the run and removed after it.
-        messages: of all producers together, without warm-up.
+        messages: of all producers together, without warm-up; of each session.
         message_bytes: size of a value, 8 or more: the value begins with the time at which it was due.
         batch_records: at most so many records of a partition in one request; 1 is a request for each record.
         rate: messages per second of all producers together, at fixed times (open loop); 0 is as fast as it goes.
@@ -48,6 +48,11 @@ class Workload:
         warmup_messages: produced and consumed before the clock starts, through a second topic.
         consume: False leaves the consumers out.
         linger_ms: how long a batch that is not full waits; only with `rate`, since at full speed a batch is always full.
+        fetch_min_bytes: a consumer's request waits for so many bytes, at most 20 ms. In mode `stream` at full speed a consumer
+            that waits for one byte asks as often as the producers send, and takes the broker's time from them.
+        sessions: at most so many loads of `messages` one after another, by the same processes on the same topic, each with a
+            clock of its own. A rate is their median: one session of 30,000 records lasts a tenth of a second.
+        stable_ratio: sessions end earlier, when the medians of the rates are known this well (see `median_error`); 0 runs all.
         properties: of the topic.
         retained_mb: values that the topic holds before the clock starts; consumers read them too, from the oldest on.
         cold: before the consumers begin, the topic's files are on the disk and out of the page cache; only in mode `split`.
@@ -73,13 +78,24 @@ class Workload:
     warmup_messages: int = 0
     consume: bool = True
     linger_ms: float = 0.0
+    fetch_min_bytes: int = 1
+    sessions: int = 1
+    stable_ratio: float = 0.0
     properties: tuple[tuple[str, str], ...] = ()
     retained_mb: int = 0
     cold: bool = False
     fetch_bytes: int = 4 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        for name in ("messages", "batch_records", "producers", "partitions", "replication"):
+        for name in (
+            "messages",
+            "batch_records",
+            "producers",
+            "partitions",
+            "replication",
+            "fetch_min_bytes",
+            "sessions",
+        ):
             self._check(name, getattr(self, name) >= 1, "1 or more")
         self._check(
             "message_bytes",
@@ -87,12 +103,14 @@ class Workload:
             f"{STAMP_BYTES} to {MAX_MESSAGE_BYTES}",
         )
         self._check("rate", self.rate >= 0, "0 or more")
+        self._check("stable_ratio", 0 <= self.stable_ratio < 1, "0 to below 1")
         self._check("warmup_messages", self.warmup_messages >= 0, "0 or more")
         self._check("acks", self.acks in {"0", "1", "all"}, "0, 1 or all")
         self._check("retained_mb", self.retained_mb >= 0, "0 or more")
         self._check(
             "retained_mb", not self.retained_mb or self.mode == "split", "0 in mode stream, which reads at once"
         )
+        self._check("sessions", self.sessions == 1 or not (self.retained or self.cold), "1 with retained_mb or cold")
         self._check("fetch_bytes", self.fetch_bytes >= 1, "1 or more")
         self._check("cold", not (self.cold and self.mode == "stream"), "False in mode stream, which reads at once")
         at_most = self.partitions
@@ -156,6 +174,6 @@ def producer_options(workload: Workload) -> dict[str, Any]:
         "partitioner": "murmur2_random",
         "queue.buffering.max.messages": 500_000,
         "queue.buffering.max.kbytes": 256 * 1024,
-        # Without keys records go round the partitions by batches, as they would with many producers.
+        # Without keys and with a rate, records go round the partitions by batches, as they would with many producers.
         "sticky.partitioning.linger.ms": 2,
     }

@@ -32,6 +32,8 @@ _DEAD_MEMBERS: Final = {
 """Members of the new group protocol count as dead as soon as those of the classic one: there the broker decides."""
 _DELETED_SOON: Final = {"log.segment.delete.delay.ms": 1000}
 """The files of a removed topic are gone a second later instead of a minute, so that the disk holds one large run at a time."""
+_BOTH_COMPILERS: Final = ("-XX:TieredStopAtLevel=4",)
+"""An embedded Kafka does without Java's second compiler, to start sooner; a warm broker then needs more CPU for each request."""
 
 
 class LivePids(Mapping[str, int]):
@@ -135,6 +137,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
                 mode=target.metadata,
                 security=target.security,
                 properties=_properties(target),
+                java_options=_BOTH_COMPILERS,
             )
         )
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
@@ -154,7 +157,13 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
 def _properties(target: Target) -> dict[str, str | int]:
     """Of each node; those of the target count over all others."""
     own = dict(pair.split("=", 1) for pair in target.broker_properties.split())
-    return {**_DELETED_SOON, **(_DEAD_MEMBERS if target.metadata == "kraft" else {}), **own}
+    return {**_DELETED_SOON, **_threads(), **(_DEAD_MEMBERS if target.metadata == "kraft" else {}), **own}
+
+
+def _threads() -> dict[str, int]:
+    """A broker's threads by the cores here: with two network threads on two cores a request costs a fifth more CPU."""
+    cores = os.cpu_count() or 1
+    return {"num.network.threads": max(1, cores // 2), "num.io.threads": max(2, cores)}
 
 
 def clear_orphans(place: Path) -> list[Path]:

@@ -14,7 +14,8 @@ __all__ = ["Measured", "judge_cells"]
 class Measured:
     """One cell after its repeats.
 
-    `fault` says why it has no figures, `doubt` why they prove nothing, `limit` which resource was full.
+    `fault` says why it has no figures, `doubt` why they prove nothing, `limit` which resource was full, `limits` the same
+    for the figures of which more is known.
     """
 
     parameters: Mapping[str, Any]
@@ -22,6 +23,7 @@ class Measured:
     doubt: str = ""
     fault: str = ""
     limit: str = ""
+    limits: Mapping[str, str] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -80,7 +82,7 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         # At most 0 is a promise of every run: a median would hide one loss in five, and a busy machine is no excuse.
         count = len(spread.runs)
         worst = f" in the worst of {count} runs" if count > 1 else ""
-        limit = f"; {one.limit}" if one.limit else ""
+        limit = _limit_text(one, goal.figure)
         return {**verdict, "met": False, "why": f"{goal.figure} is {spread.high:,.6g}{worst}{limit}"}
     if one.fault or value is None:
         return {**verdict, "met": None, "why": one.fault or f"{goal.figure} was not measured"}
@@ -90,8 +92,13 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         return {**verdict, "met": None, "why": one.doubt}
     if value >= bound if goal.at_least is not None else value <= bound:
         return {**verdict, "met": True, "why": ""}
-    limit = f"; {one.limit}" if one.limit else ""
+    limit = _limit_text(one, goal.figure)
     return {**verdict, "met": False, "why": f"{goal.figure} is {value:,.6g}{limit}"}
+
+
+def _limit_text(one: Measured, figure: str) -> str:
+    limit = one.limits.get(figure, one.limit)
+    return f"; {limit}" if limit else ""
 
 
 def _bound(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]) -> tuple[float | None, str]:

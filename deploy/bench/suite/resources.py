@@ -17,7 +17,7 @@ import psutil
 
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["GB", "MB", "Sample", "Sampler", "busy_during", "limit_of", "rates_between"]
+__all__ = ["GB", "MB", "Sample", "Sampler", "busy_during", "rates_between"]
 
 OTHERS_SHARE: Final = 0.25
 """Of one core: what other programs may use on average during a cell whose figures still count."""
@@ -59,19 +59,6 @@ def rates_between(first: Sample, last: Sample, between: Sequence[Sample] = ()) -
         seen = [sample.gauges[name] for sample in (first, *between, last) if name in sample.gauges]
         figures[name] = min(seen) if name.endswith("available_gb") else max(seen)
     return figures
-
-
-def limit_of(figures: Mapping[str, float], cores: int) -> str:
-    """Which resource was full, in words; empty where none was."""
-    if figures.get("io_wait_ratio", 0.0) > 0.25:
-        return "the processors waited for the disk"
-    if figures.get("machine_cpu_cores", 0.0) > 0.9 * cores:
-        own, client = figures.get("broker_cpu_cores", 0.0), figures.get("client_cpu_cores", 0.0)
-        more = "brokers" if own > client else "clients"
-        return f"all {cores} cores were busy, most of it in the {more} ({max(own, client):.2g} cores)"
-    if figures.get("client_cpu_cores", 0.0) > 0.9:
-        return "the clients used a whole core"
-    return ""
 
 
 def busy_during(figures: Mapping[str, float]) -> str:

@@ -12,10 +12,11 @@ from deploy.bench.environment import hardware, versions
 from deploy.bench.suite.bed import Bed, Topics
 from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.limit import limit_of
 from deploy.bench.suite.live import Live
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress
-from deploy.bench.suite.resources import Sample, Sampler, busy_during, limit_of
+from deploy.bench.suite.resources import Sample, Sampler, busy_during
 from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
 from deploy.bench.suite.spread import Spread, median_curves, spreads_of
@@ -264,14 +265,27 @@ class _Course:
     ) -> Measured:
         spreads = spreads_of(runs)
         medians = {name: spread.median for name, spread in spreads.items()}
+        own_limit = "; ".join(dict.fromkeys(filter(None, limits)))
         return Measured(
             cell.parameters,
             spreads,
             doubt=short or _lost_in_any(spreads) or self._doubt or busy_during(medians),
             fault=fault,
-            limit="; ".join(dict.fromkeys(filter(None, limits))) or limit_of(medians, int(hardware()["cores"] or 1)),
+            limit=own_limit or limit_of(medians, int(hardware()["cores"] or 1)),
+            limits={} if own_limit else self._limits(cell, medians),
             curves=median_curves(curves),
         )
+
+    def _limits(self, cell: Cell, medians: Mapping[str, float]) -> dict[str, str]:
+        """Of the rates of producers and consumers, by what was busy meanwhile."""
+        cores = int(hardware()["cores"] or 1)
+        sides = {"produce_per_second": cell.workload.producers, "consume_per_second": cell.workload.consumers}
+        streams = cell.workload.mode == "stream"
+        return {
+            name: limit_of(medians, cores, name, processes=count, streams=streams)
+            for name, count in sides.items()
+            if name in medians
+        }
 
     def _fault(self, where: str, error: Exception) -> None:
         self.faults.append(f"{where}: {_text(error)}")

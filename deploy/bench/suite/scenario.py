@@ -45,6 +45,9 @@ class Parameters(_Form):
     warmup_messages: int = Field(0, ge=0)
     consume: bool = True
     linger_ms: float = Field(0, ge=0)
+    fetch_min_bytes: int = Field(1, ge=1, le=1_000_000)
+    sessions: int = Field(1, ge=1, le=1000)
+    stable_ratio: float = Field(0, ge=0, lt=1)
     properties: str = Field("", pattern=_PROPERTIES, description="Of the topic: `name=value name=value`.")
 
     retained_mb: int = Field(0, ge=0, le=10_000_000)

@@ -10,7 +10,7 @@ __all__ = ["Spread", "better", "differs", "median_curves", "spread_of", "spreads
 
 LEAST_SPREAD: Final = 0.05
 """Repeats that happen to agree, and a single run, still differ so much from the next time."""
-_HIGHER: Final = re.compile(r"(?:peer_)?(?:produce|consume|messages|records|rows)_per_second")
+_HIGHER: Final = re.compile(r"(?:peer_)?(?:c_)?(?:produce|consume|messages|records|rows)_per_second")
 _LOWER: Final = re.compile(
     r"(?:peer_)?(?:\w+_ms|\w+_ms_(?:p\d+|mean)|errors\w*|lost|\w*cpu_us_per_\w+|failed_\w+|out_of_order|unexpected|most_to_mean)"
 )

@@ -1,0 +1,138 @@
+"""One producer process that is a C client: librdkafka gets the records by arrays, and Python runs only between two arrays.
+
+It takes the lines of `produce.py` and gives the same ones; the difference of both rates and of their CPU is Python's share.
+It loads the librdkafka that confluent-kafka brings along. It times no record, and it sends neither keys nor at a rate.
+"""
+
+import ctypes
+import json
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.bench.kafka_load.latency import Latencies
+from deploy.bench.kafka_load.produce import BLOCK, DRAIN_SECONDS, WAIT_SECONDS, Sent, block_size
+from deploy.bench.kafka_load.worker import StarterLines
+from deploy.bench.kafka_load.workload import Workload, producer_options, stamped
+from ingest.contract.errors import ConfigError
+
+__all__ = ["NativeProducer", "main"]
+
+_PRODUCER: Final = 0
+_COPY: Final = 2
+"""Of rd_kafka_produce_batch: the payload is copied, as Python's client does."""
+_TEXT_BYTES: Final = 512
+_FULL_SECONDS: Final = 0.002
+
+
+class _Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (
+        ("err", ctypes.c_int), ("rkt", ctypes.c_void_p), ("partition", ctypes.c_int32), ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t), ("key", ctypes.c_void_p), ("key_len", ctypes.c_size_t), ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class NativeProducer:
+    """A producer of librdkafka with these options, for values of one size.
+
+    Raises:
+        ConfigError: librdkafka refuses an option; the text has its name.
+    """
+
+    def __init__(self, conf: dict[str, Any], value_bytes: int) -> None:
+        self._lib = _library()
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        options = self._lib.rd_kafka_conf_new()
+        for name, value in conf.items():
+            word = str(value).lower() if isinstance(value, bool) else str(value)
+            if self._lib.rd_kafka_conf_set(options, name.encode(), word.encode(), text, _TEXT_BYTES):
+                raise ConfigError(text.value.decode())
+        self._handle = self._lib.rd_kafka_new(_PRODUCER, options, text, _TEXT_BYTES)
+        if not self._handle:
+            raise ConfigError(text.value.decode())
+        self._topics: dict[str, int] = {}
+        self._value = bytearray(value_bytes)
+        where = ctypes.addressof((ctypes.c_char * value_bytes).from_buffer(self._value))
+        # One array for all calls: its records are the same value, which each call copies.
+        self._messages = (_Message * BLOCK)(*[_Message(payload=where, len=value_bytes)] * BLOCK)
+
+    def send(self, topic: str, partition: int, value: bytes, count: int) -> None:
+        """So many records of one value, at most `BLOCK`; waits while the client's queue is full."""
+        if topic not in self._topics:
+            self._topics[topic] = self._lib.rd_kafka_topic_new(self._handle, topic.encode(), None)
+        self._value[: len(value)] = value
+        while count > 0:
+            count -= self._lib.rd_kafka_produce_batch(self._topics[topic], partition, _COPY, self._messages, count)
+            if count:
+                self._lib.rd_kafka_poll(self._handle, 0)
+                time.sleep(_FULL_SECONDS)
+
+    def drain(self) -> int:
+        """Wait until all are acknowledged, or for too long; those that are not."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (left := int(self._lib.rd_kafka_outq_len(self._handle))) and time.monotonic() < deadline:
+            self._lib.rd_kafka_poll(self._handle, 0)
+            time.sleep(DRAIN_SECONDS)
+        return left
+
+
+def _library() -> Any:
+    """The librdkafka in confluent-kafka's wheel, else the one of the operating system."""
+    client = find_spec("confluent_kafka")
+    folder = Path((client.origin if client else None) or "/").parent.with_name("confluent_kafka.libs")
+    lib = ctypes.CDLL(str(next(iter(sorted(folder.glob("librdkafka-*.so*"))), "librdkafka.so.1")))
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    for name, result, arguments in (
+        ("conf_new", pointer, ()),
+        ("conf_set", number, (pointer, text, text, text, ctypes.c_size_t)),
+        ("new", pointer, (number, pointer, text, ctypes.c_size_t)),
+        ("topic_new", pointer, (pointer, text, pointer)),
+        ("produce_batch", number, (pointer, ctypes.c_int32, number, ctypes.POINTER(_Message), number)),
+        ("poll", number, (pointer, number)),
+        ("outq_len", number, (pointer,)),
+    ):
+        function = getattr(lib, f"rd_kafka_{name}")
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def _send(producer: NativeProducer, workload: Workload, topic: str, messages: int, number: int) -> int:
+    """A producer's part in blocks, each to the next partition."""
+    size, padding = block_size(workload, messages), bytes(workload.message_bytes - 8)
+    while messages:
+        count = min(size, messages)
+        producer.send(topic, number % workload.partitions, stamped(time.time_ns() // 1000, padding), count)
+        messages -= count
+        number += 1
+    return producer.drain()
+
+
+def main() -> None:
+    """One C client from the command line."""
+    plan = json.loads(sys.stdin.readline())
+    properties = tuple((str(key), str(value)) for key, value in plan["workload"].pop("properties"))
+    workload = Workload(**plan["workload"], properties=properties)
+    producer = NativeProducer({**plan["conf"], **producer_options(workload), "log_level": 0}, workload.message_bytes)
+    _send(producer, workload, plan["warm_topic"], plan["warmup_messages"], plan["number"])
+    lines = StarterLines()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        begin_at = float(lines.take())
+        time.sleep(max(0.0, begin_at - time.time()))
+        sent, cpu, python = Sent(began=time.time()), time.process_time(), time.thread_time()
+        sent.waiting = _send(producer, workload, workload.topic, plan["messages"], plan["number"])
+        sent.ended, sent.cpu_seconds = time.time(), time.process_time() - cpu
+        sent.python_cpu_seconds = time.thread_time() - python
+        sent.messages, sent.latencies = plan["messages"], Latencies().encode()
+        sys.stdout.write(json.dumps(vars(sent)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

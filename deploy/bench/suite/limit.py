@@ -1,0 +1,77 @@
+"""The resource that limits a figure, in words: cores, Kafka, clients, Python, disk; with the rates of other clients here."""
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["limit_of"]
+
+_FULL: Final = 0.85
+"""Of the cores: beyond it they are busy, since a load's few processes never share them evenly."""
+_KEPT_UP: Final = 0.85
+"""Of the rate of the producers: a consumer ends a little after them."""
+_RATE: Final = "_per_second"
+_PEERS: Final = {"peer_c_": "a C client (librdkafka)", "peer_": "Kafka's own tools"}
+
+
+def limit_of(
+    figures: Mapping[str, float], cores: int, figure: str = "", *, processes: int = 1, streams: bool = False
+) -> str:
+    """What was full while a figure was measured; empty where nothing was and no more is known.
+
+    Args:
+        figures: medians of a cell.
+        cores: of this machine.
+        figure: `produce_per_second` or `consume_per_second` names what was full during that part; any other, during the run.
+        processes: that produce, or that consume.
+        streams: they did so at the same time.
+    """
+    side = figure.removesuffix(_RATE)
+    kept_up = "the consumers kept up with what was produced" if streams and _kept_up(side, figures) else ""
+    limits = _disk_limit(figures) or _side_limit(side, figures, cores, processes) or _run_limit(figures, cores)
+    return "; ".join(text for text in (kept_up, limits, *_peer_texts(figure, figures)) if text)
+
+
+def _kept_up(side: str, figures: Mapping[str, float]) -> bool:
+    """Nobody reads faster than others write."""
+    rates = [figures.get(f"{name}{_RATE}", 0.0) for name in ("consume", "produce")]
+    return side == "consume" and rates[0] > _KEPT_UP * rates[1]
+
+
+def _disk_limit(figures: Mapping[str, float]) -> str:
+    return "the processors waited for the disk" if figures.get("io_wait_ratio", 0.0) > 0.25 else ""
+
+
+def _side_limit(side: str, figures: Mapping[str, float], cores: int, processes: int) -> str:
+    clients, broker = figures.get(f"{side}_client_cores"), figures.get(f"{side}_broker_cores")
+    if clients is None:
+        return ""
+    python = figures.get("produce_python_cores", 0.0) if side == "produce" else 0.0
+    shares = f"clients {clients:.2f}{f', of it Python {python:.2f}' if python else ''}"
+    if broker is None:
+        full = clients > _FULL * min(processes, cores)
+        return f"{'the clients are the limit' if full else 'the clients were not full'}: {shares} cores"
+    text = f"Kafka {broker:.2f}, {shares}"
+    if python > _FULL * processes:
+        return f"Python is the limit ({text} cores)"
+    if clients + broker > _FULL * cores:
+        return f"the cores are the limit: all {cores} were busy ({text})"
+    busy = clients + broker
+    return f"no core was missing: {busy:.2f} of {cores} were busy ({text}), the rest waited for answers"
+
+
+def _run_limit(figures: Mapping[str, float], cores: int) -> str:
+    if figures.get("machine_cpu_cores", 0.0) > 0.9 * cores:
+        own, client = figures.get("broker_cpu_cores", 0.0), figures.get("client_cpu_cores", 0.0)
+        more = "brokers" if own > client else "clients"
+        return f"all {cores} cores were busy, most of it in the {more} ({max(own, client):.2g} cores)"
+    if figures.get("client_cpu_cores", 0.0) > 0.9:
+        return "the clients used a whole core"
+    return ""
+
+
+def _peer_texts(figure: str, figures: Mapping[str, float]) -> list[str]:
+    if not figure.endswith(_RATE):
+        return []
+    return [
+        f"{name} reached {figures[start + figure]:,.0f}" for start, name in _PEERS.items() if start + figure in figures
+    ]
