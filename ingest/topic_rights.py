@@ -1,36 +1,76 @@
-"""What a user may do with a topic: asked of Kafka, instead of learned by a failure in the middle of a run."""
+"""What a user may do with a topic and a group: asked of Kafka, instead of learned by a failure in the middle of a run."""
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
 from ingest.admin import TIMEOUT_SECONDS, admin_client, result_of, unanswered
 from ingest.settings import KafkaSettings
 
-__all__ = ["missing_rights"]
+__all__ = ["missing_group_rights", "missing_rights"]
 
-_NEEDED: Final = (AclOperation.WRITE, AclOperation.READ, AclOperation.DELETE)
+_OF_TOPIC: Final = (AclOperation.WRITE, AclOperation.READ, AclOperation.DELETE)
+_OF_GROUP: Final = (AclOperation.READ,)
+_HIDDEN: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""Each of those rights lets its user describe too: who may not describe has none of them."""
 
 
 def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
     """Those of WRITE, READ and DELETE that this user lacks on an existing topic; none where Kafka has no authorizer.
 
     Raises:
-        RetryableError: Kafka does not answer, or does not let this user describe the topic.
+        RetryableError: Kafka does not answer.
     """
     client = admin_client(settings)
-    described = client.describe_topics(
-        TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+    return _missing(
+        lambda: client.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+        )[topic],
+        _OF_TOPIC,
+        settings,
+        f"asking for the rights on topic {topic}",
     )
+
+
+def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
+    """READ where this user lacks it on a group, which need not be there; none where Kafka has no authorizer.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    client = admin_client(settings)
+    return _missing(
+        lambda: client.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
+        )[group],
+        _OF_GROUP,
+        settings,
+        f"asking for the rights on group {group}",
+        is_said={KafkaError.GROUP_ID_NOT_FOUND, KafkaError.COORDINATOR_NOT_AVAILABLE},
+    )
+
+
+def _missing(
+    ask: Callable[[], Any],
+    needed: Sequence[AclOperation],
+    settings: KafkaSettings,
+    what: str,
+    *,
+    is_said: Collection[int] = (),
+) -> list[str]:
+    """Names of the rights that are needed and not there; after an error that is expected of who has them, none."""
     try:
-        allowed = result_of(described[topic]).authorized_operations
+        allowed = result_of(ask()).authorized_operations
     except (KafkaException, TimeoutError) as error:
-        raise unanswered(settings, error, f"asking for the rights on topic {topic}") from error
+        code = error.args[0].code() if isinstance(error, KafkaException) else None
+        if code in _HIDDEN:
+            return [each.name for each in needed]
+        if code in is_said:
+            return []
+        raise unanswered(settings, error, what) from error
     # A broker that does not say has nothing to forbid.
-    return [] if allowed is None else _lacking(allowed)
-
-
-def _lacking(allowed: Collection[AclOperation]) -> list[str]:
-    return [] if AclOperation.ALL in allowed else [needed.name for needed in _NEEDED if needed not in allowed]
+    if allowed is None or AclOperation.ALL in allowed:
+        return []
+    return [each.name for each in needed if each not in allowed]

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from deploy.bench.suite import command
 from deploy.bench.suite.bed import Bed, Topics, check_rights
@@ -24,6 +26,7 @@ from deploy.bench.suite.scenario import Parameters
 from deploy.testbed.budget import check_budget
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import missing_group_rights, missing_rights
 
 SCENARIO = """
 title = "one"
@@ -121,19 +124,56 @@ def test_a_missing_right_is_said_once_for_all_cells(scenario: str, cluster: Path
 
 
 @pytest.mark.parametrize("missing", [[], ["WRITE", "READ"], ["DELETE"]])
-def test_rights_are_asked_for_before_the_first_message(monkeypatch: pytest.MonkeyPatch, missing: list[str]) -> None:
+@pytest.mark.parametrize("of_group", [[], ["READ"]])
+def test_rights_are_asked_for_before_the_first_message(
+    monkeypatch: pytest.MonkeyPatch, missing: list[str], of_group: list[str]
+) -> None:
     done: list[str] = []
     monkeypatch.setattr(
         "ingest.topic_setup.create_topic", lambda kafka, name, partitions: done.append(f"made {name[:15]}")
     )
     monkeypatch.setattr("ingest.topic_setup.delete_topic", lambda kafka, name: done.append("removed"))
     monkeypatch.setattr("ingest.topic_rights.missing_rights", lambda kafka, name: missing)
-    with pytest.raises(FatalError) if missing else nullcontext() as fault:
+    monkeypatch.setattr("ingest.topic_rights.missing_group_rights", lambda kafka, name: of_group)
+    with pytest.raises(FatalError) if missing or of_group else nullcontext() as fault:
         check_rights(KafkaSettings())
     assert done == ["made tidegate-bench-", *(["removed"] if "DELETE" not in missing else [])]
-    if missing:
-        assert f"ANONYMOUS lacks {' and '.join(missing)} on topics tidegate-bench-*" in str(fault.value)
-        assert ("could not be removed" in str(fault.value)) == ("DELETE" in missing)
+    if fault is not None:
+        words = str(fault.value)
+        assert (f"{' and '.join(missing)} on topics tidegate-bench-*" in words) == bool(missing)
+        assert ("READ on groups tidegate-bench-*" in words) == bool(of_group)
+        assert ("could not be removed" in words) == ("DELETE" in missing)
+
+
+def test_who_may_not_make_topics_is_asked_for_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(kafka: KafkaSettings, name: str, partitions: int) -> None:
+        message = "may not create topic"
+        raise FatalError(message)
+
+    monkeypatch.setattr("ingest.topic_setup.create_topic", refuse)
+    with pytest.raises(FatalError, match=r"ANONYMOUS lacks CREATE on topics tidegate-bench-\*: grant CREATE, DESCRIBE"):
+        check_rights(KafkaSettings())
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "missing"),
+    [
+        (missing_rights, KafkaError.TOPIC_AUTHORIZATION_FAILED, ["WRITE", "READ", "DELETE"]),
+        (missing_group_rights, KafkaError.GROUP_AUTHORIZATION_FAILED, ["READ"]),
+        (missing_group_rights, KafkaError.GROUP_ID_NOT_FOUND, []),
+        (missing_rights, KafkaError.GROUP_ID_NOT_FOUND, None),
+    ],
+)
+def test_who_may_not_even_describe_lacks_all(
+    monkeypatch: pytest.MonkeyPatch, ask: Any, code: int, missing: list[str] | None
+) -> None:
+    def answer(*_: object, **__: object) -> Any:
+        raise KafkaException(KafkaError(code))
+
+    client = SimpleNamespace(describe_topics=answer, describe_consumer_groups=answer)
+    monkeypatch.setattr("ingest.topic_rights.admin_client", lambda settings: client)
+    with pytest.raises(RetryableError) if missing is None else nullcontext():
+        assert ask(KafkaSettings(), "x") == missing
 
 
 @pytest.mark.parametrize("error", [RetryableError("Kafka does not answer"), KeyboardInterrupt()])

@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,18 +208,21 @@ def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[
 
 
 def check_rights(kafka: KafkaSettings) -> None:
-    """Make a topic, ask what this user may do with it, remove it.
+    """Make a topic, ask what this user may do with it and with a group of its name, remove it.
 
     Raises:
         FatalError: a right is missing.
     """
-    from ingest.topic_rights import missing_rights
+    from ingest.topic_rights import missing_group_rights, missing_rights
     from ingest.topic_setup import create_topic, delete_topic
 
     topic = Topics(kafka).name("rights")
     try:
         create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
         missing = missing_rights(kafka, topic)
+        of_group = missing_group_rights(kafka, topic)
+    except FatalError as error:
+        raise FatalError(_without_rights(kafka, ["CREATE"], [])) from error
     except BaseException:
         with suppress(TidegateError):
             delete_topic(kafka, topic)
@@ -227,9 +230,17 @@ def check_rights(kafka: KafkaSettings) -> None:
     left = f" The topic {topic} could not be removed." if "DELETE" in missing else ""
     if not left:
         delete_topic(kafka, topic)
-    if missing:
-        msg = (
-            f"The Kafka user {kafka.sasl_username or 'ANONYMOUS'} lacks {' and '.join(missing)} on topics {PREFIX}*: grant "
-            f"CREATE, DESCRIBE, WRITE, READ and DELETE on topics with the prefix {PREFIX}.{left}"
-        )
-        raise FatalError(msg)
+    if missing or of_group:
+        raise FatalError(_without_rights(kafka, missing, of_group) + left)
+
+
+def _without_rights(kafka: KafkaSettings, of_topics: Sequence[str], of_groups: Sequence[str]) -> str:
+    lacking = [
+        f"{' and '.join(rights)} on {what} {PREFIX}*"
+        for what, rights in (("topics", of_topics), ("groups", of_groups))
+        if rights
+    ]
+    return (
+        f"The Kafka user {kafka.sasl_username or 'ANONYMOUS'} lacks {', and '.join(lacking)}: grant CREATE, DESCRIBE, WRITE, "
+        f"READ and DELETE on topics with the prefix {PREFIX}, and READ on groups with that prefix."
+    )
