@@ -11,8 +11,8 @@ from typing import Any, Final
 __all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data", "of_options"]
 
 _BOTH: Final = frozenset(
-    {"audit", "correct", "device", "dlq", "doctor", "erase", "maintain", "profile", "repair", "route", "sql", "status",
-     "streams", "tables", "topics", "trace"}
+    {"audit", "correct", "device", "dlq", "doctor", "erase", "groups", "maintain", "produce", "profile", "repair", "rewind",
+     "route", "sql", "status", "streams", "tables", "tail", "topics", "trace"}
 )  # fmt: skip
 TAKES_DATA: Final = _BOTH | {"down", "logs", "up"}
 """First words of commands that find an embedded run by `--data`, ..."""

@@ -80,11 +80,18 @@ def list_groups(settings: KafkaSettings) -> list[Group]:
     Raises:
         RetryableError: Kafka does not answer.
     """
-    client = admin_client(settings)
-    try:
-        found = result_of(client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
-    except (KafkaException, TimeoutError) as error:
-        raise unanswered(settings, error, "listing consumer groups") from error
+    client, deadline = admin_client(settings), time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            found = result_of(client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
+        except (KafkaException, TimeoutError) as error:
+            raise unanswered(settings, error, "listing consumer groups") from error
+        if not found.errors:
+            break
+        # Each broker names the groups that it keeps: without the answer of one, its groups would be missing unseen.
+        if time.monotonic() > deadline:
+            raise unanswered(settings, found.errors[0], "listing consumer groups")
+        time.sleep(0.5)
     return sorted(
         (Group(one.group_id, one.state.name, "" if one.type is None else one.type.name.lower()) for one in found.valid),
         key=lambda group: group.name,

@@ -6,8 +6,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
-from ingest.contract.errors import FatalError
+from ingest.admin import TIMEOUT_SECONDS, admin_client, no_topic, partition_counts, result_of, unanswered
 from ingest.settings import KafkaSettings
 
 __all__ = ["begin_offsets", "end_offsets", "offsets_at"]
@@ -43,8 +42,7 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
     client = admin_client(settings)
     existing = partition_counts(client, settings)
     if topic not in existing:
-        message = f"Kafka at {settings.bootstrap_servers} has no topic {topic}: has the pipeline run on this cluster?"
-        raise FatalError(message)
+        raise no_topic(settings, topic, existing)
     asked = {TopicPartition(topic, partition): spec for partition in range(existing[topic])}
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:

@@ -7,9 +7,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ingest.admin import admin_client, partition_counts
+from ingest.admin import admin_client, no_topic, partition_counts
 from ingest.clients import make_client
-from ingest.contract.errors import FatalError, UnavailableError
+from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 
@@ -60,12 +60,10 @@ def send(
         UnavailableError: there is no such partition.
         RetryableError: Kafka does not answer.
     """
-    partitions = partition_counts(admin_client(settings), settings).get(topic)
-    if partitions is None:
-        message = (
-            f"Kafka at {settings.bootstrap_servers} has no topic {topic}: make it with `tidegate topics create {topic}`"
-        )
-        raise FatalError(message)
+    known = partition_counts(admin_client(settings), settings)
+    if topic not in known:
+        raise no_topic(settings, topic, known)
+    partitions = known[topic]
     if partition is not None and not 0 <= partition < partitions:
         message = f"Topic {topic} has no partition {partition}: it has {partitions}, counted from 0"
         raise UnavailableError(message)

@@ -1,7 +1,7 @@
 """Records of one topic from a place on, and on as they come: no group, no commit, nothing held but one batch."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -21,7 +21,7 @@ from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
 
-__all__ = ["Start", "TailRecord", "tail", "tail_record"]
+__all__ = ["Silence", "Start", "TailRecord", "judge_error", "tail", "tail_record"]
 
 _WAIT_SECONDS: Final = 0.2
 _BATCH: Final = 500
@@ -74,6 +74,7 @@ def tail(
     partition: int | None = None,
     stop: Start | None = None,
     follow: bool = True,
+    ended: Callable[[], bool] = lambda: False,
 ) -> Iterator[TailRecord]:
     """The records from `start` on, by offset within a partition, partitions mixed.
 
@@ -84,6 +85,7 @@ def tail(
         partition: this one alone.
         stop: the `time` before which to end; with it nothing is followed.
         follow: go on with what comes later; else it ends at what was the end when this was called.
+        ended: asked after each wait for records; True ends it.
 
     Raises:
         FatalError: there is no such topic.
@@ -104,7 +106,7 @@ def tail(
     if stop is not None or not follow:
         found = ends if stop is None else offsets_at(settings, topic, stop.at)
         until = {one: found[one] for one in chosen}
-    for record in _read(settings, topic, {one: starts[one] for one in chosen}, until):
+    for record in _read(settings, topic, {one: starts[one] for one in chosen}, until, ended):
         # A partition that ends before the offset begins at its end, and its next records come before what was asked for.
         if start.kind != "offset" or record.offset >= start.at:
             yield record
@@ -137,7 +139,11 @@ def _starts(
 
 
 def _read(
-    settings: KafkaSettings, topic: str, starts: Mapping[int, int], until: Mapping[int, int] | None
+    settings: KafkaSettings,
+    topic: str,
+    starts: Mapping[int, int],
+    until: Mapping[int, int] | None,
+    ended: Callable[[], bool],
 ) -> Iterator[TailRecord]:
     left = None if until is None else {one for one, end in until.items() if starts[one] < end}
     if left is not None and not left:
@@ -145,8 +151,8 @@ def _read(
     consumer = make_client(Consumer, _conf(settings), settings)
     try:
         consumer.assign([Place(topic, one, at) for one, at in starts.items() if left is None or one in left])
-        silent = _Silence(settings, consumer)
-        while left is None or left:
+        silent = Silence(settings, consumer)
+        while not ended() and (left is None or left):
             # The first record is waited for; a wait for a full batch would hold it back.
             found = consumer.consume(1, _WAIT_SECONDS)
             for message in found + (consumer.consume(_BATCH, 0) if found else []):
@@ -173,7 +179,7 @@ def _take(
 ) -> TailRecord | None:
     error, number, offset = message.error(), message.partition(), message.offset()
     if error is not None:
-        _judge(error, topic, settings)
+        judge_error(error, topic, settings)
     if number is None or offset is None or number < 0:
         return None
     if until is not None and left is not None:
@@ -187,7 +193,14 @@ def _take(
     return None if error is not None else tail_record(message)
 
 
-def _judge(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
+def judge_error(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
+    """Raise where a fault of the client ends the reading; others pass by themselves.
+
+    Raises:
+        UnavailableError: this user may not read the topic.
+        FatalError: the topic was deleted.
+        RetryableError: retention removed what was to be read.
+    """
     if error.code() in _DENIED:
         user = settings.sasl_username or "ANONYMOUS"
         message = f"The Kafka user {user} may not read topic {topic}: grant it READ on the topic"
@@ -200,7 +213,7 @@ def _judge(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
         raise RetryableError(message)
 
 
-class _Silence:
+class Silence:
     """Tells a topic that is quiet from a broker that is gone: only the second is an error."""
 
     def __init__(self, settings: KafkaSettings, consumer: Consumer) -> None:

@@ -7,13 +7,13 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_topic, result_of, unanswered
 from ingest.cluster import is_own_topic
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, TidegateError
 from ingest.retention import AGE, SIZE, ConfigChange, unread_older
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import wanted_config
-from ingest.topic_state import describe_topics
+from ingest.topic_state import describe_topics, topic_names
 
 __all__ = ["change_topic", "settings_config"]
 
@@ -75,8 +75,7 @@ def _refuse_foreign(name: str) -> None:
 def _config_of(settings: KafkaSettings, name: str) -> Mapping[str, str]:
     states = describe_topics(settings, [name])
     if name not in states:
-        message = f"Kafka at {settings.bootstrap_servers} has no topic {name}; `tidegate topics ls` lists those that there are"
-        raise FatalError(message)
+        raise no_topic(settings, name, topic_names(settings))
     if not states[name].config:
         raise _denied(settings, name, "read the settings of", "DESCRIBE_CONFIGS")
     return states[name].config

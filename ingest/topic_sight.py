@@ -90,6 +90,8 @@ def _problem(one: Partition, least_in_sync: int) -> str:
     missing = ", ".join(map(str, one.missing))
     if one.leader < 0:
         return f"partition {one.partition} has no leader, so nobody can read or write it (missing brokers: {missing})"
+    if not missing and one.end is None:
+        return f"partition {one.partition} has no offsets here: its leader, broker {one.leader}, does not answer"
     if not missing:
         return ""
     have = f"partition {one.partition} has {len(one.in_sync)} of {len(one.replicas)} replicas in sync"

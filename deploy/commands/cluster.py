@@ -68,7 +68,7 @@ def up(
     if as_json:
         show_json(cluster_state(cluster))
     else:
-        typer.echo("\n".join(started_lines(cluster)))
+        typer.echo("\n".join(started_lines(cluster, _named(data))))
 
 
 @app.command()

@@ -1,18 +1,22 @@
 """`tidegate groups ls | describe` and `rewind`: consumer groups as Kafka's tools show them, and a change of their offsets."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deploy.commands.options import Brokers, Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.group_state import Member
     from ingest.rewind import Target
 
 __all__ = ["register"]
 
 groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Kafka's consumer groups: members and lag.")
+_ID_LETTERS: Final = 8
 Name = Annotated[str, typer.Argument(help="As `groups ls` lists it.")]
 
 
@@ -23,7 +27,7 @@ def register(parent: typer.Typer) -> None:
 
 
 @groups.command()
-def ls(brokers: Brokers = None, config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
+def ls(brokers: Brokers = None, config: KafkaConfig = None, data: Data = None, as_json: Json = False) -> None:
     """List the consumer groups and their states."""
     from deploy.commands.text_table import text_table
     from deploy.local.locate import locate_kafka
@@ -38,13 +42,14 @@ def ls(brokers: Brokers = None, config: OptionalConfig = None, data: Data = None
 
 @groups.command()
 def describe(
-    name: Name, brokers: Brokers = None, config: OptionalConfig = None, data: Data = None, as_json: Json = False
+    name: Name, brokers: Brokers = None, config: KafkaConfig = None, data: Data = None, as_json: Json = False
 ) -> None:
     """Show a group's members, the partitions each has, and how far the group has read."""
     from dataclasses import asdict
 
     from deploy.commands.text_table import text_table
     from deploy.local.locate import locate_kafka
+    from deploy.local.words import counted
     from ingest.group_state import describe_group
 
     group = describe_group(locate_kafka(config, data, brokers), name)
@@ -53,10 +58,10 @@ def describe(
         values = asdict(group)
         show_json({"group": values.pop("name"), **values, "places": places})
         return
-    owners = {where: member.client_id for member in group.members for where in member.partitions}
-    typer.echo(
-        f"{group.name}: {group.state}, {len(group.members)} members, coordinator {group.coordinator or 'unknown'}"
-    )
+    names = _member_names(group.members)
+    owners = {where: names[member.member_id] for member in group.members for where in member.partitions}
+    members = counted(len(group.members), "member")
+    typer.echo(f"{group.name}: {group.state}, {members}, coordinator {group.coordinator or 'unknown'}")
     rows = [
         (place.topic, str(place.partition), str(place.committed), _or(place.end), _or(place.lag),
          owners.get((place.topic, place.partition), "-"))
@@ -65,11 +70,12 @@ def describe(
     typer.echo("\n".join(text_table(("topic", "partition", "committed", "end", "lag", "member"), rows)))
     known = {(place.topic, place.partition) for place in group.places}
     for member in group.members:
+        name = names[member.member_id]
         fresh = [f"{topic}[{number}]" for topic, number in member.partitions if (topic, number) not in known]
         if fresh:
-            typer.echo(f"{member.client_id} also has {', '.join(fresh)}, of which nothing is committed yet")
+            typer.echo(f"{name} also has {', '.join(fresh)}, of which nothing is committed yet")
         elif not member.partitions:
-            typer.echo(f"{member.client_id} has no partition: the group has more members than there are partitions")
+            typer.echo(f"{name} has no partition: the group has more members than there are partitions")
 
 
 def rewind(
@@ -83,7 +89,7 @@ def rewind(
     ] = None,
     execute: Annotated[bool, typer.Option("--yes", help="Do it; without this the plan is only shown.")] = False,
     brokers: Brokers = None,
-    config: OptionalConfig = None,
+    config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -136,6 +142,17 @@ def parse_target(text: str) -> "Target":
         msg = f"--to {text!r} is in the future; wanted a time that has passed, or latest"
         raise typer.BadParameter(msg)
     return Target("time", int(when.timestamp() * 1000))
+
+
+def _member_names(members: "Sequence[Member]") -> dict[str, str]:
+    """By member id: the client id, and where several members share that one, with the beginning of what tells them apart."""
+    shared = {one.client_id for one in members if sum(other.client_id == one.client_id for other in members) > 1}
+    return {
+        one.member_id: f"{one.client_id}-{one.member_id.removeprefix(f'{one.client_id}-')[:_ID_LETTERS]}"
+        if one.client_id in shared
+        else one.client_id
+        for one in members
+    }
 
 
 def _or(number: int | None) -> str:

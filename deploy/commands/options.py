@@ -16,6 +16,7 @@ __all__ = [
     "Config",
     "Data",
     "Json",
+    "KafkaConfig",
     "OptionalConfig",
     "parse_span",
     "parse_time",
@@ -41,6 +42,17 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="Settings file (TOM
 OptionalConfig = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Settings file (TOML); without it the defaults.", show_default=False),
+]
+
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        "-F",
+        help="Settings file (TOML) with a [kafka] section; for a login and TLS.",
+        show_default=False,
+    ),
 ]
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,6 +10,9 @@ from deploy.commands.options import Brokers, Data, Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ingest.settings import KafkaSettings
+    from ingest.tail import TailRecord
 
 __all__ = ["register"]
 
@@ -80,6 +83,7 @@ def produce(
     from deploy.commands.options import show_json
     from deploy.commands.record_text import delimiter, parse_headers, records_from, typed
     from deploy.local.locate import locate_kafka
+    from deploy.local.words import counted
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
     from ingest.send import send
@@ -114,9 +118,9 @@ def produce(
             }
         )  # fmt: skip
     else:
-        typer.echo(f"{done.acknowledged} records acknowledged", err=True)
+        typer.echo(f"{counted(done.acknowledged, 'record')} acknowledged", err=True)
     if done.failed:
-        typer.echo(f"{done.failed} records failed; the last: {done.why}", err=True)
+        typer.echo(f"{counted(done.failed, 'record')} failed; the last: {done.why}", err=True)
         raise typer.Exit(1)
     if done.interrupted:
         raise KeyboardInterrupt
@@ -127,9 +131,14 @@ def tail(
     topic_option: TopicOption = None,
     partition: Partition = None,
     start: Annotated[
-        str,
-        typer.Option("--offset", "-o", help="beginning, end, 1234, -10 for the last ten of each partition, or s@TIME."),
-    ] = "-10",
+        str | None,
+        typer.Option(
+            "--offset",
+            "-o",
+            help="beginning, end, 1234, -10 for the last ten of each partition, or s@TIME; without it -10, with -G end.",
+            show_default=False,
+        ),
+    ] = None,
     stop: Annotated[
         str | None,
         typer.Option("--until", metavar="TIME", help="End before this time (Kafka's clock).", show_default=False),
@@ -150,35 +159,107 @@ def tail(
     ] = None,
     key_delimiter: KeyDelimiter = None,
     delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Printed after a record.")] = "\\n",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-G",
+            help="Read as a member of this consumer group: Kafka shares the partitions out, and offsets are committed.",
+            show_default=False,
+        ),
+    ] = None,
+    protocol: Annotated[
+        Literal["classic", "consumer"], typer.Option(help="Of the group; consumer is that of Kafka 4.")
+    ] = "classic",
     brokers: Brokers = None,
     config: ConfigF = None,
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="One line of JSON a record.")] = False,
 ) -> None:
-    """Print a topic's records from a place on, and go on as they come. Joins no group and commits nothing.
+    """Print a topic's records from a place on, and go on as they come.
+
+    Joins no group and commits nothing, unless -G names a group: then this is one of its members, goes on where the group has read
+    to, and begins at -o (beginning or end) where the group has not read yet. Two members may print a record twice when one dies.
 
     Values to stdout as they are. Ctrl-C ends it; so does a closed pipe.
     """
-    from itertools import islice
-
     from deploy.commands.record_text import parse_start
     from deploy.local.locate import locate_kafka
     from ingest.tail import tail as follow
 
     name = _topic(topic, topic_option)
-    begin = parse_start(start)
+    begin = parse_start(start or ("-10" if group is None else "end"))
     end = None if stop is None else parse_start(f"s@{stop}", "--until")
-    render = _render(form, key_delimiter, delimiter_text, as_json=as_json)
+    printer = _Printer(_render(form, key_delimiter, delimiter_text, as_json=as_json), count)
+    if group is not None:
+        if begin.kind not in ("beginning", "end") or partition is not None or end is not None:
+            msg = "-G takes -o beginning or -o end, and neither -p nor --until: Kafka shares the partitions out"
+            raise typer.BadParameter(msg)
+        kafka = locate_kafka(config, data, brokers)
+        _read_as_member(kafka, name, group, begin.kind, printer, protocol=protocol, follow=not exit_at_end)
+        return
     kafka = locate_kafka(config, data, brokers)
-    records = follow(kafka, name, begin, partition=partition, stop=end, follow=not exit_at_end)
-    for record in islice(records, count):
+    records = follow(
+        kafka, name, begin, partition=partition, stop=end, follow=not exit_at_end, ended=printer.nobody_reads
+    )
+    for record in records:
+        if not printer.take(record):
+            return
+
+
+class _Printer:
+    """Records to stdout, until so many were printed or nobody reads them, such as `head` that has enough."""
+
+    def __init__(self, render: "Callable[[TailRecord], bytes]", count: int | None) -> None:
+        self._render, self._left = render, count
+
+    def take(self, record: "TailRecord") -> bool:
+        """Print one; False after the last one."""
         try:
-            sys.stdout.buffer.write(render(record))
+            sys.stdout.buffer.write(self._render(record))
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            # The reader has enough, such as `head`; Python would complain once more as it ends.
+            # Python would complain once more as it ends.
             sys.stdout = None
-            return
+            return False
+        if self._left is not None:
+            self._left -= 1
+        return self._left != 0
+
+    def nobody_reads(self) -> bool:
+        """Whether the pipe's reader is gone; a write would say so, but there may be no record for hours."""
+        import select
+
+        try:
+            poller = select.poll()
+            poller.register(sys.stdout.fileno(), 0)
+            return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poller.poll(0))
+        except (OSError, ValueError):
+            return False
+
+
+def _read_as_member(
+    kafka: "KafkaSettings",
+    topic: str,
+    group: str,
+    fresh: 'Literal["beginning", "end"]',
+    printer: _Printer,
+    *,
+    protocol: 'Literal["classic", "consumer"]',
+    follow: bool,
+) -> None:
+    from deploy.process import terminated_as_interrupted
+    from ingest.tail_group import tail_group
+
+    def tell(partitions: list[int]) -> None:
+        reads = f"reads {topic} {', '.join(f'[{one}]' for one in partitions)}" if partitions else "has no partition"
+        typer.echo(f"Group {group}: this member {reads}", err=True)
+
+    with terminated_as_interrupted():
+        tail_group(
+            kafka, topic, group, printer.take, fresh=fresh, follow=follow, protocol=protocol, assigned=tell,
+            ended=printer.nobody_reads,
+        )  # fmt: skip
 
 
 def _render(form: str | None, key_delimiter: str | None, ends: str, *, as_json: bool) -> "Callable[[Any], bytes]":

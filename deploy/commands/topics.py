@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deploy.commands.options import Brokers, Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ def register(parent: typer.Typer) -> None:
 def ls(
     everything: Annotated[bool, typer.Option("--all", help="Also topics that are not Tidegate's.")] = False,
     brokers: Brokers = None,
-    config: OptionalConfig = None,
+    config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -52,28 +52,40 @@ def ls(
     """
     from deploy.commands.topics_text import topic_dict, topic_lines
     from deploy.local.locate import locate_kafka
+    from deploy.local.words import counted
     from ingest.cluster import is_own_topic
     from ingest.topic_sight import topic_sights
 
     kafka = locate_kafka(config, data, brokers)
     sizes = {} if brokers is not None else _sizes(config, data)
+    left_out: set[str] = set()
+
+    def wanted(name: str) -> bool:
+        if everything or is_own_topic(name):
+            return True
+        left_out.add(name)
+        return False
+
     found = [
         topic_dict(topic, sizes.get(topic.name), is_own=is_own_topic(topic.name))
-        for topic in topic_sights(
-            kafka, lambda name: everything or is_own_topic(name), most_seconds=LOOK_SECONDS, with_times=False
-        )
+        for topic in topic_sights(kafka, wanted, most_seconds=LOOK_SECONDS, with_times=False)
     ]
     if as_json:
         show_json(found)
         return
-    typer.echo("\n".join(topic_lines(found)))
+    if found:
+        typer.echo("\n".join(topic_lines(found)))
+    else:
+        typer.echo(f"Kafka at {kafka.bootstrap_servers} has no topic{'' if everything else ' of Tidegate'}.", err=True)
+    if left_out:
+        typer.echo(f"{counted(len(left_out), 'other topic')} not listed: add --all.", err=True)
 
 
 @topics.command()
 def describe(
     topic: Name,
     brokers: Brokers = None,
-    config: OptionalConfig = None,
+    config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -119,12 +131,13 @@ def create(
         ),
     ] = None,
     brokers: Brokers = None,
-    config: OptionalConfig = None,
+    config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Make a topic. Those that Tidegate writes are made by its gateway, as the settings want them."""
     from deploy.local.locate import locate_kafka
+    from deploy.local.words import counted
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
     from ingest.topic_setup import create_topic
@@ -148,7 +161,8 @@ def create(
     if as_json:
         show_json({"topic": topic, "partitions": partitions, "replication": kafka.replication, "settings": own})
         return
-    typer.echo(f"Created topic {topic}: {partitions} partitions, {kafka.replication} copies of each.", err=True)
+    copies = "1 copy" if kafka.replication == 1 else f"{kafka.replication} copies"
+    typer.echo(f"Created topic {topic}: {counted(partitions, 'partition')}, {copies} of each.", err=True)
 
 
 @topics.command()
@@ -156,13 +170,13 @@ def rm(
     topic: Name,
     sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     brokers: Brokers = None,
-    config: OptionalConfig = None,
+    config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Delete a topic with all its records. Those that Tidegate or Kafka itself needs are refused."""
     from deploy.local.locate import locate_kafka
-    from deploy.local.words import count
+    from deploy.local.words import counted
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
     from ingest.topic_setup import delete_topic
@@ -175,17 +189,17 @@ def rm(
         raise FatalError(message)
     kafka = locate_kafka(config, data, brokers)
     records = _sight(kafka, topic, with_times=False).records
-    held = "an unknown number of" if records is None else count(records)
+    held = "an unknown number of records" if records is None else counted(records, "record")
     if not sure and not sys.stdin.isatty():
-        msg = f"nobody can answer here: add --yes to delete topic {topic} with {held} records"
+        msg = f"nobody can answer here: add --yes to delete topic {topic} with {held}"
         raise typer.BadParameter(msg)
     if not sure:
-        typer.confirm(f"Delete topic {topic} at {kafka.bootstrap_servers} with {held} records?", abort=True, err=True)
+        typer.confirm(f"Delete topic {topic} at {kafka.bootstrap_servers} with {held}?", abort=True, err=True)
     delete_topic(kafka, topic)
     if as_json:
         show_json({"topic": topic, "records": records})
         return
-    typer.echo(f"Deleted topic {topic} with {held} records.", err=True)
+    typer.echo(f"Deleted topic {topic} with {held}.", err=True)
 
 
 @topics.command("set")
@@ -218,7 +232,7 @@ def set_topic(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Kafka only judges the change; nothing is changed.")
     ] = False,
-    config: OptionalConfig = None,
+    config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -281,13 +295,18 @@ def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "T
     Raises:
         FatalError: there is none.
     """
-    from ingest.contract.errors import FatalError
+    from ingest.admin import no_topic
     from ingest.topic_sight import topic_sights
 
-    found = topic_sights(kafka, lambda name: name == topic, most_seconds=LOOK_SECONDS, with_times=with_times)
+    seen: list[str] = []
+
+    def wanted(name: str) -> bool:
+        seen.append(name)
+        return name == topic
+
+    found = topic_sights(kafka, wanted, most_seconds=LOOK_SECONDS, with_times=with_times)
     if not found:
-        message = f"Kafka at {kafka.bootstrap_servers} has no topic {topic}: see `tidegate topics ls --all`"
-        raise FatalError(message)
+        raise no_topic(kafka, topic, seen)
     return found[0]
 
 

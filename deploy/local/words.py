@@ -4,7 +4,7 @@ from math import isinf
 
 from monitoring.metrics.buckets import LATENCY_BUCKETS
 
-__all__ = ["clean", "count", "milliseconds", "rate", "span", "time_left"]
+__all__ = ["clean", "count", "counted", "milliseconds", "rate", "span", "time_left"]
 
 
 def clean(text: str) -> str:
@@ -15,6 +15,11 @@ def clean(text: str) -> str:
 def count(number: float) -> str:
     """A whole number with its thousands apart."""
     return f"{number:,.0f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as `1 record` and `2,000 records`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def milliseconds(number: float) -> str:

@@ -2,8 +2,10 @@
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from deploy.command_line import command_name
 from deploy.testbed.cluster import KafkaCluster
 
 __all__ = ["cluster_state", "started_lines", "status_lines"]
@@ -51,10 +53,10 @@ def cluster_state(cluster: KafkaCluster) -> dict[str, Any]:
     }
 
 
-def started_lines(cluster: KafkaCluster) -> list[str]:
-    """What a person needs after the start."""
-    state = cluster_state(cluster)
-    named = f" --data {shlex.quote(state['folder'])}"
+def started_lines(cluster: KafkaCluster, named: str | None = None) -> list[str]:
+    """What a person needs after the start; `named` is the option that names the folder, empty where it is the default one."""
+    state, name = cluster_state(cluster), command_name()
+    named = f" --data {shlex.quote(state['folder'])}" if named is None else named
     lines = [
         *status_lines(state),
         "",
@@ -68,11 +70,17 @@ def started_lines(cluster: KafkaCluster) -> list[str]:
     return [
         *lines,
         "",
-        f"tidegate topics ls --all --config {shlex.quote(state['settings_file'])}",
-        f"tidegate cluster kill 1{named}",
-        f"tidegate cluster restart 1{named}",
-        f"tidegate cluster down{named}",
+        f"{name} topics ls --all -F {shlex.quote(_from_here(cluster.settings_file))}",
+        f"{name} cluster kill 1{named}",
+        f"{name} cluster restart 1{named}",
+        f"{name} cluster down{named}",
     ]
+
+
+def _from_here(file: Path) -> str:
+    """Its path, short where it lies below this folder."""
+    here = Path.cwd()
+    return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
 def status_lines(state: Mapping[str, Any]) -> list[str]:

@@ -139,6 +139,14 @@ def test_a_group_is_seen_and_rewound_only_while_it_is_empty(
     assert tidegate("rewind", group, "-t", topic, "--to", "1", "--yes") == 0 and "reads 2 again" in tidegate.out
     assert tidegate("groups", "describe", group, "--json") == 0
     assert json.loads(tidegate.out)["places"][0]["committed"] == 1
+    assert tidegate("tail", topic, "-G", group, "-e", "-c", "2") == 0 and tidegate.out == "2\n3\n"
+    assert tidegate("tail", topic, "-G", group, "-e", "--protocol", "consumer") == 0 and tidegate.out == "4\n"
+    assert "this member reads kafka-tools-groups [0]\n" in tidegate.err and "no partition" not in tidegate.err
+    assert tidegate("tail", topic, "-G", "fresh", "-e", "-o", "beginning") == 0 and tidegate.out == "1\n2\n3\n4\n"
+    assert tidegate("tail", topic, "-G", "late", "-e") == 0 and tidegate.out == "", "a new group begins at the end"
+    assert tidegate("tail", topic, "-G", LAND_GROUP, "-e") == 1 and "Tidegate's own group" in tidegate.err
+    assert tidegate("tail", topic, "-G", group, "-o", "-5") == 2 and "-o beginning or -o end" in tidegate.err
+    assert tidegate("tail", f"{topic}x", "-G", group) == 1 and f"Did you mean {topic}?" in tidegate.err
     assert tidegate("rewind", "no-such-group", "-t", topic, "--to", "latest") == 1
     assert tidegate("rewind", group, "-t", topic, "--to", "soon") == 2
     assert tidegate("topics", "rm", topic, "--yes") == 0

@@ -85,6 +85,11 @@ def test_paper_peer_zookeeper_mode_and_tidegate_stand_in_one_row() -> None:
     )
 
 
+def test_an_interrupted_run_says_that_cells_are_missing() -> None:
+    assert "cells that it did not reach are missing" in render_markdown([result(700, interrupted=True)])
+    assert "did not reach" not in render_markdown([result(700)])
+
+
 def test_a_cell_of_zookeeper_mode_without_its_twin_keeps_a_row() -> None:
     one = result(700)
     one["cells"] = [cell for cell in one["cells"] if (cell["metadata"], cell["message_bytes"]) != ("kraft", 100)]

@@ -68,7 +68,7 @@ def two_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "begin_offsets", lambda *_: {0: 2, 1: 0})
     monkeypatch.setattr(reading, "end_offsets", lambda *_: {0: 4, 1: 9})
 
-    def read(_settings: object, topic: str, starts: dict[int, int], _until: object) -> Iterator[TailRecord]:
+    def read(_settings: object, topic: str, starts: dict[int, int], *_: object) -> Iterator[TailRecord]:
         for partition, offset in starts.items():
             for at in range(offset, 10):
                 yield TailRecord(topic, partition, at, 1, "create", None, b"v")

@@ -2,10 +2,9 @@
 
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from deploy.bench.suite.progress import Progress, duration_text
 from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, Target
+from deploy.process import terminated_as_interrupted
 from deploy.settings import Settings, load_settings
 from deploy.testbed.budget import check_budget
 from deploy.testbed.layout import Wish
@@ -103,7 +103,7 @@ def run_scenarios(
     def open_bed(target: Target | None) -> AbstractContextManager[Bed]:
         return _bed(target, existing)
 
-    with _terminated_as_interrupted(), serve_live(request.metrics_port) as live:
+    with terminated_as_interrupted(), serve_live(request.metrics_port) as live:
         for plan in plans:
             one = run_plan(
                 plan,
@@ -283,19 +283,3 @@ def _bed(target: Target | None, existing: Settings | None) -> AbstractContextMan
 
         return own_bed()
     return cluster_bed(target)
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the run as Ctrl-C does: with its clusters ended and its topics removed."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

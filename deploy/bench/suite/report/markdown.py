@@ -31,7 +31,8 @@ def _section(result: Mapping[str, Any]) -> str:
         f"{_text(result['source'])}",
     ]
     busy = f"Nothing is claimed as met: {result['busy']}." if result["busy"] else ""
-    for words in (result["note"], busy):
+    cut = "The run was interrupted; cells that it did not reach are missing." if result["interrupted"] else ""
+    for words in (result["note"], busy, cut):
         lines += ["", _text(words)] if words else []
     return "\n".join(
         [*lines, "", *_table(result), *_growth(result), *(f"\n- Failed: {_text(fault)}" for fault in result["faults"])]
