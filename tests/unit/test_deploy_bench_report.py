@@ -47,6 +47,7 @@ def result(speed: float, **more: Any) -> dict[str, Any]:
             {
                 "produce_per_second": spread_of([speed * (2 if cell.parameters["metadata"] == "kraft" else 1)]),
                 "peer_produce_per_second": spread_of([5000.0]),
+                "peer_c_produce_per_second": spread_of([6000.0]),
                 "lost": spread_of([0.0]),
             },
             limit="the clients used a whole core",
@@ -71,12 +72,13 @@ def test_paper_peer_zookeeper_mode_and_tidegate_stand_in_one_row() -> None:
     text = render_markdown([result(700)])
     heads, *rows = rows_of(text, "| message_bytes")
     assert heads == [
-        "message_bytes", "figure", "Paper", "Kafka's tools", "ZooKeeper mode", "Tidegate", "range", "goal", "verdict",
+        "message_bytes", "figure", "Paper", "C client", "Kafka's tools", "ZooKeeper mode", "Tidegate", "range", "goal",
+        "verdict",
     ]  # fmt: skip
     speeds = [row for row in rows if row[1] == "produce_per_second"]
-    assert [row[:6] for row in speeds] == [
-        ["10", "produce_per_second", "100", "5,000", "700", "1,400"],
-        ["100", "produce_per_second", "1,000", "5,000", "700", "1,400"],
+    assert [row[:7] for row in speeds] == [
+        ["10", "produce_per_second", "100", "6,000", "5,000", "700", "1,400"],
+        ["100", "produce_per_second", "1,000", "6,000", "5,000", "700", "1,400"],
     ]
     assert speeds[0][-1] == "met"
     assert speeds[1][-1] == (

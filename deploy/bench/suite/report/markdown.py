@@ -7,7 +7,7 @@ from typing import Any, Final
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.parameters import differing, identity, shown_value
 from deploy.bench.suite.report.growth import growth_rows
-from deploy.bench.suite.report.tables import PEER, WORDS, figures_shown, number_text
+from deploy.bench.suite.report.tables import WORDS, figures_shown, number_text, peers_of
 
 __all__ = ["markdown_table", "render_markdown"]
 
@@ -47,16 +47,16 @@ def _table(result: Mapping[str, Any]) -> list[str]:
     if older and len(rows) == len(older):
         names = [name for name in names if name != "metadata"]
     shown = [(cell, figure) for cell in rows for figure in figures_shown(cell, rows, result.get("shows", ()))]
-    has_peer = any(f"{PEER}{figure}" in cell for cell, figure in shown)
+    peers = peers_of(shown)
     titles = [result["baselines"][base]["title"] for base in bases]
-    columns = [*titles, *(["Kafka's tools"] if has_peer else []), *([ZOOKEEPER] if older else [])]
+    columns = [*titles, *peers.values(), *([ZOOKEEPER] if older else [])]
     heads = [*names, "figure", *columns, "Tidegate", "range", "goal", "verdict"]
     lines = []
     for cell, figure in shown:
         _, pair = older.get(identity(cell), (0, None))
         row = [shown_value(cell, name) for name in names] + [figure]
         row += [cell["baselines"].get(base, {}).get(figure) for base in bases]
-        row += [cell.get(f"{PEER}{figure}")] if has_peer else []
+        row += [cell.get(f"{peer}{figure}") for peer in peers]
         row += [_median(pair, figure)] if older else []
         goal, verdict = _verdict(cell, figure, result["busy"])
         if pair is not None and (other := _verdict(pair, figure, result["busy"])[1]) not in ("", verdict):

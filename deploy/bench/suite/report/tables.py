@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deploy.bench.suite.parameters import differing, parameter_names, shown_value
 
-__all__ = ["PEER", "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text"]
+__all__ = ["WORDS", "cells_table", "figures_shown", "heat_tables", "number_text", "peers_of"]
 
 RATES: Final = ("produce_per_second", "consume_per_second")
 SHOWN: Final = (
@@ -17,7 +17,8 @@ SHOWN: Final = (
     "end_to_end_p99_ms",
     "client_cpu_us_per_message",
 )
-PEER: Final = "peer_"
+PEERS: Final = {"peer_c_": "C client", "peer_": "Kafka's tools"}
+"""Other clients that ran the same load, by how the names of their figures begin."""
 WORDS: Final = {True: "met", False: "missed", None: "undecided"}
 
 
@@ -28,12 +29,12 @@ def cells_table(result: Mapping[str, Any]) -> str:
         return '<p class="notice">No cell was measured.</p>'
     names, bases = differing(cells), list(result["baselines"])
     figures = [figures_shown(cell, cells, result.get("shows", ())) for cell in cells]
-    has_peer = any(f"{PEER}{figure}" in cell for cell, own in zip(cells, figures, strict=True) for figure in own)
+    peers = peers_of([(cell, figure) for cell, own in zip(cells, figures, strict=True) for figure in own])
     heads = [
         *names,
         "figure",
         *(result["baselines"][base]["title"] for base in bases),
-        *(["Kafka's tools"] if has_peer else []),
+        *peers.values(),
     ]
     header = "".join(f"<th>{escape(head)}</th>" for head in [*heads, "Tidegate", "range", "goal", "verdict", "why"])
     rows = []
@@ -42,10 +43,15 @@ def cells_table(result: Mapping[str, Any]) -> str:
         place = "".join(_td(shown_value(cell, name), span) for name in names)
         for number, figure in enumerate(own):
             row = [_td(figure), *(_td(cell["baselines"].get(base, {}).get(figure)) for base in bases)]
-            row += [_td(cell.get(f"{PEER}{figure}"))] if has_peer else []
+            row += [_td(cell.get(f"{peer}{figure}")) for peer in peers]
             row += [_measured(cell, figure), _verdict(cell, figure, result["busy"])]
             rows.append(f"<tr>{'' if number else place}{''.join(row)}</tr>")
     return f'<div class="wide"><table><thead><tr>{header}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def peers_of(shown: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, str]:
+    """The other clients that have any of these figures."""
+    return {peer: title for peer, title in PEERS.items() if any(f"{peer}{figure}" in cell for cell, figure in shown)}
 
 
 def figures_shown(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], shows: Sequence[str]) -> list[str]:
