@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from deploy.bench.kafka_load.failover import Course, FailoverRun, figures_of
 from deploy.bench.suite.bed import Bed, _properties
 from deploy.bench.suite.command import RunRequest, plan_of
+from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.kinds import run_cell, run_peer
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.outage import active_controller
@@ -66,6 +67,12 @@ def test_a_zookeeper_is_killed_where_there_is_one() -> None:
     cells = [(cell.target.metadata, cell.workload.kill) for cell in scenario.cells() if cell.target]
     assert cells == [("zookeeper", "controller"), ("zookeeper", "zookeeper"), ("kraft", "controller")]
     assert {cell.workload.replication for cell in scenario.cells()} == {3}
+    judged = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    assert [[goal["figure"] for goal in cell["goals"]][3:] for cell in judged] == [
+        ["all_partitions_ms", "new_topic_ms", "full_isr_ms"],
+        ["partition_unacknowledged_ms", "new_topic_ms"],
+        ["all_partitions_ms", "new_topic_ms", "full_isr_ms"],
+    ]
     # The parameter of another kind of run leaves a cluster in.
     assert Target().can_run(Parameters(kill="zookeeper"))
 
