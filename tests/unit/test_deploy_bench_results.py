@@ -18,6 +18,7 @@ from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.limit import limit_of
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.page import check_folder, render_report, write_report
+from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.resources import Sample, Sampler, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, differs, median_curves, spread_of
@@ -242,6 +243,11 @@ def test_the_report_is_one_file_without_any_address(tmp_path: Path) -> None:
     assert text.count('class="missed"') == 1
     assert render_report([result(0.1)]).count('class="missed"') == 3
     assert "No cell was measured" in render_report([result(cells=[])])
+
+
+def test_numbers_are_written_without_exponents() -> None:
+    shown = {0.0: "0", 0.000065: "0.000065", 0.0123456: "0.01235", 12.5: "12.5", 999.96: "1000", 12345.6: "12,346"}
+    assert {value: number_text(value) for value in shown} == shown
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:

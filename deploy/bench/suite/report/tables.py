@@ -123,7 +123,9 @@ def _heat_cell(value: float | None, highest: float) -> str:
 
 def number_text(value: float) -> str:
     """With separators, and as many digits as say something."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.8f}".rstrip("0").rstrip(".") if 0 < abs(value) < 1e-4 else f"{value:.4g}"
 
 
 def _td(value: object, span: str = "") -> str:
