@@ -193,9 +193,10 @@ def timed_payload(plan: LoadPlan) -> Payload:
     return make
 
 
-def connect_packet(client_id: str, username: str, password: str) -> bytes:
-    """CONNECT of MQTT 3.1.1 with a clean session and no keepalive."""
-    body = b"\0\4MQTT\4\xc2\0\0" + b"".join(_text(text) for text in (client_id, username, password))
+def connect_packet(client_id: str, username: str = "", password: str = "") -> bytes:
+    """CONNECT of MQTT 3.1.1 with a clean session and no keepalive; without a user it names none."""
+    flags, texts = (b"\xc2", (client_id, username, password)) if username else (b"\2", (client_id,))
+    body = b"\0\4MQTT\4" + flags + b"\0\0" + b"".join(map(_text, texts))
     return b"\x10" + _length(len(body)) + body
 
 

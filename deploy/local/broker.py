@@ -8,6 +8,7 @@ import json
 import os
 import pwd
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -135,7 +136,9 @@ class EmbeddedBroker(ABC):
         name, password = next(iter(self._users.items()))
         levels = {(self.port, 4), (self.port_v5, 5)}
         if all(
-            connect_accepted(self.host, port, level=level, name=name, password=password, timeout=timeout)
+            connect_accepted(
+                self.host, port, level=level, name=name, password=password, timeout=timeout, context=self._context()
+            )
             for port, level in levels
         ):
             self._answered = time.monotonic()
@@ -155,6 +158,10 @@ class EmbeddedBroker(ABC):
                 message = f"The embedded MQTT broker {self.kind} {how}; look at its log with `tidegate logs broker`."
                 raise UnavailableError(message)
             time.sleep(0.02)
+
+    def _context(self) -> ssl.SSLContext | None:
+        """How a client checks its certificate, where it has one."""
+        return None
 
     @abstractmethod
     def _files(self) -> dict[str, str]: ...
@@ -188,12 +195,18 @@ class Mosquitto(EmbeddedBroker):
         lines = [password_line(name, password) for name, password in self._users.items()]
         return {"mosquitto.conf": self._configuration(), "passwords": "".join(lines)}
 
-    def _configuration(self) -> str:
-        # Limits are explicit and never 0: 0 means "no limit" for some of them and the small default for others.
-        lines = [
+    def _entrance(self) -> list[str]:
+        """Where clients come in, and which."""
+        return [
             f"listener {self.port} {self.host}",
             "allow_anonymous false",
             f"password_file {self.folder}/passwords",
+        ]
+
+    def _configuration(self) -> str:
+        # Limits are explicit and never 0: 0 means "no limit" for some of them and the small default for others.
+        lines = [
+            *self._entrance(),
             "persistence true",
             f"persistence_location {self.folder}/",
             # mosquitto compares whole seconds: it saves once more than one has passed.

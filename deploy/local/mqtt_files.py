@@ -5,7 +5,9 @@ import hashlib
 import os
 import secrets
 import socket
+import ssl
 import struct
+from contextlib import ExitStack
 
 from ingest.contract.errors import ConfigError
 
@@ -38,7 +40,16 @@ def password_line(name: str, password: str) -> str:
     return f"{name}:$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(hashed).decode()}\n"
 
 
-def connect_accepted(host: str, port: int, *, level: int, name: str, password: str, timeout: float) -> bool:
+def connect_accepted(
+    host: str,
+    port: int,
+    *,
+    level: int,
+    name: str,
+    password: str,
+    timeout: float,
+    context: ssl.SSLContext | None = None,
+) -> bool:
     """Whether a broker lets this user in: CONNECT with a clean session, look at CONNACK, DISCONNECT.
 
     Args:
@@ -48,6 +59,7 @@ def connect_accepted(host: str, port: int, *, level: int, name: str, password: s
         name: the user.
         password: the user's password.
         timeout: seconds for each step.
+        context: for TLS.
     """
     properties = b"\0" if level == 5 else b""
     # Never the same twice: rumqttd 0.20 (in iotcore 0.4) keeps the id of a client that went before its CONNACK, as a
@@ -57,7 +69,10 @@ def connect_accepted(host: str, port: int, *, level: int, name: str, password: s
     # Flags: user name, password, clean session; keep-alive 10 s.
     body = _text("MQTT") + struct.pack(">BBH", level, 0b1100_0010, 10) + properties + payload
     try:
-        with socket.create_connection((host, port), timeout=timeout) as connection:
+        with ExitStack() as parts:
+            connection = parts.enter_context(socket.create_connection((host, port), timeout=timeout))
+            if context is not None:
+                connection = parts.enter_context(context.wrap_socket(connection, server_hostname=host))
             connection.sendall(b"\x10" + _length(len(body)) + body)
             answer = connection.recv(4)
             connection.sendall(b"\xe0\x00")

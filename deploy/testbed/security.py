@@ -18,7 +18,9 @@ __all__ = [
     "AUTHORITY_FILE",
     "GUEST",
     "KEY_STORE",
+    "PEM_FILE",
     "client_security",
+    "export_pem",
     "make_certificates",
     "tls_properties",
     "user_properties",
@@ -29,6 +31,7 @@ GUEST: Final = "guest"
 BROKER: Final = "broker"
 KEY_STORE: Final = "node.p12"
 AUTHORITY_FILE: Final = "ca.pem"
+PEM_FILE: Final = "node.pem"
 _KEYTOOL: Final = "java.base/sun.security.tools.keytool.Main"
 _KEY: Final = ("-keyalg", "EC", "-groupname", "secp256r1", "-validity", "3650")
 
@@ -59,6 +62,36 @@ def make_certificates(folder: Path, java: Java, password: str) -> None:
         _keytool(java, *arguments, *at, password=password)
     made.chmod(0o600)
     made.rename(store)
+
+
+def export_pem(folder: Path, password: str) -> None:
+    """Write key and certificate as one PEM file too, for a server that reads no key store.
+
+    Raises:
+        UnavailableError: there is no openssl, or it refused.
+    """
+    file = folder / PEM_FILE
+    file.touch(mode=0o600)
+    command = [
+        "openssl",
+        "pkcs12",
+        "-in",
+        str(folder / KEY_STORE),
+        "-nodes",
+        "-clcerts",
+        "-passin",
+        "env:STORE_PASSWORD",
+    ]
+    environment = {**os.environ, "STORE_PASSWORD": password}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    except FileNotFoundError:
+        message = "A broker with TLS needs the program openssl for its certificate, and it is not on PATH; install it."
+        raise UnavailableError(message) from None
+    if done.returncode:
+        message = f"openssl could not export the certificate of the test bed: {done.stderr[-300:]}"
+        raise UnavailableError(message)
+    file.write_text(done.stdout, "utf-8")
 
 
 def _keytool(java: Java, *arguments: str, password: str) -> None:

@@ -109,7 +109,7 @@ def rows() -> list[dict[str, Any]]:
 def test_cells_that_differ_in_the_axis_alone_are_one_curve() -> None:
     found = curves_of(SCENARIO.curves, rows())
     assert [(one["figure"], one["where"]) for one in found] == [
-        ("p50_ms", "rate=100.0"), ("p50_ms", "rate=200.0"), ("lost", "rate=100.0"), ("lost", "rate=200.0"),
+        ("p50_ms", "rate=100"), ("p50_ms", "rate=200"), ("lost", "rate=100"), ("lost", "rate=200"),
     ]  # fmt: skip
     assert [x for x, *_ in found[0]["points"]] == [10, 1000, 100_000]
     assert found[0]["slope"] == pytest.approx(0.5)
@@ -121,11 +121,11 @@ def test_the_report_has_a_row_and_a_line_per_curve() -> None:
     result = {"curves": curves_of(SCENARIO.curves, rows()), "cells": [], "resources": []}
     head, first, *_ = growth_rows(result)
     assert head == ("over", "figure", "points", "slope", "bend")
-    assert first[:3] == ("devices (rate=100.0)", "p50_ms", "10: 3.162, 1,000: 31.62, 100,000: 316.2")
+    assert first[:3] == ("devices (rate=100)", "p50_ms", "10: 3.162, 1,000: 31.62, 100,000: 316.2")
     assert "no bend" in first[4]
-    assert "<td>devices (rate=200.0)</td>" in growth_table(result)
+    assert "<td>devices (rate=200)</td>" in growth_table(result)
     (chart,) = charts_of(result)
-    assert (chart["kind"], chart["names"]) == ("growth", ["rate=100.0", "rate=200.0"])
+    assert (chart["kind"], chart["names"]) == ("growth", ["rate=100", "rate=200"])
     assert growth_table({}) == "" and growth_rows({"curves": []}) == []
 
 

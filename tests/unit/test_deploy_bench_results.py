@@ -17,6 +17,7 @@ from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.limit import limit_of
 from deploy.bench.suite.report.charts import charts_of
+from deploy.bench.suite.report.latency import latency_charts
 from deploy.bench.suite.report.page import check_folder, render_report, write_report
 from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.resources import Sample, Sampler, rates_between
@@ -260,10 +261,51 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path: Pat
 
 
 def test_charts_have_a_line_per_cell_and_a_panel_per_kind_of_resource() -> None:
-    latency, *used = charts_of(result())
+    beside, latency, *used = charts_of(result())
+    assert (beside["kind"], beside["names"]) == ("bars", ["Paper", "Kafka's tools", "Tidegate"])
+    assert beside["labels"] == ["10 1", "10 20", "100 1", "100 20"]
+    assert [[value for value in column if value] for column in beside["data"][1:]] == [
+        [100, 1000, 100, 1000], [5000] * 4, [900, 1800, 2700, 3600],
+    ]  # fmt: skip
+    for places in zip(*beside["data"][1:], strict=True):
+        assert sum(value is not None for value in places) <= 1, "bars lie over each other"
     assert (latency["kind"], len(latency["names"])) == ("percentile", 4)
     assert latency["data"][:2] == [[0.301, 2.0, 5.0], [1.0, 2.0, 9.0]]
     assert [chart["names"] for chart in used] == [["broker_cpu_cores"], ["bytes_in_per_second"]]
+
+
+def test_latency_over_time_has_a_line_per_cell_where_it_was_recorded() -> None:
+    one = result()
+    courses = [
+        {"seconds": [0.1, 0.2], "p50": [1.0, 2.0], "p99": [None, 90.0], "max": [3.0, 95.0]},
+        {"seconds": [0.2, 0.4], "p50": [1.0, 1.0], "p99": [2.0, 2.0], "max": [3.0, 3.0]},
+    ]
+    for cell, course in zip(one["cells"], courses, strict=False):
+        cell["over_time"] = {"ack": course}
+    (chart,) = (chart for chart in charts_of(one) if chart["group"].startswith("Latency over time"))
+    assert chart["title"] == "P99 and p50 over time (ms), due to acknowledged"
+    assert [name.partition(" ")[0] for name in chart["names"]] == ["p99", "p99", "p50", "p50"]
+    assert chart["data"][:3] == [[0.1, 0.2, 0.4], [None, 90.0, None], [None, 2.0, 2.0]]
+    assert chart["logarithmic"], "a stall would hide all other values"
+
+
+def test_many_cells_make_few_charts_of_few_lines() -> None:
+    """Eight at most together; more by target or by workload, whatever makes fewer charts."""
+
+    def charts(targets: int, workloads: int) -> list[list[str]]:
+        cells = [
+            {"brokers": 1 + target, "message_bytes": 10 + work, "curves": {"ack": [[50.0, 1.0]]}, "over_time": {}}
+            for target in range(targets)
+            for work in range(workloads)
+        ]
+        return [chart["names"] for chart in latency_charts([*cells, *cells])]
+
+    assert [len(names) for names in charts(2, 4)] == [8]
+    assert [len(names) for names in charts(3, 14)] == [14] * 3
+    assert charts(3, 14)[0][0] == "message_bytes=10"
+    assert [len(names) for names in charts(6, 2)] == [6] * 2
+    assert charts(6, 2)[0][0] == "brokers=1"
+    assert charts(1, 20) == [[f"message_bytes={10 + work}" for work in range(20)]]
 
 
 def test_counters_become_rates_and_gauges_their_worst() -> None:

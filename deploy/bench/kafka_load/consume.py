@@ -83,7 +83,7 @@ class _Load:
 
     def run(self, begin_at: float, next_line: Callable[[], str | None]) -> Read:
         """Read this consumer's partitions from where the last session ended to the ends of the next line."""
-        self.read, self._latencies = Read(), Latencies()
+        self.read, self._latencies = Read(), Latencies(int(begin_at * 1_000_000))
         ends: dict[int, int] = {}
 
         def wanted() -> int | None:
@@ -138,7 +138,8 @@ class _Load:
             value = found[at].value() or b""
             if len(value) >= STAMP_BYTES:
                 # A call after a stall has thousands of records: by its few samples alone the stall would hardly count.
-                self._latencies.record(int(now * 1_000_000) - due_us(value), min(step, len(found) - at))
+                due = due_us(value)
+                self._latencies.record(int(now * 1_000_000) - due, min(step, len(found) - at), due_us=due)
 
     def _error(self, error: KafkaError) -> None:
         if error.code() not in {KafkaError._ALL_BROKERS_DOWN, KafkaError._PARTITION_EOF}:

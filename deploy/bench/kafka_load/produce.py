@@ -75,7 +75,7 @@ class _Load:
 
     def run(self, begin_at: float) -> Sent:
         """Produce this producer's part of one session."""
-        self.sent, self._latencies = Sent(fill_seconds=self.sent.fill_seconds), Latencies()
+        self.sent, self._latencies = Sent(fill_seconds=self.sent.fill_seconds), Latencies(int(begin_at * 1_000_000))
         time.sleep(max(0.0, begin_at - time.time()))
         cpu, python, self.sent.began = time.process_time(), time.thread_time(), time.time()
         if self._workload.rate:
@@ -157,7 +157,7 @@ class _Load:
             if error is not None:
                 self.sent.failed += 1
             else:
-                self._latencies.record(time.time_ns() // 1000 - due)
+                self._latencies.record(time.time_ns() // 1000 - due, due_us=due)
 
         return report
 

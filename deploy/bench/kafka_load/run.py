@@ -56,8 +56,8 @@ def run_workload(
         `produce_broker_cpu_us_per_message`: busy cores during the sessions (`consume_…` likewise; in mode `stream` of both sides
         together); with sessions `sessions_run` and `produce_median_error_ratio` (see `median_error`); `ack_p50_ms` to
         `ack_max_ms`, from due to acknowledged; in mode `stream` also `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to
-        consumed; with a rate `late_ms`, the longest time by which a record left after it was due; `curves`, percentiles for
-        plots.
+        consumed; with a rate `late_ms`, the longest time by which a record left after it was due; `curves` and `over_time`,
+        percentiles for plots; with sessions of all of them, by the time since each began.
         `duplicates` are records that Kafka has beyond those that were sent, by repeated requests: each may hide a lost one.
         With `retained_mb` also `fill_mb_per_second`, at which that was written; the disk has all of it when the clock starts.
         With `files` also `stored_mb`, the size of all copies; in mode `split` `disk_read_mb`, which the brokers read from the

@@ -84,7 +84,7 @@ def figures_of(workload: Workload, sessions: Sequence[Session]) -> dict[str, Any
         "python_cpu_us_per_message": _micros(sum(one["python_cpu_seconds"] for one in sent), messages),
         **acks.figures("ack"),
     }
-    curves = {"ack": acks.curve()}
+    curves, over_time = {"ack": acks.curve()}, {"ack": acks.over_time()}
     for name in sessions[0].seconds:
         found |= _rate_figures(name, workload, sessions)
     if not workload.retained:
@@ -93,12 +93,12 @@ def figures_of(workload: Workload, sessions: Sequence[Session]) -> dict[str, Any
         found["fill_mb_per_second"] = round(workload.retained * workload.message_bytes / fill_seconds / 1e6, 3)
     if read and workload.mode == "stream":
         found |= reads.figures("end_to_end")
-        curves["end_to_end"] = reads.curve()
+        curves["end_to_end"], over_time["end_to_end"] = reads.curve(), reads.over_time()
     if workload.rate:
         found["late_ms"] = round(max(one["late_ms"] for one in sent), 3)
     if workload.sessions > 1:
         found["sessions_run"] = len(sessions)
-    return found | _core_figures(workload, sessions) | {"curves": curves}
+    return found | _core_figures(workload, sessions) | {"curves": curves, "over_time": over_time}
 
 
 def _lost(one: Session, wanted: int) -> int:

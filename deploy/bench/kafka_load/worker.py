@@ -122,8 +122,11 @@ class StarterLines:
 
 @contextmanager
 def open_worker(module: str, plan: Mapping[str, Any]) -> Iterator[Worker]:
-    """Start a module of this package and give it its plan; it ends with the block. Secrets go through its input alone."""
-    command = [sys.executable, "-P", "-m", f"{__package__}.{module}"]
+    """Start a module of this package, or one by its full name, and give it its plan; it ends with the block.
+
+    Secrets go through its input alone.
+    """
+    command = [sys.executable, "-P", "-m", module if "." in module else f"{__package__}.{module}"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=child_environment("bench"), start_new_session=True,

@@ -9,22 +9,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.testbed.layout import LAYOUT_FILE
+from deploy.testbed.mosquitto import IDENTITY_FILE, MqttAddress, end_mosquitto, open_mosquitto
 from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from deploy.bench.suite.pipeline_bed import RunningPipeline
     from deploy.settings import Settings
+    from deploy.testbed.mosquitto import MqttSecurity
     from deploy.testbed.process import ServerProcess
 
-__all__ = ["PREFIX", "Bed", "LivePids", "Topics", "check_rights", "clear_orphans", "cluster_bed", "existing_bed"]
+__all__ = [
+    "PREFIX",
+    "Bed",
+    "LivePids",
+    "Topics",
+    "check_rights",
+    "clear_orphans",
+    "cluster_bed",
+    "existing_bed",
+    "mosquitto_bed",
+]
 
 PREFIX: Final = "tidegate-bench-"
 _OWNER: Final = "owner.json"
+_NO_KAFKA: Final = KafkaSettings(bootstrap_servers="127.0.0.1:1")
 _DEAD_MEMBERS: Final = {
     "group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000,
     "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
@@ -78,6 +91,8 @@ class Bed:
     """Makes it what a cell wants, before that cell's runs."""
     makes_topics: bool = True
     """Whether runs make topics, which are looked for afterwards."""
+    mqtt: MqttAddress | None = None
+    """Of a mosquitto that runs in its place: there is no Kafka."""
 
 
 class Topics:
@@ -166,6 +181,22 @@ def _threads() -> dict[str, int]:
     return {"num.network.threads": max(1, cores // 2), "num.io.threads": max(2, cores)}
 
 
+@contextmanager
+def mosquitto_bed(target: Target) -> Iterator[Bed]:
+    """Start a mosquitto in a temporary folder; it is ended and removed afterwards.
+
+    Raises:
+        UnavailableError: it does not start, or it is not on this machine.
+    """
+    clear_orphans(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    with ExitStack() as parts:
+        parts.callback(shutil.rmtree, folder, ignore_errors=True)
+        _sign(folder)
+        server, address = parts.enter_context(open_mosquitto(folder, cast("MqttSecurity", target.security)))
+        yield Bed(_NO_KAFKA, LivePids({"mosquitto": server}), folder=folder, makes_topics=False, mqtt=address)
+
+
 def clear_orphans(place: Path) -> list[Path]:
     """End the clusters of runs that were killed (kill -9 lets nobody clean up), and remove their folders; those folders.
 
@@ -180,6 +211,8 @@ def clear_orphans(place: Path) -> list[Path]:
             owner = Identity(**json.loads((folder / _OWNER).read_text("utf-8")))
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or find_process(owner) is not None:
                 continue
+            if (folder / IDENTITY_FILE).exists():
+                end_mosquitto(folder)
             if (folder / LAYOUT_FILE).exists():
                 KafkaCluster.attach(folder).stop(0)
             shutil.rmtree(folder)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from deploy.bench.environment import hardware, hardware_line
 from deploy.bench.kafka_load.workload import AWAITED_MB
-from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed
+from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed, mosquitto_bed
 from deploy.bench.suite.kinds import run_cell as run_kind
 from deploy.bench.suite.kinds import run_peer
 from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
@@ -136,7 +136,11 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         msg = f"The scenario {name} kills servers, so it starts clusters of its own: leave --target out"
         raise ConfigError(msg)
     if kafka is not None:
-        cells = [Cell(workload=_capped(work, request.max_rate), target=None) for work in scenario.workloads]
+        cells = [
+            Cell(workload=_capped(work, request.max_rate), target=None)
+            for work in scenario.workloads
+            if work.kind != "mqtt"
+        ]
         scenario = scenario.model_copy(update={"note": f"{scenario.note} {_EXISTING}".strip()})
     if not cells:
         copies = min(work.replication for work in scenario.workloads)
@@ -208,7 +212,10 @@ def _figures_text(cell: Mapping[str, Any], shows: Sequence[str]) -> str:
     if "measure" in cell:
         shown = [cell["measure"]]
     else:
-        known = ("produce_per_second", "consume_per_second", "ack_p99_ms", "end_to_end_p99_ms", "errors", "lost")
+        known = (
+            "produce_per_second", "consume_per_second", "publish_per_second", "ack_p99_ms", "puback_p99_ms", "end_to_end_p99_ms",
+            "broker_cpu_us_per_message", "errors", "lost",
+        )  # fmt: skip
         shown = list(dict.fromkeys([*(goal["figure"] for goal in cell["goals"]), *shows, *known]))
     found = {name: cell["spread"][name] for name in shown if name in cell["spread"]}
     texts = []
@@ -282,4 +289,4 @@ def _bed(target: Target | None, existing: Settings | None) -> AbstractContextMan
         from deploy.bench.suite.own_parts import own_bed
 
         return own_bed()
-    return cluster_bed(target)
+    return mosquitto_bed(target) if target.runs == "mosquitto" else cluster_bed(target)

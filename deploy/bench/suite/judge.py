@@ -25,6 +25,7 @@ class Measured:
     limit: str = ""
     limits: Mapping[str, str] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
+    over_time: Mapping[str, Any] = field(default_factory=dict)
 
 
 def judge_cells(scenario: Scenario, measured: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -50,6 +51,7 @@ def _row(scenario: Scenario, one: Measured, measure: str, everything: Sequence[M
         **head,
         "spread": {name: spread.as_dict() for name, spread in one.figures.items()},
         "curves": dict(one.curves),
+        "over_time": dict(one.over_time),
         "baselines": {name: figures for name, figures in baselines.items() if figures},
         "goal": "; ".join(goal["goal"] for goal in goals),
         "goals": goals,

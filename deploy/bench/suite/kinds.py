@@ -1,13 +1,15 @@
 """Kinds of runs: by what each cell is run once, and which of them Kafka's own performance tools can run too."""
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import psutil
+
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.scenario import Kind, Parameters
-from ingest.contract.errors import UnavailableError
+from ingest.contract.errors import FatalError, UnavailableError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -99,6 +101,21 @@ def _run_own(workload: Parameters, _topic: str, _bed: Bed) -> Mapping[str, Any]:
     return own_cell(workload)
 
 
+def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    from deploy.bench.mqtt_load.run import MqttLoad, run_mqtt
+
+    if bed.mqtt is None:
+        message = 'publishers and a subscriber need a mosquitto: give the target `runs = "mosquitto"`'
+        raise FatalError(message)
+    load = MqttLoad(
+        topic=topic, messages=workload.messages, message_bytes=workload.message_bytes, rate=workload.rate,
+        window=workload.window, publishers=workload.producers, warmup_messages=workload.warmup_messages,
+    )  # fmt: skip
+    before = list[dict[int, float]]()
+    found = run_mqtt(load, bed.mqtt, on_started=lambda: before.append(_cpu_seconds(bed.brokers)))
+    return {**found, **_broker_cpu(before[-1], bed, load.messages)}
+
+
 _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
     "load": _run_load,
     "group": _run_group,
@@ -111,7 +128,26 @@ _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]
     "layout": _run_own,
     "day": _run_own,
     "soak": _run_own,
+    "mqtt": _run_mqtt,
 }
+
+
+def _cpu_seconds(brokers: Mapping[str, int]) -> dict[int, float]:
+    """Processor time so far of each broker, by process id; of one that has just ended none."""
+    found = dict[int, float]()
+    for pid in dict(brokers).values():
+        with suppress(psutil.Error):
+            found[pid] = sum(psutil.Process(pid).cpu_times()[:2])
+    return found
+
+
+def _broker_cpu(before: Mapping[int, float], bed: Bed, messages: int) -> dict[str, float]:
+    """Of all brokers for each message; absent where one was started again, or none runs on this machine."""
+    after = _cpu_seconds(bed.brokers)
+    if not before or before.keys() != after.keys():
+        return {}
+    used = sum(after.values()) - sum(before.values())
+    return {"broker_cpu_us_per_message": round(used / messages * 1_000_000, 3)}
 
 
 def _load(workload: Parameters, topic: str) -> "Workload":

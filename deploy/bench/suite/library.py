@@ -117,7 +117,7 @@ def set_parameters(scenario: Scenario, settings: Sequence[str]) -> Scenario:
 def estimated_seconds(scenario: Scenario, *, repeats: int | None = None) -> float:
     """About how long it takes, the start of its clusters included."""
     cells = scenario.cells()
-    peers = PEER_SECONDS * scenario.peer_runs * len(cells)
+    peers = PEER_SECONDS * scenario.peer_runs * sum(cell.workload.kind == "load" for cell in cells)
     runs = len(cells) * (repeats or scenario.repeats) + scenario.warmup_runs * len(scenario.targets)
     starts = sum(START_SECONDS * target.brokers for target in scenario.targets)
     return starts + runs * scenario.seconds_per_run + peers

@@ -11,7 +11,7 @@ _NAMES = (*Target.model_fields, *Parameters.model_fields)
 _KIND_OF: Final = {
     "members": "group", "event": "group", "protocol": "group", "partitioner": "partitioner", "networks": "partitioner",
     "rewind": "rewind", "retained_mb": "load", "cold": "load", "fetch_bytes": "load", "disturbance": "streams",
-    "kill": "failover",
+    "kill": "failover", "window": "mqtt",
 }  # fmt: skip
 """Parameters that mean something for one kind of run alone; the cells of another only have their defaults."""
 
@@ -53,5 +53,10 @@ def _own(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 def cell_text(cell: Mapping[str, Any], names: Sequence[str]) -> str:
     """Such as `brokers=3 message_bytes=8 produce_per_second`."""
-    words = [f"{name}={value}" for name in names if (value := shown_value(cell, name)) != ""]
+    words = [f"{name}={_short(value)}" for name in names if (value := shown_value(cell, name)) != ""]
     return " ".join([*words, *([cell["measure"]] if "measure" in cell else [])]) or "the only cell"
+
+
+def _short(value: object) -> str:
+    """A rate of 2000.0 is 2000."""
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

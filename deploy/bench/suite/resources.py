@@ -111,6 +111,12 @@ class Sampler:
             between = [sample for sample in self._samples if first.at < sample.at < last.at]
         return figures, rates_between(first, last, between)
 
+    @property
+    def began(self) -> float:
+        """When the first sample that is kept was taken (monotonic)."""
+        with self._lock:
+            return self._samples[0].at if self._samples else time.monotonic()
+
     def series(self) -> dict[str, Any]:
         """Figures over time as columns: `seconds` since the first sample and one list for each figure."""
         with self._lock:

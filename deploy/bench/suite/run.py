@@ -1,6 +1,7 @@
 """Runs scenarios cell by cell: targets in turn, repeats of each cell, what was measured kept whatever happens."""
 
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,21 +20,22 @@ from deploy.bench.suite.progress import Progress
 from deploy.bench.suite.resources import Sample, Sampler, busy_during
 from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
-from deploy.bench.suite.spread import Spread, median_curves, spreads_of
+from deploy.bench.suite.spread import Spread, median_curves, middle_run, spreads_of
 from deploy.local.artifacts import read_lock
+from deploy.testbed.mosquitto import mosquitto_version
 from ingest.contract.errors import TidegateError
 from ingest.settings import KafkaSettings
 
 __all__ = ["Plan", "RunCell", "busy_before", "run_plan", "target_text"]
 
-_NO_FIGURES: Final = ("curves", "limit")
+_NO_FIGURES: Final = ("curves", "limit", "over_time")
 
 
 class RunCell(Protocol):
     """Sends and reads the messages of a cell once, by a topic of this name that it makes and removes.
 
-    Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name, and under `limit` what kept the
-    figures from being better, in words.
+    Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name, under `over_time` columns
+    `seconds`, `p50`, `p99` (milliseconds) by the same names, and under `limit` what kept the figures from being better, in words.
     """
 
     def __call__(self, workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -128,7 +130,7 @@ def run_plan(
         "resources": course.resources,
         "hardware": machine,
         "load_after_1m": round(os.getloadavg()[0], 2),
-        "versions": {**versions(), **_kafka_versions(plan)},
+        "versions": {**versions(), **_server_versions(plan)},
         "revision": revision(),
     }
 
@@ -150,6 +152,8 @@ class _Course:
         self.measured: list[Measured] = []
         self.resources: list[dict[str, Any]] = []
         self.faults: list[str] = []
+        self._marks: list[tuple[float, str]] = []
+        """When each cell of a target began (monotonic)."""
 
     def run_target(
         self,
@@ -195,7 +199,9 @@ class _Course:
                 for cell in cells:
                     self._measure(cell, fit, run_once, run_peer, sampler)
         finally:
-            self.resources.append({"target": target_text(target), "series": sampler.series()})
+            marks = [[round(at - sampler.began, 1), text] for at, text in self._marks if at >= sampler.began]
+            self.resources.append({"target": target_text(target), "series": sampler.series(), "cells": marks})
+            self._marks.clear()
             if bed.makes_topics and (kept := topics.sweep()):
                 self._progress.tell(f"Kafka did not delete {', '.join(kept)}; remove them by hand.")
 
@@ -215,10 +221,11 @@ class _Course:
         """All repeats of one cell; what an interrupted cell has is kept."""
         own: list[dict[str, float]] = []
         runs: list[dict[str, float]] = []
-        curves: list[Mapping[str, Any]] = []
+        plots: list[Mapping[str, Any]] = []
         limits: list[str] = []
         peers: list[Mapping[str, float]] = []
         fault, wanted = "", self._plan.repeats
+        self._marks.append((time.monotonic(), _cell_text(self._plan, cell).partition(" ")[2]))
         try:
             for number in range(1, wanted + 1):
                 self._progress.step(f"{_cell_text(self._plan, cell)}, run {number} of {wanted}")
@@ -226,7 +233,7 @@ class _Course:
                 words = _differing_text(self._plan, cell) or "the only cell"
                 self._live.begin(self._plan.name, target_text(cell.target), words, number)
                 figures, used = sampler.measure(lambda: run_once(cell.workload))
-                curves.append(figures.get("curves", {}))
+                plots.append(figures)
                 limits.append(figures.get("limit", ""))
                 own.append({name: value for name, value in figures.items() if name not in _NO_FIGURES})
                 runs.append({**used, **own[-1]})
@@ -241,7 +248,7 @@ class _Course:
         finally:
             if runs or fault:
                 short = f"interrupted after {len(runs)} of {wanted} runs" if len(runs) < wanted else ""
-                self.measured.append(self._measured(cell, [*runs, *peers], curves, limits, fault=fault, short=short))
+                self.measured.append(self._measured(cell, [*runs, *peers], plots, limits, fault=fault, short=short))
 
     def _peers(self, cell: Cell, run_peer: Callable[[Parameters], Mapping[str, float]]) -> list[Mapping[str, float]]:
         """Of Kafka's own tools; where they fail, the cell's own figures still count."""
@@ -257,7 +264,7 @@ class _Course:
         self,
         cell: Cell,
         runs: Sequence[Mapping[str, float]],
-        curves: Sequence[Mapping[str, Any]],
+        plots: Sequence[Mapping[str, Any]],
         limits: Sequence[str],
         *,
         fault: str,
@@ -273,7 +280,8 @@ class _Course:
             fault=fault,
             limit=own_limit or limit_of(medians, int(hardware()["cores"] or 1)),
             limits={} if own_limit else self._limits(cell, medians),
-            curves=median_curves(curves),
+            curves=median_curves([figures.get("curves", {}) for figures in plots]),
+            over_time=middle_run([figures.get("over_time", {}) for figures in plots]),
         )
 
     def _limits(self, cell: Cell, medians: Mapping[str, float]) -> dict[str, str]:
@@ -301,12 +309,16 @@ def _text(error: Exception) -> str:
     return f"unforeseen {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
 
 
-def _kafka_versions(plan: Plan) -> dict[str, str]:
-    """Of the clusters that a scenario starts; another cluster's version is not known."""
-    modes = {cell.target.metadata for cell in plan.cells if cell.target is not None}
+def _server_versions(plan: Plan) -> dict[str, str]:
+    """Of the servers that a scenario starts; another cluster's version is not known."""
+    targets = [cell.target for cell in plan.cells if cell.target is not None]
+    modes = {target.metadata for target in targets if target.runs != "mosquitto"}
     jars = {"kraft": ("kafka", "kafka_2.13"), "zookeeper": ("zookeeper", "kafka-clients")}
     found = {(jar.part, jar.name): jar.version for jar in read_lock()}
-    return {f"kafka ({mode})": found[jars[mode]] for mode in sorted(modes)}
+    versions = {f"kafka ({mode})": found[jars[mode]] for mode in sorted(modes)}
+    if any(target.runs == "mosquitto" for target in targets):
+        versions["mosquitto"] = mosquitto_version()
+    return versions
 
 
 def _lost_in_any(spreads: Mapping[str, Spread]) -> str:
@@ -325,6 +337,8 @@ def target_text(target: Target | None) -> str:
         return f"the SQL streams{f' on a disk of {target.disk_mb} MB' if target.disk_mb else ''}"
     if target.runs == "own":
         return "parts of its own"
+    if target.runs == "mosquitto":
+        return f"mosquitto, {target.security}"
     brokers = "1 broker" if target.brokers == 1 else f"{target.brokers} brokers"
     return f"{brokers}, {'KRaft' if target.metadata == 'kraft' else 'ZooKeeper'}, {target.security}"
 

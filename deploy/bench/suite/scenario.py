@@ -12,12 +12,12 @@ Value = str | int | float | bool
 Axis = Value | list[Value]
 _PROPERTIES: Final = r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$"
 Kind = Literal[
-    "load", "group", "failover", "pipeline", "streams", "partitioner", "rewind", "land", "layout", "day", "soak"
+    "load", "group", "failover", "pipeline", "streams", "partitioner", "rewind", "land", "layout", "day", "soak", "mqtt"
 ]  # fmt: skip
 """What a run is: a load of producers and consumers, a consumer group and an event, the death of a server that leads, devices of
-a whole pipeline, events through its SQL streams, records that a partitioner spreads by their client's address, or a reader that
-goes back; or one of the benchmarks that start their own parts: the landing that catches up, layouts of a table, a day of
-commits, a soak.
+a whole pipeline, events through its SQL streams, records that a partitioner spreads by their client's address, a reader that goes
+back, or publishers and a subscriber on a mosquitto; or one of the benchmarks that start their own parts: the landing that
+catches up, layouts of a table, a day of commits, a soak.
 """
 
 
@@ -85,6 +85,15 @@ class Parameters(_Form):
             raise ValueError(msg)
         return self
 
+    window: int = Field(100, ge=1, le=65_535, description="Of `mqtt`: messages of a publisher that wait for a PUBACK.")
+
+    @model_validator(mode="after")
+    def _check_mqtt(self) -> Self:
+        if self.kind == "mqtt" and self.message_bytes < 16:
+            msg = f"message_bytes is {self.message_bytes}, wanted 16 or more with mqtt: a message carries its time and its number"
+            raise ValueError(msg)
+        return self
+
     @model_validator(mode="after")
     def _check_consumers(self) -> Self:
         if self.consumers > self.partitions:
@@ -97,9 +106,9 @@ class Parameters(_Form):
 
 
 class Target(_Form):
-    """What a scenario starts for itself: a cluster, or an embedded run of the whole pipeline with its one broker, or nothing."""
+    """What a scenario starts for itself: a cluster, the whole pipeline with its one broker, a mosquitto, or nothing."""
 
-    runs: Literal["kafka", "pipeline", "streams", "own"] = "kafka"
+    runs: Literal["kafka", "pipeline", "streams", "own", "mosquitto"] = "kafka"
     """`own`: each run starts what it needs."""
     disk_mb: int = Field(
         0,
@@ -110,15 +119,27 @@ class Target(_Form):
 
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"
-    security: Literal["plaintext", "ssl", "sasl_ssl"] = "plaintext"
+    security: Literal["plaintext", "ssl", "sasl_ssl", "tls", "tls_password"] = Field(
+        "plaintext", description="Of Kafka: plaintext, ssl or sasl_ssl; of mosquitto: plaintext, tls or tls_password."
+    )
+
     broker_properties: str = Field("", pattern=_PROPERTIES, description="Of each broker: `name=value name=value`.")
 
+    @model_validator(mode="after")
+    def _check_security(self) -> Self:
+        known = ("plaintext", "tls", "tls_password") if self.runs == "mosquitto" else ("plaintext", "ssl", "sasl_ssl")
+        if self.security not in known:
+            msg = f"security is {self.security}, wanted {', '.join(known[:-1])} or {known[-1]} where {self.runs} runs"
+            raise ValueError(msg)
+        return self
+
     def can_run(self, workload: Parameters) -> bool:
-        """Whether it has brokers for all copies, the server that the workload kills, and the disk that it fills up."""
+        """Whether it has the protocol, brokers for all copies, the server that the workload kills, the disk that it fills."""
         kills_zookeeper = workload.kind == "failover" and workload.kill == "zookeeper"
         return (
             workload.replication <= self.brokers
             and (self.metadata == "zookeeper" or not kills_zookeeper)
+            and (workload.kind == "mqtt") == (self.runs == "mosquitto")
             and (workload.disturbance == "disk_full") == (self.disk_mb > 0)
         )
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Spread", "better", "differs", "median_curves", "spread_of", "spreads_of"]
+__all__ = ["Spread", "better", "differs", "median_curves", "middle_run", "spread_of", "spreads_of"]
 
 LEAST_SPREAD: Final = 0.05
 """Repeats that happen to agree, and a single run, still differ so much from the next time."""
-_HIGHER: Final = re.compile(r"(?:peer_)?(?:c_)?(?:produce|consume|messages|records|rows)_per_second")
+_HIGHER: Final = re.compile(r"(?:peer_)?(?:c_)?(?:produce|consume|publish|receive|messages|records|rows)_per_second")
 _LOWER: Final = re.compile(
     r"(?:peer_)?(?:\w+_ms|\w+_ms_(?:p\d+|mean)|errors\w*|lost|\w*cpu_us_per_\w+|failed_\w+|out_of_order|unexpected|most_to_mean)"
 )
@@ -58,6 +58,20 @@ def median_curves(runs: Sequence[Mapping[str, Sequence[tuple[float, float]]]]) -
         if places:
             found[name] = [[percentile, _round(statistics.median(places[percentile]))] for percentile in sorted(places)]
     return found
+
+
+def middle_run(runs: Sequence[Mapping[str, Mapping[str, Sequence[float | None]]]]) -> dict[str, dict[str, Any]]:
+    """Of latencies over time by name: those of the run whose worst interval is the middle one. A mean would hide a stall."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        measured = sorted((run[name] for run in runs if run.get(name)), key=_worst)
+        if measured:
+            found[name] = dict(measured[len(measured) // 2])
+    return found
+
+
+def _worst(columns: Mapping[str, Sequence[float | None]]) -> float:
+    return max((value for name in ("p99", "p50") for value in columns[name] if value is not None), default=0.0)
 
 
 def better(figure: str) -> int:

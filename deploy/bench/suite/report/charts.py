@@ -1,22 +1,23 @@
-"""Data of the report's charts, as uPlot takes it: growth, latency by percentile, and resources over time."""
+"""Data of the report's charts, as uPlot takes it: baselines and peers beside Tidegate, growth, and resources over time."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.report.growth import growth_charts
+from deploy.bench.suite.report.latency import latency_charts
+from deploy.bench.suite.report.tables import PEERS, figures_shown, peers_of
 from deploy.bench.suite.scenario import Target
 
 __all__ = ["charts_of"]
 
-_KINDS: Final = {"ack": "due to acknowledged", "end_to_end": "due to consumed"}
 _PANELS: Final = (
     ("Processors in use (cores)", ("broker_cpu_cores", "client_cpu_cores", "other_cpu_cores", "machine_cpu_cores")),
-    ("Memory (MB)", ("broker_rss_mb", "client_rss_mb")),
+    ("Memory in use (MB)", ("broker_rss_mb", "client_rss_mb")),
+    ("Memory available (GB)", ("memory_available_gb",)),
     ("Bytes of the brokers (per second)", ("bytes_in_per_second", "bytes_out_per_second")),
     (
-        "Time of a request (ms)",
+        "Time of a request, TotalTimeMs (ms)",
         ("produce_total_ms_p50", "produce_total_ms_p99", "fetch_total_ms_p50", "fetch_total_ms_p99"),
     ),
     ("Requests that wait (purgatory)", ("purgatory_produce", "purgatory_fetch")),
@@ -25,47 +26,76 @@ _PANELS: Final = (
     ("Context switches (per second)", ("context_switches_per_second",)),
     ("Disk available (GB)", ("disk_available_gb",)),
 )
+_ALL_PARTS: Final = {"broker_cpu_cores", "client_cpu_cores", "other_cpu_cores", "machine_cpu_cores"}
 
 
 def charts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each `{title, kind, names, data}`; `data` begins with the x values."""
+    """Each `{group, title, kind, names, data}`; `data` begins with the x values. Charts of one group follow each other."""
+    growth = ({"group": "Growth", **chart} for chart in growth_charts(result.get("curves", ())))
     used = (chart for one in result["resources"] for chart in _resources(one))
-    return [*growth_charts(result.get("curves", ())), *_latency(result["cells"]), *used]
+    return [*_beside(result), *growth, *latency_charts(result["cells"]), *used]
 
 
-def _latency(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A chart per kind of latency and target, one line per cell; x is the number of nines, so that the tail has as much room."""
-    names = differing(cells)
+def _beside(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Bars of baselines, other clients and Tidegate, a chart for each figure and target that has them."""
+    cells, names = result["cells"], differing(result["cells"])
     of_target = [name for name in names if name in Target.model_fields]
-    of_workload = [name for name in names if name not in of_target]
-    lines: dict[str, dict[str, dict[float, float]]] = {}
+    places: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
-        # Cells that only differ in what is judged come from the same runs.
-        given = {name: cell[name] for name in names if name in cell}
-        where = f": {cell_text(given, of_target)}" if of_target else ""
-        for kind, curve in cell["curves"].items():
-            title = f"Latency by percentile (ms), {_KINDS.get(kind, kind)}{where}"
-            line = {_nines(percentile): value for percentile, value in curve}
-            lines.setdefault(title, {})[cell_text(given, of_workload)] = line
-    charts = []
-    for title, by_cell in lines.items():
-        places = sorted({place for line in by_cell.values() for place in line})
-        data = [places, *([line.get(place) for place in places] for line in by_cell.values())]
-        charts.append({"title": title, "kind": "percentile", "names": list(by_cell), "data": data})
-    return charts
+        for figure in figures_shown(cell, cells, result.get("shows", ())):
+            others = (figure in each for each in cell["baselines"].values())
+            if figure in cell["spread"] and (any(others) or peers_of([(cell, figure)])):
+                places.setdefault((figure, cell_text(_only(cell, of_target), of_target)), []).append(cell)
+    for (figure, where), found in places.items():
+        title = f"{figure}, {where}" if of_target else figure
+        yield {"group": "Others' figures and Tidegate's", "title": title, **_bars(figure, found, result["baselines"])}
 
 
-def _nines(percentile: float) -> float:
-    """50 is 0.3, 99 is 2, 99.9 is 3; 100, the highest, is drawn at 5."""
-    return 5.0 if percentile >= 100 else round(-math.log10(1 - percentile / 100), 4)
+def _bars(figure: str, cells: Sequence[Mapping[str, Any]], baselines: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells next to each other, each with its bars and a gap; a series has values at its own places alone."""
+    series: dict[str, list[float | None]] = {
+        baselines[name]["title"]: [cell["baselines"].get(name, {}).get(figure) for cell in cells] for name in baselines
+    }
+    series |= {title: [_median(cell, f"{peer}{figure}") for cell in cells] for peer, title in PEERS.items()}
+    series["Tidegate"] = [_median(cell, figure) for cell in cells]
+    series = {name: values for name, values in series.items() if any(value is not None for value in values)}
+    width, names = len(series) + 1, differing(cells)
+    columns = [
+        [value for cell in values for value in (cell if place == own else None for own in range(width))]
+        for place, values in enumerate(series.values())
+    ]
+    return {
+        "kind": "bars",
+        "names": list(series),
+        "labels": [" ".join(_short(cell.get(name)) for name in names) for cell in cells],
+        "axis": ", ".join(names),
+        "data": [list(range(width * len(cells))), *columns],
+    }
 
 
-def _resources(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _median(cell: Mapping[str, Any], figure: str) -> float | None:
+    return cell["spread"][figure]["median"] if figure in cell["spread"] else None
+
+
+def _only(cell: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: cell[name] for name in names if name in cell}
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _resources(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     series = one["series"]
-    charts = []
-    for title, wanted in _PANELS:
+    parts = [name for name in series if name.endswith("_cpu_cores") and name not in _ALL_PARTS]
+    for title, wanted in (*_PANELS, ("Processors in use by server (cores)", parts if len(parts) > 1 else ())):
         names = [name for name in wanted if name in series]
         if names:
-            data = [series["seconds"], *(series[name] for name in names)]
-            charts.append({"title": f"{title}: {one['target']}", "kind": "time", "names": names, "data": data})
-    return charts
+            yield {
+                "group": f"Resources over time: {one['target']}",
+                "title": title,
+                "kind": "time",
+                "names": names,
+                "marks": one.get("cells", []),
+                "data": [series["seconds"], *(series[name] for name in names)],
+            }

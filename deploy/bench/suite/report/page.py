@@ -12,7 +12,7 @@ from deploy.bench.environment import hardware_line
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.growth import growth_table
 from deploy.bench.suite.report.markdown import render_markdown
-from deploy.bench.suite.report.tables import cells_table, heat_tables
+from deploy.bench.suite.report.tables import WORDS, cells_table, heat_tables
 from ingest.contract.errors import ConfigError
 
 __all__ = ["check_folder", "render_report", "write_report"]
@@ -63,7 +63,7 @@ def render_report(results: Sequence[Mapping[str, Any]]) -> str:
             f"<style>{(_UPLOT / 'uPlot.min.css').read_text('utf-8')}\n{(_HERE / 'report.css').read_text('utf-8')}</style>",
             "</head><body><header><h1>Tidegate bench</h1>",
             _machine(results[0]) if results else "",
-            f"</header>{sections}",
+            f"</header>{_overview(results)}{sections}",
             f'<script type="application/json" id="charts">{_inert(charts)}</script>',
             f"<script>{(_UPLOT / 'uPlot.iife.min.js').read_text('utf-8')}</script>",
             f"<script>{(_HERE / 'report.js').read_text('utf-8')}</script>",
@@ -85,6 +85,23 @@ def _machine(result: Mapping[str, Any]) -> str:
     )
 
 
+def _overview(results: Sequence[Mapping[str, Any]]) -> str:
+    """A row per scenario, where there are several."""
+    if len(results) < 2:
+        return ""
+    rows = ""
+    for result in results:
+        verdicts = [cell["met"] for cell in result["cells"] if cell["goal"]]
+        counts = "".join(f'<td class="number">{verdicts.count(verdict)}</td>' for verdict in (True, False, None))
+        name = escape(result["scenario"])
+        rows += (
+            f'<tr><td><a href="#{name}">{name}</a></td><td>{escape(result["title"])}</td>'
+            f'<td class="number">{len(result["cells"])}</td>{counts}<td class="number">{len(result["faults"])}</td></tr>'
+        )
+    heads = "".join(f"<th>{head}</th>" for head in ("scenario", "", "cells", *WORDS.values(), "failures"))
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
 def _section(key: str, result: Mapping[str, Any]) -> str:
     cells = result["cells"]
     verdicts = [cell["met"] for cell in cells if cell["goal"]]
@@ -102,5 +119,5 @@ def _section(key: str, result: Mapping[str, Any]) -> str:
         parts.append('<p class="notice">The run was interrupted; cells that it did not reach are missing.</p>')
     parts += [f'<p class="notice">{escape(fault)}</p>' for fault in dict.fromkeys(result["faults"])]
     parts += [cells_table(result), growth_table(result), heat_tables(cells)]
-    parts.append(f'<div class="charts" data-charts="{key}"></div></section>')
+    parts.append(f'<div data-charts="{key}"></div></section>')
     return "\n".join(parts)

@@ -6,16 +6,19 @@ from typing import Any, Final
 
 from deploy.bench.suite.parameters import differing, parameter_names, shown_value
 
-__all__ = ["WORDS", "cells_table", "figures_shown", "heat_tables", "number_text", "peers_of"]
+__all__ = ["PEERS", "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text", "peers_of"]
 
-RATES: Final = ("produce_per_second", "consume_per_second")
+RATES: Final = ("produce_per_second", "consume_per_second", "publish_per_second", "receive_per_second")
 SHOWN: Final = (
     *RATES,
     "ack_p50_ms",
     "ack_p99_ms",
+    "puback_p50_ms",
+    "puback_p99_ms",
     "end_to_end_p50_ms",
     "end_to_end_p99_ms",
     "client_cpu_us_per_message",
+    "broker_cpu_us_per_message",
 )
 PEERS: Final = {"peer_c_": "C client", "peer_": "Kafka's tools"}
 """Other clients that ran the same load, by how the names of their figures begin."""
@@ -60,7 +63,8 @@ def figures_shown(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], s
         return [cell["measure"]]
     named = [goal["figure"] for goal in cell["goals"]]
     named += [figure for figures in cell["baselines"].values() for figure in figures]
-    measured = {name for each in cells for name in each["spread"]}
+    # A consumer group has no figures of a load: a row without any value would say that they are missing.
+    measured = {name for each in cells if each.get("kind") == cell.get("kind") for name in each["spread"]}
     return list(dict.fromkeys([*named, *(name for name in shows or SHOWN if name in measured)])) or [""]
 
 

@@ -1,0 +1,103 @@
+"""One mosquitto of a test bed: plaintext, TLS, or TLS with a user and a password, in a folder of its own."""
+
+import json
+import secrets
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from deploy.local.broker import Mosquitto, find_mosquitto
+from deploy.local.java import find_java
+from deploy.local.ports import choose_port
+from deploy.testbed.layout import HOST
+from deploy.testbed.process import Identity, Server, ServerProcess
+from deploy.testbed.security import AUTHORITY_FILE, PEM_FILE, export_pem, make_certificates
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["IDENTITY_FILE", "MqttAddress", "MqttSecurity", "end_mosquitto", "mosquitto_version", "open_mosquitto"]
+
+MqttSecurity = Literal["plaintext", "tls", "tls_password"]
+IDENTITY_FILE: Final = "mosquitto.json"
+USER: Final = "device"
+
+
+@dataclass(frozen=True)
+class MqttAddress:
+    """What a client needs; without a user it gives none, without a file it uses no TLS."""
+
+    host: str
+    port: int
+    username: str = ""
+    password: str = ""
+    ca_file: str | None = None
+
+
+class _Mosquitto(Mosquitto):
+    def __init__(self, folder: Path, address: MqttAddress, certificates: Path) -> None:
+        users = {USER: address.password or secrets.token_hex(12)}
+        super().__init__(folder, address.port, users=users, host=address.host)
+        self._address, self._certificates = address, certificates
+
+    def _entrance(self) -> list[str]:
+        lines = [f"listener {self.port} {self.host}"]
+        if self._address.ca_file:
+            pem = self._certificates / PEM_FILE
+            lines += [f"certfile {pem}", f"keyfile {pem}"]
+        if self._address.username:
+            return [*lines, "allow_anonymous false", f"password_file {self.folder}/passwords"]
+        return [*lines, "allow_anonymous true"]
+
+    def _context(self) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=self._address.ca_file) if self._address.ca_file else None
+
+
+@contextmanager
+def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Server, MqttAddress]]:
+    """A broker that answers while the block runs; its files stay in the folder.
+
+    Raises:
+        UnavailableError: mosquitto is not on this machine, it does not start, or no certificate can be made.
+    """
+    if find_mosquitto() is None:
+        message = "mosquitto is not on this machine; install it to measure MQTT."
+        raise UnavailableError(message)
+    certificates = folder / "certificates"
+    encrypts = security != "plaintext"
+    if encrypts:
+        password = secrets.token_hex(12)
+        make_certificates(certificates, find_java(), password)
+        export_pem(certificates, password)
+    port, _ = choose_port(0, HOST)
+    user = (USER, secrets.token_hex(12)) if security == "tls_password" else ("", "")
+    address = MqttAddress(HOST, port, *user, str(certificates / AUTHORITY_FILE) if encrypts else None)
+    server = Server(_Mosquitto(folder / "mosquitto", address, certificates), folder / "mosquitto.log")
+    try:
+        (folder / IDENTITY_FILE).write_text(json.dumps(asdict(_identity(server))), "utf-8")
+        yield server, address
+    finally:
+        server.stop()
+
+
+def end_mosquitto(folder: Path) -> None:
+    """End the broker of a folder that another process left."""
+    found: dict[str, Any] = json.loads((folder / IDENTITY_FILE).read_text("utf-8"))
+    ServerProcess(folder / "mosquitto.log", identity=Identity(**found)).end(0)
+
+
+def mosquitto_version() -> str:
+    """Of the one that is started; empty where there is none."""
+    executable = find_mosquitto()
+    if executable is None:
+        return ""
+    said = subprocess.run([str(executable), "-h"], capture_output=True, text=True, check=False, timeout=30).stdout
+    return said.partition("version ")[2].split()[0] if "version " in said else ""
+
+
+def _identity(server: Server) -> Identity:
+    if server.identity is None:
+        raise AssertionError
+    return server.identity
