@@ -13,7 +13,8 @@
   };
   const percentile = (nines) => (nines >= 5 ? "max" : `p${+(100 * (1 - 10 ** -nines)).toPrecision(4)}`);
   const number = (value) => (value == null ? "" : value.toLocaleString("en", { maximumSignificantDigits: 4 }));
-  const axis = (values) => ({ stroke: text, grid: line, ticks: line, size: 70, ...(values ? { values } : {}) });
+  const brief = (value) => (value == null ? "" : value.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 4 }));
+  const axis = (values) => ({ stroke: text, grid: line, ticks: line, size: 60, ...(values ? { values } : {}) });
   const serie = (name, index) => ({
     label: name, stroke: colours[index % colours.length], width: 1.5, spanGaps: true,
     dash: index >= colours.length ? [6, 4] : undefined, points: { size: 6 }, value: (_plot, value) => number(value),
@@ -54,8 +55,8 @@
       const width = chart.names.length + 1;
       const label = (place) => chart.labels[Math.floor(place / width)];
       return {
-        xName: label, x: chart.axis || "cell", scale: { range: (_plot, low, high) => [low - 1, high + 1] }, height: 340,
-        axis: { splits: () => chart.labels.map((_name, index) => index * width + (width - 2) / 2), rotate: -60, size: 110, grid: { show: false } },
+        xName: label, x: chart.axis || "cell", scale: { range: (_plot, low, high) => [low - 1, high + 1] }, height: 300,
+        axis: { splits: () => chart.labels.map((_name, index) => index * width + (width - 2) / 2), rotate: -60, size: Math.min(160, 25 + 6 * Math.max(...chart.labels.map((name) => name.length))), grid: { show: false } },
         serie: (index) => ({ paths: uPlot.paths.bars({ size: [0.95, 40] }), points: { show: false }, fill: colours[index % colours.length], width: 0 }),
       };
     },
@@ -68,7 +69,7 @@
     drawn.set(box, new uPlot({
       title: chart.title, width: Math.min(620, box.clientWidth || 620), height: kind.height || 260, hooks: kind.hooks || {},
       scales: { x: { time: false, ...kind.scale }, y: logarithmic ? { distr: 3 } : fromZero },
-      axes: [{ ...axis((_plot, values) => values.map(kind.xName)), size: 40, ...kind.axis }, axis((_plot, values) => values.map(number))],
+      axes: [{ ...axis((_plot, values) => values.map(kind.xName)), size: 40, ...kind.axis }, axis((_plot, values) => values.map(brief))],
       series: [{ label: kind.x, value: (_plot, value) => (value == null ? "" : (kind.xLegend || kind.xName)(value)) },
         ...chart.names.map((name, index) => ({ ...serie(name, index), ...(kind.serie ? kind.serie(index) : {}) }))],
     }, chart.data, box));
