@@ -381,6 +381,24 @@ def test_total_time_is_the_mean_of_the_runs_own_requests(monkeypatch: pytest.Mon
     assert better("produce_total_ms_mean") == -1
 
 
+def test_counts_of_a_broker_that_started_again_in_a_run_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its counts began again: their sum would hide errors and bytes."""
+    name = "kafka_server_brokertopicmetrics_bytesin_total"
+    answers = {
+        "one": [_broker(process_start_time_seconds=10.0, mean=5.0, count=9, **{name: 900.0})] * 2,
+        "two": [
+            _broker(process_start_time_seconds=began, mean=5.0, count=count, **{name: count})
+            for began, count in ((11.0, 50.0), (99.0, 70.0))
+        ],
+    }
+    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
+    _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
+    assert "broker_cpu_cores" in used
+    assert not {"bytes_in_per_second", "produce_total_ms_mean", "produce_requests_per_second"} & set(used)
+
+
 def test_of_an_existing_cluster_what_is_not_known_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its brokers may be anywhere: no processor time, memory or disk of theirs is made up, and none of this machine's."""
     _, used = Sampler(folder=None).measure(dict)

@@ -29,6 +29,11 @@ _TOPICS: Final = "kafka_server_brokertopicmetrics"
 _QUANTILES: Final = ("0.50", "0.95", "0.99", "0.999")
 _REQUESTS: Final = "kafka_network_requestmetrics"
 _REQUEST_KINDS: Final = {"Produce": "produce", "FetchConsumer": "fetch"}
+_BY_AGENT: Final = frozenset(
+    {"bytes_in_per_second", "bytes_out_per_second", "failed_requests_per_second", "errors_per_second"}
+    | {f"{kind}_{what}" for kind in _REQUEST_KINDS.values() for what in ("requests_per_second", "total_ms_sum")}
+)
+"""Counters of brokers' own metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +43,22 @@ class Sample:
     at: float
     counters: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    starts: tuple[float, ...] = ()
+    """When the brokers began that served metrics, in seconds since 1970."""
 
 
 def rates_between(first: Sample, last: Sample, between: Sequence[Sample] = ()) -> dict[str, float]:
     """Counters as growth per second; of the gauges the highest, and the lowest of what is available.
 
-    A time that Kafka sums up over requests becomes the mean of the requests in between.
+    A time that Kafka sums up over requests becomes the mean of the requests in between. Where a broker started again its counts
+    began again too: none of those is known then.
     """
     seconds = max(last.at - first.at, 1e-6)
+    unknown = _BY_AGENT if first.starts != last.starts else ()
     figures = {
         name: max(0.0, value - first.counters[name]) / seconds
         for name, value in last.counters.items()
-        if name in first.counters
+        if name in first.counters and name not in unknown
     }
     for name in _REQUEST_KINDS.values():
         total, requests = figures.pop(f"{name}_total_ms_sum", 0.0), figures.get(f"{name}_requests_per_second", 0.0)
@@ -137,9 +146,11 @@ class Sampler:
         _add_machine(counters, gauges)
         if self._folder is not None:
             gauges["disk_available_gb"] = psutil.disk_usage(str(self._folder)).free / GB
-        for answer in self._answers() if at_the_end else answers:
+        answers = self._answers() if at_the_end else answers
+        for answer in answers:
             _add_broker(answer, counters, gauges, is_elsewhere=is_elsewhere)
-        return Sample(at, counters, gauges)
+        starts = sorted(round(answer.total("process_start_time_seconds"), 1) for answer in answers)
+        return Sample(at, counters, gauges, tuple(starts))
 
     def _answers(self) -> Sequence[Scrape]:
         """Of all brokers, or of none: a sum that misses one would look like a run without an error."""
