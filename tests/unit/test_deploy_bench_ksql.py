@@ -170,6 +170,8 @@ def test_only_a_small_disk_is_filled_and_only_for_the_cells_that_want_it() -> No
     }
     assert disks == {("none", False), ("stream_killed", False), ("disk_full", True)}
     assert {goal.figure for goal in scenario.goals} >= {"mean_ms", "lost", "doubled", "wrong"}
+    means = [goal.when for goal in scenario.goals if goal.figure == "mean_ms"]
+    assert all(when["disturbance"] == "none" for when in means), "a run that is disturbed has a pause in its mean"
 
 
 def test_a_run_without_a_pace_has_no_middle_to_be_disturbed_in() -> None:
