@@ -14,7 +14,7 @@ from deploy.bench.suite.command import RunRequest, plan_of
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.kinds import run_cell, run_peer
 from deploy.bench.suite.library import load_scenario
-from deploy.bench.suite.outage import active_controller
+from deploy.bench.suite.outage import active_controller, without_zookeeper
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.layout import Wish, new_layout
@@ -93,6 +93,22 @@ def test_a_cluster_whose_servers_are_not_ours_is_refused(tmp_path: Path) -> None
     assert run_peer(work, "t", KafkaSettings(), lambda *arguments: []) == {}
     with pytest.raises(ConfigError, match="failover kills servers"):
         plan_of("failover", RunRequest(("failover",)), KafkaSettings())
+
+
+def test_a_killed_server_starts_again_also_where_the_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_layout(Wish(brokers=3, mode="zookeeper")).write(tmp_path)
+    cluster = KafkaCluster.attach(tmp_path)
+    done: list[str] = []
+    monkeypatch.setattr(cluster, "kill", lambda server: done.append(f"kill {server}"))
+    monkeypatch.setattr(cluster, "restart", lambda server: done.append(f"restart {server}"))
+    roles = {"zookeeper-1": "follower", "zookeeper-2": "leader", "zookeeper-3": "follower"}
+    monkeypatch.setattr("deploy.testbed.zookeeper.ZooKeeper.alive", True)
+    monkeypatch.setattr("deploy.testbed.zookeeper.ZooKeeper.role", lambda keeper: roles[keeper.server_id])
+    fault = UnavailableError("no new topic")
+    with pytest.raises(UnavailableError), without_zookeeper(cluster) as killed_us:
+        assert done == ["kill zookeeper-2"] and killed_us > 0
+        raise fault
+    assert done == ["kill zookeeper-2", "restart zookeeper-2"]
 
 
 @pytest.mark.parametrize(
