@@ -102,7 +102,11 @@ def test_compare_names_cells_that_failed_or_are_gone_and_says_what_disturbed_eit
     after["cells"][0] |= {"spread": {}, "why": "Kafka does not answer"}
     del after["cells"][1]["spread"]["ack_p99_ms"]
     del after["cells"][2]
+    after["cells"][2]["spread"] = {
+        name: spread_of(values["runs"][:1]).as_dict() for name, values in after["cells"][2]["spread"].items()
+    }
     after["cells"][2]["spread"]["other_cpu_cores"] = spread_of([1.0]).as_dict()
+    after["interrupted"] = True
     compared = compare_results([before], [after])
     assert (compared["compared"], compared["worse"], compared["only_before"], compared["only_after"]) == (3, 0, 1, 0)
     words = render_comparison(compared).splitlines()
@@ -110,7 +114,9 @@ def test_compare_names_cells_that_failed_or_are_gone_and_says_what_disturbed_eit
         "  failed   sizes message_bytes=10 batch_records=1: Kafka does not answer",
         "  sizes message_bytes=100 batch_records=1",
         "In the second, the machine was busy before the start: load 3.0 on 2 cores.",
-        "In the second, other programs used the processors during 1 of 3 cells.",
+        "In the second, the run was interrupted.",
+        "In the second, other programs used the processors during 1 of 2 cells.",
+        "In the second, 1 of 2 cells have one run: its spread is not known, and 5% is taken.",
         "  sizes message_bytes=10 batch_records=20: ack_p99_ms",
     ):
         assert line in words

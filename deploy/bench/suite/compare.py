@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from deploy.bench.suite.parameters import cell_text, differing, identity
 from deploy.bench.suite.resources import busy_during
-from deploy.bench.suite.spread import Spread, better, differs
+from deploy.bench.suite.spread import LEAST_SPREAD, Spread, better, differs
 from ingest.contract.errors import ConfigError
 
 __all__ = ["compare_results", "read_results", "render_comparison"]
@@ -131,16 +131,21 @@ def _holds(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _doubts(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a busy machine did to a result."""
+    """What makes figures of a result weak."""
     found = [each["busy"] for each in results if each.get("busy")]
-    medians = [
-        {name: spread["median"] for name, spread in cell["spread"].items()}
-        for each in results
-        for cell in each["cells"]
-    ]
-    disturbed = sum(bool(busy_during(figures)) for figures in medians)
+    if any(each.get("interrupted") for each in results):
+        found.append("the run was interrupted")
+    measured = [cell["spread"] for each in results for cell in each["cells"] if cell["spread"]]
+    disturbed = sum(
+        bool(busy_during({name: spread["median"] for name, spread in figures.items()})) for figures in measured
+    )
     if disturbed:
-        found.append(f"other programs used the processors during {disturbed} of {len(medians)} cells")
+        found.append(f"other programs used the processors during {disturbed} of {len(measured)} cells")
+    single = sum(max(len(spread["runs"]) for spread in figures.values()) == 1 for figures in measured)
+    if single:
+        found.append(
+            f"{single} of {len(measured)} cells have one run: its spread is not known, and {LEAST_SPREAD:.0%} is taken"
+        )
     return list(dict.fromkeys(found))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Spread", "better", "differs", "median_curves", "middle_run", "spread_of", "spreads_of"]
+__all__ = ["LEAST_SPREAD", "Spread", "better", "differs", "median_curves", "middle_run", "spread_of", "spreads_of"]
 
 LEAST_SPREAD: Final = 0.05
 """Repeats that happen to agree, and a single run, still differ so much from the next time."""
