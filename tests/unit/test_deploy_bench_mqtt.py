@@ -15,7 +15,8 @@ from deploy.bench.mqtt_load.run import MqttLoad, _figures, _publish_plans
 from deploy.bench.mqtt_load.subscribe import Received
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.kinds import run_cell
-from deploy.bench.suite.library import load_scenario
+from deploy.bench.suite.library import load_scenario, set_parameters
+from deploy.bench.suite.limit import limit_of
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.testbed.mosquitto import MqttAddress
 from gateway.publish_packet import split
@@ -136,3 +137,37 @@ def test_mqtt_runs_on_mosquitto_alone_and_kafka_never() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             Target.model_validate({"runs": runs, "security": security})
+
+
+def test_a_security_that_is_asked_for_leaves_out_the_servers_that_have_none_of_it() -> None:
+    secure = load_scenario("secure")[1]
+    found = {
+        security: [
+            (target.runs, target.security) for target in set_parameters(secure, [f"security={security}"]).targets
+        ]
+        for security in ("ssl", "tls_password", "plaintext")
+    }
+    assert found == {
+        "ssl": [("kafka", "ssl")],
+        "tls_password": [("mosquitto", "tls_password")],
+        "plaintext": [("kafka", "plaintext"), ("mosquitto", "plaintext")],
+    }
+    with pytest.raises(ConfigError, match="security"):
+        set_parameters(secure, ["security=ssh"])
+
+
+@pytest.mark.parametrize(
+    ("broker", "clients", "says"),
+    [
+        (0.9, 0.5, "mosquitto is the limit, which has one thread (mosquitto 0.90, clients 0.50 cores)"),
+        (0.8, 1.0, "the cores are the limit: all 2 were busy (mosquitto 0.80, clients 1.00)"),
+        (
+            0.4,
+            0.5,
+            "no core was missing: 0.90 of 2 were busy (mosquitto 0.40, clients 0.50), the rest waited for answers",
+        ),
+    ],
+)
+def test_a_missed_rate_of_mqtt_names_what_was_full(broker: float, clients: float, says: str) -> None:
+    figures = {"publish_broker_cores": broker, "publish_client_cores": clients, "machine_cpu_cores": 2.0}
+    assert limit_of(figures, 2, "publish_per_second") == says

@@ -72,9 +72,9 @@ def run_mqtt(
     Returns:
         `published`, those with a PUBACK; `received`, different ones; `lost`, published and not received; `unacknowledged`;
         `duplicates`, received again; `publish_per_second`, `receive_per_second`; `puback_p50_ms` to `puback_max_ms`, from due
-        to PUBACK; `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to received; `client_cpu_us_per_message` of publishers
-        and subscriber together; with a rate `late_ms`, the longest time by which a message left after it was due; `curves` and
-        `over_time`, percentiles for plots.
+        to PUBACK; `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to received; `client_cpu_us_per_message` and
+        `publish_client_cores` of publishers and subscriber together; with a rate `late_ms`, the longest time by which a
+        message left after it was due; `curves` and `over_time`, percentiles for plots.
 
     Raises:
         UnavailableError: a process of the load failed; the text has its last words.
@@ -128,13 +128,15 @@ def _figures(load: MqttLoad, sent: Sequence[Mapping[str, Any]], received: Mappin
     began = min(one["began"] for one in sent)
     acks, reads = merged(one["latencies"] for one in sent), merged([received["latencies"]])
     cpu = sum(one["cpu_seconds"] for one in (*sent, received))
+    seconds = max(one["ended"] for one in sent) - began
     found: dict[str, Any] = {
         "published": published,
         "received": received["messages"],
         "lost": max(0, published - received["messages"]),
         "unacknowledged": load.messages - published,
         "duplicates": received["again"],
-        "publish_per_second": _rate(published, max(one["ended"] for one in sent) - began),
+        "publish_per_second": _rate(published, seconds),
+        "publish_client_cores": round(cpu / max(seconds, 1e-6), 3),
         "client_cpu_us_per_message": round(cpu / load.messages * 1_000_000, 3),
         **acks.figures("puback"),
         **reads.figures("end_to_end"),

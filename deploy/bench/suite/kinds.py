@@ -113,7 +113,7 @@ def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     )  # fmt: skip
     before = list[dict[int, float]]()
     found = run_mqtt(load, bed.mqtt, on_started=lambda: before.append(_cpu_seconds(bed.brokers)))
-    return {**found, **_broker_cpu(before[-1], bed, load.messages)}
+    return {**found, **_broker_cpu(before[-1], bed, max(1, found["published"]), found["publish_per_second"])}
 
 
 _RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
@@ -141,13 +141,16 @@ def _cpu_seconds(brokers: Mapping[str, int]) -> dict[int, float]:
     return found
 
 
-def _broker_cpu(before: Mapping[int, float], bed: Bed, messages: int) -> dict[str, float]:
-    """Of all brokers for each message; absent where one was started again, or none runs on this machine."""
+def _broker_cpu(before: Mapping[int, float], bed: Bed, messages: int, rate: float) -> dict[str, float]:
+    """Of the broker for each message, and its busy cores; absent where it ended meanwhile."""
     after = _cpu_seconds(bed.brokers)
     if not before or before.keys() != after.keys():
         return {}
     used = sum(after.values()) - sum(before.values())
-    return {"broker_cpu_us_per_message": round(used / messages * 1_000_000, 3)}
+    return {
+        "broker_cpu_us_per_message": round(used / messages * 1_000_000, 3),
+        "publish_broker_cores": round(used * rate / messages, 3),
+    }
 
 
 def _load(workload: Parameters, topic: str) -> "Workload":

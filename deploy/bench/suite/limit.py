@@ -21,7 +21,8 @@ def limit_of(
     Args:
         figures: medians of a cell.
         cores: of this machine.
-        figure: `produce_per_second` or `consume_per_second` names what was full during that part; any other, during the run.
+        figure: `produce_per_second`, `consume_per_second` or `publish_per_second` names what was full during that part; any
+            other, during the run.
         processes: that produce, or that consume.
         streams: they did so at the same time.
     """
@@ -50,7 +51,10 @@ def _side_limit(side: str, figures: Mapping[str, float], cores: int, processes: 
     if broker is None:
         full = clients > _FULL * min(processes, cores)
         return f"{'the clients are the limit' if full else 'the clients were not full'}: {shares} cores"
-    text = f"Kafka {broker:.2f}, {shares}"
+    server = "mosquitto" if side == "publish" else "Kafka"
+    text = f"{server} {broker:.2f}, {shares}"
+    if server == "mosquitto" and broker > _FULL:
+        return f"mosquitto is the limit, which has one thread ({text} cores)"
     if python > _FULL * processes:
         return f"Python is the limit ({text} cores)"
     if clients + broker > _FULL * cores:

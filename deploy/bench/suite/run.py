@@ -288,6 +288,7 @@ class _Course:
         """Of the rates of producers and consumers, by what was busy meanwhile."""
         cores = int(hardware()["cores"] or 1)
         sides = {"produce_per_second": cell.workload.producers, "consume_per_second": cell.workload.consumers}
+        sides["publish_per_second"] = cell.workload.producers
         streams = cell.workload.mode == "stream"
         return {
             name: limit_of(medians, cores, name, processes=count, streams=streams)

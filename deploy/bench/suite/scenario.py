@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 __all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", "Scenario", "Target"]
 
@@ -329,12 +329,14 @@ class Scenario(_Form):
     def with_parameters(self, values: Mapping[str, Value]) -> "Scenario":
         """The same with these parameters in all cells; cells that become equal are one.
 
+        Targets that have no such value are left out, such as a mosquitto where Kafka's security is wanted.
+
         Raises:
             ValidationError: a value that a parameter does not take.
         """
         mine = {name: value for name, value in values.items() if name not in Target.model_fields}
         of_target = {name: value for name, value in values.items() if name in Target.model_fields}
-        targets = [Target.model_validate({**target.model_dump(), **of_target}) for target in self.targets]
+        targets = list(_targets_with(self.targets, of_target))
         return self.model_copy(
             update={
                 # A block that was for some targets is for those that were asked for now.
@@ -345,6 +347,20 @@ class Scenario(_Form):
                 "targets": list(dict.fromkeys(targets)),
             }
         )
+
+
+def _targets_with(targets: Sequence[Target], values: Mapping[str, Value]) -> Iterator[Target]:
+    """Those that can have these values; the last fault where none can."""
+    fault: ValidationError | None = None
+    found = False
+    for target in targets:
+        try:
+            yield Target.model_validate({**target.model_dump(), **values})
+            found = True
+        except ValidationError as error:
+            fault = error
+    if fault is not None and not found:
+        raise fault
 
 
 def _check_parameters(names: set[str], where: str) -> None:
