@@ -371,7 +371,7 @@ def test_what_was_retained_before_the_clock_is_read_and_not_counted_as_produced(
 @pytest.mark.parametrize(
     ("records", "size", "wanted"),
     # As Kafka's tool for its log files shows them: a batch of 20 records of 32 bytes takes 841 bytes.
-    [(1, 32, 0), (20, 32, 841), (20, 8, 361), (50, 32, 2011)],
+    [(1, 32, 0), (20, 32, 841), (20, 8, 361), (50, 32, 2011), (1000, 10_000, 1_000_000)],
 )
 def test_a_batch_of_the_peer_holds_as_many_records(records: int, size: int, wanted: int) -> None:
     assert batch_bytes(Workload(topic="t", messages=1, batch_records=records, message_bytes=size)) == wanted

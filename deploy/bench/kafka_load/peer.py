@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.kafka_load.run import run_workload
-from deploy.bench.kafka_load.workload import KEEP_ALL, Workload, shares
+from deploy.bench.kafka_load.workload import KEEP_ALL, Workload, producer_options, shares
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
@@ -78,12 +78,16 @@ def _records(workload: Workload) -> int:
 
 
 def batch_bytes(workload: Workload) -> int:
-    """`batch.size` of Kafka's Java producer for batches of this many records; 0 sends each record alone."""
+    """`batch.size` of Kafka's Java producer for batches of this many records; 0 sends each record alone.
+
+    At most what our client takes: a larger one than a request may be makes the Java client slow.
+    """
     if workload.batch_records == 1:
         return 0
     # A length above 63 takes a second byte, in the value's own length and in the record's.
     wide = workload.message_bytes > 60
-    return _BATCH_HEADER_BYTES + workload.batch_records * (workload.message_bytes + _RECORD_HEADER_BYTES + 2 * wide)
+    whole = _BATCH_HEADER_BYTES + workload.batch_records * (workload.message_bytes + _RECORD_HEADER_BYTES + 2 * wide)
+    return min(whole, int(producer_options(workload)["batch.size"]))
 
 
 def _produce(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
@@ -132,7 +136,10 @@ def _produce_part(
 
 def _consume(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
     wanted = _records(workload) + workload.warmup_messages
-    arguments = ["--topic", topic, "--bootstrap-server", kafka.bootstrap_servers, "--messages", str(wanted)]
+    arguments = [
+        "--topic", topic, "--bootstrap-server", kafka.bootstrap_servers, "--messages", str(wanted),
+        "--fetch-size", str(workload.fetch_bytes),
+    ]  # fmt: skip
     lines = [line.split(", ") for line in _run(tool(_CONSUMER, *arguments)).splitlines()]
     # A newer Kafka warns about the name of an option before its table.
     heads = next((line for line in lines if "fetch.nMsg.sec" in line), [])

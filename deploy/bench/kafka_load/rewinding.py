@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.bench.kafka_load.keyed import Batch, batches_of, feed_batches, keyed_producer
 from deploy.bench.kafka_load.workload import KEEP_ALL, due_us
@@ -82,7 +82,7 @@ def run_rewind(run: RewindRun, kafka: KafkaSettings) -> dict[str, float]:
         ConfigError: Kafka can't make such a topic.
         FatalError: a right is missing, or the topic is there already.
         RetryableError: Kafka does not answer.
-        UnavailableError: the first reading did not get everything.
+        UnavailableError: the first reading did not get everything, or Kafka refused to take or find an offset.
     """
     settings = kafka.model_copy(update={"replication": run.replication})
     if not create_topic(settings, run.topic, partitions=run.partitions, config=KEEP_ALL):
@@ -90,6 +90,9 @@ def run_rewind(run: RewindRun, kafka: KafkaSettings) -> dict[str, float]:
         raise FatalError(message)
     try:
         return _Course(run, kafka).figures()
+    except KafkaException as error:
+        message = f"Kafka refused a step of the rewind in topic {run.topic}: {error.args[0].str()}"
+        raise UnavailableError(message) from error
     finally:
         delete_topic(kafka, run.topic)
 

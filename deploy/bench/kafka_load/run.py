@@ -22,6 +22,8 @@ __all__ = ["LoadRun", "run_workload", "settled_ends"]
 _LEAD_SECONDS: Final = 0.1
 """Between the word to begin and the first record: all processes have read it by then."""
 _RUN_SECONDS: Final = 600.0
+_LEAST_CPU_SECONDS: Final = 0.1
+"""The system counts processor time in hundredths: less of it says nothing."""
 _SLOW_RATE: Final = 2000.0
 """Records a second that a load without a rate reaches at least; a third of it is still waited for."""
 _ARRIVE_SECONDS: Final = 5.0
@@ -155,7 +157,9 @@ class LoadRun:
             costs = [one.costs[1] for one in sessions if one.costs is not None]
             megabytes = max(sum(part["bytes"] for one in sessions for part in one.read), 1) / 1e6
             found["disk_read_mb"] = round(sum(cost.disk_bytes for cost in costs) / 1e6, 1)
-            found["broker_cpu_us_per_mb_read"] = round(sum(cost.cpu_seconds for cost in costs) / megabytes * 1e6, 1)
+            cpu_seconds = sum(cost.cpu_seconds for cost in costs)
+            if cpu_seconds >= _LEAST_CPU_SECONDS:
+                found["broker_cpu_us_per_mb_read"] = round(cpu_seconds / megabytes * 1e6, 1)
         return found
 
     def _await_ready(self, workers: Sequence[Worker]) -> None:
