@@ -111,7 +111,7 @@ def test_dsbs_has_28_cells_for_each_cluster_each_with_its_baselines() -> None:
     assert counts == {(1, "zookeeper"): 28, (1, "kraft"): 28, (3, "zookeeper"): 28, (3, "kraft"): 28}
     copied = [cell for cell in everything if cell["replication"] == 3]
     assert Counter((cell["brokers"], cell["metadata"]) for cell in copied) == {(3, "zookeeper"): 8, (3, "kraft"): 8}
-    assert {"0.33 x" in cell["goal"] for cell in copied if cell["measure"] == "produce_per_second"} == {True}
+    assert {"0.25 x" in cell["goal"] for cell in copied if cell["measure"] == "produce_per_second"} == {True}
     assert not any("2 x" in cell["goal"] for cell in copied)
     for cell in cells:
         assert set(cell["baselines"]) == {"zookeeper", "dsbs"}
