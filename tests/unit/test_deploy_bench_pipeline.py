@@ -219,6 +219,11 @@ def test_linked_rows_are_a_large_table_that_brings_no_news(tmp_path: Path, monke
     assert (tmp_path / table_rows.SOURCE).stat().st_nlink == 21
 
 
+def test_rows_that_make_no_whole_file_are_refused() -> None:
+    with pytest.raises(ValueError, match="multiple of 1000000"):
+        Parameters(kind="pipeline", table_rows=1_500_000)
+
+
 def test_a_linked_file_is_too_large_for_maintenance_to_take_up() -> None:
     assert table_rows.FILE_ROWS * 40 > SMALL_BYTES
 

@@ -71,7 +71,7 @@ class Parameters(_Form):
     )
     readings: int = Field(1, ge=1, le=64, description="Of one message of a `pipeline`: series are devices x readings.")
     table_rows: int = Field(
-        0, ge=0, le=1_000_000_000, description="Rows that lie in a pipeline's table before, in whole millions."
+        0, ge=0, le=1_000_000_000, multiple_of=1_000_000, description="Rows that lie in a pipeline's table before."
     )
 
     disturbance: Literal["none", "stream_killed", "disk_full"] = Field(
