@@ -26,6 +26,7 @@ from deploy.bench.kafka_load.segments import SegmentFiles, resident_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.report.tables import figures_shown
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 
@@ -200,3 +201,14 @@ def test_a_cell_is_shown_with_the_parameters_of_its_kind_alone() -> None:
     texts = {cell_text(cell, names) for cell in cells}
     assert {"kind=partitioner partitioner=balanced", "kind=rewind rewind=seek_time", "kind=group event=die"} <= texts
     assert len(texts) == len(cells), "each cell is told apart from the others"
+
+
+def test_a_cell_shows_what_it_measured_and_a_failed_one_what_is_missing() -> None:
+    def cell(**figures: float) -> dict[str, Any]:
+        return {"kind": "load", "goals": [], "baselines": {}, "spread": dict.fromkeys(figures)}
+
+    cells = [cell(stored_mb=1, cold_mb=1), cell(stored_mb=1), cell()]
+    shows = ["cold_mb", "stored_mb", "never_seen"]
+    assert [figures_shown(one, cells, shows) for one in cells] == [
+        ["cold_mb", "stored_mb"], ["stored_mb"], ["cold_mb", "stored_mb"],
+    ]  # fmt: skip

@@ -63,8 +63,10 @@ def figures_shown(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], s
         return [cell["measure"]]
     named = [goal["figure"] for goal in cell["goals"]]
     named += [figure for figures in cell["baselines"].values() for figure in figures]
-    # A consumer group has no figures of a load: a row without any value would say that they are missing.
-    measured = {name for each in cells if each.get("kind") == cell.get("kind") for name in each["spread"]}
+    # A consumer group has no figures of a load, and a warm cell none of cold files: a row without a value would say that they
+    # are missing. Of a cell without any figure those of the others of its kind are.
+    alike = {name for each in cells if each.get("kind") == cell.get("kind") for name in each["spread"]}
+    measured = set(cell["spread"]) or alike
     return list(dict.fromkeys([*named, *(name for name in shows or SHOWN if name in measured)])) or [""]
 
 
