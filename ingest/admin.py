@@ -59,17 +59,28 @@ def wait_for_kafka(
     return False
 
 
+class _Admin(AdminClient):
+    """Keeps why no broker answers: an answer that fails says that it did, and not that the password is wrong."""
+
+    reasons: list[str]
+
+
 def admin_client(settings: KafkaSettings, *, on_error: Callable[[str], None] | None = None) -> AdminClient:
     """A client for one question or two; hold it until they are answered: one that is freed answers nothing any more."""
+    reasons: list[str] = []
 
     def report(error: KafkaError) -> None:
         # "All brokers are down" follows each reason and says less.
-        if on_error is not None and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            on_error(error.str())
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            reasons.append(error.str())
+            if on_error is not None:
+                on_error(error.str())
 
     # Errors are told by whoever asked: without a callback librdkafka writes them to stderr on its own.
     conf: dict[str, Any] = client_conf(settings, client_id="tidegate-admin") | {"error_cb": report, "log_level": 2}
-    return make_client(AdminClient, conf, settings)
+    client = make_client(_Admin, conf, settings)
+    client.reasons = reasons
+    return client
 
 
 def partition_counts(client: AdminClient, settings: KafkaSettings) -> dict[str, int]:
@@ -81,7 +92,9 @@ def partition_counts(client: AdminClient, settings: KafkaSettings) -> dict[str, 
     try:
         topics = client.list_topics(timeout=TIMEOUT_SECONDS).topics
     except KafkaException as error:
-        raise unanswered(settings, error, "listing topics") from error
+        client.poll(0)
+        reasons = client.reasons if isinstance(client, _Admin) else []
+        raise unanswered(settings, RuntimeError(reasons[-1]) if reasons else error, "listing topics") from error
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
 from ingest.cluster_reader import ClusterReader
 from ingest.contract.errors import FatalError
 from ingest.group_reader import GroupReader
@@ -81,6 +81,7 @@ def list_groups(settings: KafkaSettings) -> list[Group]:
         RetryableError: Kafka does not answer.
     """
     client, deadline = admin_client(settings), time.monotonic() + TIMEOUT_SECONDS
+    partition_counts(client, settings)  # names the reason where no broker answers, such as a wrong password
     while True:
         try:
             found = result_of(client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
@@ -90,7 +91,7 @@ def list_groups(settings: KafkaSettings) -> list[Group]:
             break
         # Each broker names the groups that it keeps: without the answer of one, its groups would be missing unseen.
         if time.monotonic() > deadline:
-            raise unanswered(settings, found.errors[0], "listing consumer groups")
+            raise unanswered(settings, KafkaException(found.errors[0]), "listing consumer groups")
         time.sleep(0.5)
     return sorted(
         (Group(one.group_id, one.state.name, "" if one.type is None else one.type.name.lower()) for one in found.valid),
@@ -136,6 +137,7 @@ def _described(settings: KafkaSettings, name: str) -> Any:
     """Kafka's own description; a new cluster needs a moment to find a coordinator for its first group."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     client = admin_client(settings)
+    partition_counts(client, settings)
     while True:
         try:
             return result_of(client.describe_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)[name])
@@ -146,6 +148,9 @@ def _described(settings: KafkaSettings, name: str) -> Any:
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 user = settings.sasl_username or "ANONYMOUS"
                 message = f"The Kafka user {user} may not see group {name}: grant it DESCRIBE on the group"
+                raise FatalError(message) from error
+            if code == KafkaError.INVALID_GROUP_ID:
+                message = f"Kafka takes no consumer group named {name!r}: see `tidegate groups ls`"
                 raise FatalError(message) from error
             if code not in _RETRIED or time.monotonic() > deadline:
                 raise unanswered(settings, error, f"describing group {name}") from error

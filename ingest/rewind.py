@@ -6,7 +6,7 @@ from typing import Final, Literal
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ingest.clients import make_client
-from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.errors import FatalError, RetryableError, UnavailableError
 from ingest.contract.topics import LAND_GROUP, stream_group
 from ingest.group_state import Group, describe_group
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
@@ -47,7 +47,8 @@ def plan_rewind(
     """What `rewind` would do; nothing is written.
 
     Raises:
-        FatalError: the group is one of Tidegate's own, has members, or there is no such group, topic or partition.
+        FatalError: the group is one of Tidegate's own, has members, or there is no such group or topic.
+        UnavailableError: there is no such partition, or no partition has that offset yet.
         RetryableError: Kafka does not answer.
     """
     _refuse_own(group)
@@ -56,7 +57,12 @@ def plan_rewind(
     oldest, ends = begin_offsets(settings, topic), end_offsets(settings, topic)
     if partition is not None and partition not in ends:
         message = f"Topic {topic} has no partition {partition}: it has {len(ends)}, counted from 0"
-        raise FatalError(message)
+        raise UnavailableError(message)
+    chosen = [one for one in sorted(ends) if partition in (None, one)]
+    if target.kind == "offset" and all(target.at > ends[one] for one in chosen):
+        where = ", ".join(f"[{one}] at {ends[one]}" for one in chosen[:20])
+        message = f"Topic {topic} has no offset {target.at} yet, it ends at {where}: name an earlier one, or latest"
+        raise UnavailableError(message)
     before = {place.partition: place.committed for place in found.places if place.topic == topic}
     wanted = {
         "earliest": lambda: oldest,
@@ -64,7 +70,7 @@ def plan_rewind(
         "offset": lambda: {one: min(max(target.at, oldest[one]), ends[one]) for one in ends},
         "time": lambda: offsets_at(settings, topic, target.at),
     }[target.kind]()
-    return [Move(one, before.get(one), wanted[one], ends[one]) for one in sorted(ends) if partition in (None, one)]
+    return [Move(one, before.get(one), wanted[one], ends[one]) for one in chosen]
 
 
 def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -> None:

@@ -12,6 +12,8 @@ from ingest.clients import make_client
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import missing_rights
+from ingest.topic_state import describe_topics
 
 __all__ = ["Outgoing", "Sent", "send"]
 
@@ -57,7 +59,7 @@ def send(
 
     Raises:
         FatalError: there is no such topic.
-        UnavailableError: there is no such partition.
+        UnavailableError: there is no such partition, or this user may not write to the topic.
         RetryableError: Kafka does not answer.
     """
     known = partition_counts(admin_client(settings), settings)
@@ -67,7 +69,13 @@ def send(
     if partition is not None and not 0 <= partition < partitions:
         message = f"Topic {topic} has no partition {partition}: it has {partitions}, counted from 0"
         raise UnavailableError(message)
+    if "WRITE" in missing_rights(settings, topic):
+        # The client itself ends with a fault of its own, because it may not even ask for a producer's id.
+        user = settings.sasl_username or "ANONYMOUS"
+        message = f"The Kafka user {user} may not write to topic {topic}: grant it WRITE on the topic"
+        raise UnavailableError(message)
     done = Sent()
+    needs_key = _is_compacted(settings, topic)
 
     def report(error: KafkaError | None, _message: Message) -> None:
         if error is None:
@@ -90,6 +98,9 @@ def send(
     where = _ANY if partition is None else partition
     try:
         for record in records:
+            if needs_key and record.key is None:
+                done.failed, done.why = done.failed + 1, f"topic {topic} is compacted, so each record needs a key"
+                continue
             _one(producer, topic, record, where, list(headers), report, done)
             producer.poll(0)
     except KeyboardInterrupt:
@@ -99,6 +110,12 @@ def send(
     if waiting:
         done.failed, done.why = done.failed + waiting, f"no answer within {_FLUSH_SECONDS:g} s"
     return done
+
+
+def _is_compacted(settings: KafkaSettings, topic: str) -> bool:
+    """Kafka would refuse the neighbours of a record without a key too; not known where this user may not see the settings."""
+    found = describe_topics(settings, [topic]).get(topic)
+    return found is not None and "compact" in found.config.get("cleanup.policy", "")
 
 
 def _flush(producer: Producer) -> int:

@@ -2,17 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
 from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, await_deleted, partition_counts, result_of, unanswered
-from ingest.contract.errors import ConfigError, FatalError
+from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import TopicSpec, topic_specs
 from ingest.settings import KafkaSettings
 from ingest.topic_state import TopicState, describe_topics
 
 __all__ = ["create_topic", "delete_topic", "ensure_topics", "wanted_config"]
+
+
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)  # fmt: skip
+"""Faults of what was asked for: settings, number of partitions, a rule of the cluster, a name that Kafka does not take."""
 
 
 def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
@@ -65,10 +75,19 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
     """Delete a topic; nothing happens where there is none.
 
     Raises:
-        RetryableError: Kafka does not answer, or does not let this user.
+        FatalError: this user may not delete it.
+        RetryableError: Kafka does not answer.
     """
     client = admin_client(settings)
-    await_deleted(settings, client.delete_topics([name], request_timeout=TIMEOUT_SECONDS), f"deleting topic {name}")
+    futures = client.delete_topics([name], request_timeout=TIMEOUT_SECONDS)
+    try:
+        await_deleted(settings, futures, f"deleting topic {name}")
+    except RetryableError as error:
+        cause = error.__cause__
+        if isinstance(cause, KafkaException) and cause.args[0].code() in DENIED:
+            message = f"The Kafka user {settings.sasl_username or 'ANONYMOUS'} may not delete topic {name}: grant it DELETE on it"
+            raise FatalError(message) from error
+        raise
 
 
 def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:
@@ -87,8 +106,8 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
                 f"{error.args[0].str()} Set it to the number of brokers or less."
             )
             raise ConfigError(message) from error
-        if code in {KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.POLICY_VIOLATION}:
-            message = f"Kafka refuses to create topic {name} as the settings ask: {error.args[0].str()}"
+        if code in _REFUSED:
+            message = f"Kafka refuses to create topic {name!r} so: {error.args[0].str()}"
             raise ConfigError(message) from error
         if code in DENIED:
             message = (

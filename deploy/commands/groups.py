@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ingest.group_state import Member
     from ingest.rewind import Target
 
-__all__ = ["register"]
+__all__ = ["member_names", "register"]
 
 groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Kafka's consumer groups: members and lag.")
 _ID_LETTERS: Final = 8
@@ -58,7 +58,7 @@ def describe(
         values = asdict(group)
         show_json({"group": values.pop("name"), **values, "places": places})
         return
-    names = _member_names(group.members)
+    names = member_names(group.members)
     owners = {where: names[member.member_id] for member in group.members for where in member.partitions}
     members = counted(len(group.members), "member")
     typer.echo(f"{group.name}: {group.state}, {members}, coordinator {group.coordinator or 'unknown'}")
@@ -135,16 +135,18 @@ def parse_target(text: str) -> "Target":
         return Target("latest")
     if text.isdecimal():
         return Target("offset", int(text))
-    when = parse_time(text)
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
+    try:
+        when = parse_time(text)
+    except typer.BadParameter as error:
+        msg = f"--to {text!r}: wanted earliest, latest, an offset such as 1234, or a time such as 10m-ago"
+        raise typer.BadParameter(msg) from error
     if when > datetime.now(UTC):
         msg = f"--to {text!r} is in the future; wanted a time that has passed, or latest"
         raise typer.BadParameter(msg)
     return Target("time", int(when.timestamp() * 1000))
 
 
-def _member_names(members: "Sequence[Member]") -> dict[str, str]:
+def member_names(members: "Sequence[Member]") -> dict[str, str]:
     """By member id: the client id, and where several members share that one, with the beginning of what tells them apart."""
     shared = {one.client_id for one in members if sum(other.client_id == one.client_id for other in members) > 1}
     return {

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -122,7 +123,11 @@ def parse_start(text: str, option: str = "-o") -> Start:
     if re.fullmatch(r"\d{1,18}", text):
         return Start("offset", int(text))
     if text.startswith("s@"):
-        return Start("time", _epoch_ms(text[2:]))
+        at_ms = _epoch_ms(text[2:])
+        if at_ms > time.time() * 1000:
+            msg = f"{option} {text[2:]!r} is in the future; wanted a time that has passed, or without it what is there now"
+            raise typer.BadParameter(msg)
+        return Start("time", at_ms)
     msg = f"{option} {text!r}: wanted beginning, end, an offset such as 1234, -10 for the last ten, or s@TIME"
     raise typer.BadParameter(msg)
 

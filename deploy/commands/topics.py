@@ -99,7 +99,8 @@ def describe(
     sight = _sight(kafka, topic)
     sizes = {} if brokers is not None else _sizes(config, data)
     found = topic_dict(sight, sizes.get(topic), is_own=is_own_topic(topic))
-    found["settings"] = dict(sorted(describe_topics(kafka, [topic])[topic].own.items()))
+    state = describe_topics(kafka, [topic])[topic]
+    found["settings"] = dict(sorted(state.own.items())) if state.config else None
     for one in found["by_partition"]:
         one["oldest_ms"] = sight.oldest_ms.get(one["partition"])
         one["newest_ms"] = sight.newest_ms.get(one["partition"])

@@ -62,7 +62,12 @@ def describe_lines(topic: Mapping[str, Any]) -> list[str]:
         for one in topic["by_partition"]
     ]  # fmt: skip
     names = ("partition", "leader", "replicas", "in sync", "oldest", "end", "first record", "last record")
-    own = [f"{name} = {value}" for name, value in topic["settings"].items()] or ["none: all are the broker's defaults"]
+    if topic["settings"] is None:
+        own = ["not known: this user may not read them; grant it DESCRIBE_CONFIGS on the topic"]
+    else:
+        own = [f"{name} = {value}" for name, value in topic["settings"].items()] or [
+            "none: all are the broker's defaults"
+        ]
     lines = [*text_table(_COLUMNS, [_row(topic)]), "", *text_table(names, rows), "", "settings of its own:"]
     return [*lines, *(f"  {line}" for line in own), *(["", *topic["problems"]] if topic["problems"] else [])]
 

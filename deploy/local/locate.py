@@ -58,6 +58,9 @@ def locate_kafka(config: Path | None, data: Path | None, brokers: str | None) ->
         other = f"--config {config}" if config is not None else f"--data {data}"
         msg = f"-b {brokers} and {other} may name two clusters: give one of them"
         raise ConfigError(msg)
+    if not brokers.strip():
+        msg = "-b is empty: wanted HOST:PORT of a Kafka broker, such as 127.0.0.1:9092"
+        raise ConfigError(msg)
     return KafkaSettings(bootstrap_servers=brokers)
 
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from deploy.cli import run
+from ingest import admin
 from ingest.contract.topics import LAND_GROUP, READINGS, stream_group
 from ingest.rewind import Move, rewind
 from ingest.settings import KafkaSettings
@@ -45,6 +48,18 @@ def test_a_topic_is_made_filled_read_and_removed(tidegate: Commands, tmp_path: P
     assert tidegate("topics", "create", "other", "--set", "no.such.setting=1") == 78
     assert tidegate("topics", "create", "other", "-r", "3") == 78 and "number of brokers or less" in tidegate.err
 
+    assert tidegate("topics", "create", "bad name") == 78 and "Topic name is invalid" in tidegate.err
+    assert tidegate("topics", "create", f"{TOPIC}-compact", "--set", "cleanup.policy=compact") == 0
+    assert tidegate("produce", f"{TOPIC}-compact", "-K", ":", "-Z", given=b"k:v\nk:\n:none\nplain\n") == 1
+    assert (
+        "2 records acknowledged" in tidegate.err
+        and "2 records failed" in tidegate.err
+        and "needs a key" in tidegate.err
+    )
+    assert tidegate("tail", f"{TOPIC}-compact", "-o", "beginning", "-e", "-f", "%k %S|") == 0
+    assert tidegate.out == "k 1|k -1|", "a tombstone has no value"
+    assert tidegate("topics", "rm", f"{TOPIC}-compact", "--yes") == 0
+
     assert tidegate("produce", TOPIC, "-K", ":", "-H", "src=x", "-z", "lz4", given=b"a:1\na:2\n\nb:\xff") == 0
     assert "3 records acknowledged" in tidegate.err
     lines = tmp_path / "lines"
@@ -77,6 +92,8 @@ def test_a_topic_is_made_filled_read_and_removed(tidegate: Commands, tmp_path: P
     assert (told["records"], told["settings"], len(told["by_partition"])) == (4, {"retention.ms": "3600000"}, 2)
     assert tidegate("topics", "describe", TOPIC) == 0 and "retention.ms = 3600000" in tidegate.out
 
+    assert tidegate("topics", "ls") == 0 and tidegate.out == "" and "add --all" in tidegate.err
+    assert tidegate("topics", "describe", "kafka-tool") == 1 and "Did you mean kafka-tools?" in tidegate.err
     assert tidegate("topics", "rm", TOPIC) == 2 and "add --yes" in tidegate.err
     assert tidegate("topics", "rm", TOPIC, "--yes") == 0 and "with 4 records" in tidegate.err
     assert tidegate("tail", TOPIC, "-e") == 1 and "has no topic kafka-tools" in tidegate.err
@@ -148,5 +165,39 @@ def test_a_group_is_seen_and_rewound_only_while_it_is_empty(
     assert tidegate("tail", topic, "-G", group, "-o", "-5") == 2 and "-o beginning or -o end" in tidegate.err
     assert tidegate("tail", f"{topic}x", "-G", group) == 1 and f"Did you mean {topic}?" in tidegate.err
     assert tidegate("rewind", "no-such-group", "-t", topic, "--to", "latest") == 1
-    assert tidegate("rewind", group, "-t", topic, "--to", "soon") == 2
+    assert tidegate("rewind", group, "-t", topic, "--to", "soon") == 2 and "an offset such as 1234" in tidegate.err
+    assert tidegate("rewind", group, "-t", topic, "--to", "9") == 69 and "no offset 9 yet" in tidegate.err
+    assert (
+        tidegate("rewind", group, "-t", topic, "--to", "latest", "-p", "1") == 69 and "no partition 1" in tidegate.err
+    )
+    assert tidegate("groups", "describe", "") == 1 and "no consumer group named ''" in tidegate.err
+    assert tidegate("topics", "rm", topic, "--yes") == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("groups", "ls"), ("groups", "describe", "g"), ("tail", "t", "-e"), ("produce", "t"), ("topics", "create", "t")],
+    ids=" ".join,
+)
+def test_where_no_broker_answers_each_command_says_why(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
+    assert run([*command, "-b", "127.0.0.1:1"]) == 69
+    assert "Connection refused" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_ends_a_tail_that_waits(tidegate: Commands, kafka_server: Any) -> None:
+    topic = f"{TOPIC}-pipe"
+    assert tidegate("topics", "create", topic) == 0
+    assert tidegate("produce", topic, given=b"1\n") == 0
+    read, write = os.pipe()
+    command = [sys.executable, "-P", "-m", "deploy.cli", "tail", topic, "-b", kafka_server.bootstrap_servers]
+    with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE) as follower:
+        os.close(write)
+        assert os.read(read, 100) == b"1\n"
+        os.close(read)
+        assert follower.wait(60) == 0, "no record came that a write would have failed with"
+        assert follower.stderr is not None and follower.stderr.read() == b""
     assert tidegate("topics", "rm", topic, "--yes") == 0

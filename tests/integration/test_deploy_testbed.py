@@ -11,11 +11,13 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pydantic import SecretStr
 
 from deploy.local import artifacts
 from deploy.settings import java_locale
 from deploy.testbed.cluster import KafkaCluster, open_cluster
-from ingest.contract.errors import UnavailableError
+from ingest.contract.errors import FatalError, RetryableError, UnavailableError
+from ingest.offsets import end_offsets
 from ingest.producer import KafkaWriter
 from ingest.security import client_conf, consumer_conf
 from ingest.settings import KafkaSettings
@@ -99,6 +101,11 @@ def test_three_secured_nodes_write_on_without_their_leader(bed: Path, unique_nam
     admin = make_topic(settings, unique_name, 3)
 
     assert refused(cluster.settings_of("guest"), unique_name) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(FatalError, match="or its user guest may not see it"):
+        end_offsets(cluster.settings_of("guest"), unique_name)
+    wrong = settings.model_copy(update={"sasl_password": SecretStr("wrong")})
+    with pytest.raises(RetryableError, match="invalid credentials"):
+        end_offsets(wrong, unique_name)
     assert write(settings, unique_name, range(100)) == [None] * 100
 
     def partition() -> Any:

@@ -5,6 +5,7 @@ import os
 import time
 from base64 import b64decode
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import typer
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from deploy.cli import run
 from deploy.commands import record_text
-from deploy.commands.groups import parse_target
+from deploy.commands.groups import member_names, parse_target
 from deploy.commands.record_text import (
     compile_format,
     delimiter,
@@ -23,6 +24,7 @@ from deploy.commands.record_text import (
     records_from,
     typed,
 )
+from ingest.group_state import Member
 from ingest.rewind import Target
 from ingest.send import Outgoing
 from ingest.tail import Start, TailRecord
@@ -139,6 +141,24 @@ def test_a_number_beyond_what_kafka_takes_is_refused_by_name(
 ) -> None:
     assert run([*arguments, "-b", "127.0.0.1:1"]) == 2
     assert "less than or equal to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["-o", "--until"])
+def test_a_time_in_the_future_is_refused(option: str) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    for text in (later.isoformat(), str(int(later.timestamp() * 1000))):
+        with pytest.raises(typer.BadParameter, match=f"{option} .* is in the future"):
+            parse_start(f"s@{text}", option)
+
+
+def test_an_empty_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topics", "ls", "-b", " "]) == 78
+    assert "-b is empty" in capsys.readouterr().err
+
+
+def test_members_that_share_a_client_id_are_told_apart() -> None:
+    members = [Member(f"{name}-{at}aaaaaaaaaa", name, "h", ()) for name, at in (("a", 1), ("a", 2), ("b", 3))]
+    assert list(member_names(members).values()) == ["a-1aaaaaaa", "a-2aaaaaaa", "b"]
 
 
 def test_a_stream_without_delimiter_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from deploy.cli import run
 from deploy.commands.topics import parse_bytes, parse_hours
-from deploy.commands.topics_text import change_lines, topic_dict, topic_lines
+from deploy.commands.topics_text import change_lines, describe_lines, topic_dict, topic_lines
 from deploy.local.kafka_logs import topic_bytes
 from ingest.cluster_state import Partition, Retention, TopicSettings
 from ingest.retention import ConfigChange
@@ -136,3 +136,12 @@ def test_the_disk_is_counted_by_topic(tmp_path: Path) -> None:
         index.truncate(10_000_000)
     assert topic_bytes(tmp_path)["telemetry.readings"] < 1_000_000, "what an index has not filled takes no room"
     assert topic_bytes(tmp_path / "none") == {}
+
+
+def test_settings_that_a_user_may_not_read_are_not_the_defaults() -> None:
+    sight = TopicSight("t", (Partition("t", 0, None, None, 3, (3,), (3,)),), None)
+    topic = {**topic_dict(sight, None, is_own=False), "by_partition": [], "settings": None}
+    lines = describe_lines(topic)
+    assert "  not known: this user may not read them; grant it DESCRIBE_CONFIGS on the topic" in lines
+    assert lines[-1] == "partition 0 has no offsets here: its leader, broker 3, does not answer"
+    assert "  none: all are the broker's defaults" in describe_lines({**topic, "settings": {}})

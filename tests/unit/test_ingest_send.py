@@ -42,6 +42,8 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> _Producer:
     fake = _Producer()
     monkeypatch.setattr(sending, "admin_client", lambda _settings: None)
     monkeypatch.setattr(sending, "partition_counts", lambda *_: {"rooms": 1})
+    monkeypatch.setattr(sending, "missing_rights", lambda *_: [])
+    monkeypatch.setattr(sending, "describe_topics", lambda *_: {})
     monkeypatch.setattr(sending, "make_client", lambda *_: fake)
     return fake
 
@@ -109,3 +111,11 @@ def test_reading_to_the_end_ends_at_an_open_transaction_too(offset: int) -> None
     left = {3, 4}
     assert _take(cast("Message", _End(offset)), {3: 10, 4: 10}, left, "rooms", KafkaSettings()) is None
     assert left == {4}
+
+
+def test_a_user_without_the_right_to_write_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "admin_client", lambda _settings: None)
+    monkeypatch.setattr(sending, "partition_counts", lambda *_: {"rooms": 1})
+    monkeypatch.setattr(sending, "missing_rights", lambda *_: ["WRITE", "DELETE"])
+    with pytest.raises(UnavailableError, match="grant it WRITE on the topic"):
+        send(KafkaSettings(), "rooms", [Outgoing(b"v")])
