@@ -227,6 +227,12 @@ def test_a_scenario_that_the_disk_cannot_hold_is_refused_with_what_would_fit(sce
     assert "480 messages of 500 B would fit" in str(fault.value)
 
 
+def test_each_session_counts_as_disk(scenario: str) -> None:
+    plan = plan_of(scenario, RunRequest((scenario,), parameters=("sessions=10",)), None)
+    with pytest.raises(UnavailableError, match="needs about 21 MB of disk"):
+        check_disk([plan], 3)
+
+
 def test_retained_data_counts_as_disk_once_for_its_files_are_waited_for() -> None:
     plan = plan_of("segments", RunRequest(("segments",)), None)
     check_disk([plan], 25_000)

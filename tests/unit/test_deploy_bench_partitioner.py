@@ -192,6 +192,9 @@ def test_cold_segments_want_files_that_can_be_reached() -> None:
 def test_retained_data_counts_as_records_and_as_bytes() -> None:
     workload = Workload(topic="t", messages=500, message_bytes=10_000, retained_mb=20, replication=2)
     assert (workload.retained, workload.stored, workload.megabytes) == (2000, 2500, 50)
+    assert Workload(topic="t", messages=500, message_bytes=10_000, sessions=4).megabytes == 20, (
+        "each session writes all"
+    )
 
 
 def test_a_cell_is_shown_with_the_parameters_of_its_kind_alone() -> None:

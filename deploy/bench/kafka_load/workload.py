@@ -124,7 +124,8 @@ class Workload:
     @property
     def megabytes(self) -> float:
         """Values of all copies at the end."""
-        return self.stored * self.message_bytes * self.replication / 1e6
+        records = self.retained + self.messages * self.sessions
+        return records * self.message_bytes * self.replication / 1e6
 
     @property
     def stored(self) -> int:

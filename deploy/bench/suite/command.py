@@ -242,7 +242,7 @@ def _megabytes(work: Parameters) -> float:
 
 
 def _written(work: Parameters) -> int:
-    return work.messages + work.warmup_messages + work.retained_mb * 1_000_000 // work.message_bytes
+    return work.messages * work.sessions + work.warmup_messages + work.retained_mb * 1_000_000 // work.message_bytes
 
 
 def _needed_mb(run_mb: float) -> float:
