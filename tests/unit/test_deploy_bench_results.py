@@ -336,7 +336,8 @@ def test_a_run_is_measured_with_its_own_processor_time_apart_from_that_of_others
     with sampler.running():
         figures, used = sampler.measure(burn)
     assert figures == {"produced": 1}
-    assert used["client_cpu_cores"] > 10 * used["broker_cpu_cores"]
+    assert used["client_cpu_cores"] > 0
+    assert "broker_cpu_cores" not in used, "a run without brokers has no processor time of theirs"
     assert used["client_rss_mb"] > 1
     assert {"io_wait_ratio", "disk_available_gb", "context_switches_per_second", "other_cpu_cores"} <= set(used)
     broker = Sampler(folder=tmp_path, brokers={"broker_1": os.getpid()}).measure(burn)[1]
@@ -401,7 +402,7 @@ def test_counts_of_a_broker_that_started_again_in_a_run_are_not_known(
     }
     monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
     _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
-    assert "broker_cpu_cores" in used
+    assert "client_cpu_cores" in used
     assert not {"bytes_in_per_second", "produce_total_ms_mean", "produce_requests_per_second"} & set(used)
 
 

@@ -79,8 +79,8 @@ def busy_during(figures: Mapping[str, float]) -> str:
 class Sampler:
     """Watches the processes of one target: `brokers` by name, and all other descendants of this process as clients.
 
-    Of brokers without a folder here nothing is known but what their JMX agents tell, if there are any; figures of the machine are
-    those of the machine that runs the load.
+    Of brokers that are not its own nothing is known but what their JMX agents serve. Figures of the machine are of the one
+    that runs the load, and without a folder no disk is that of the brokers.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Sampler:
                 return
 
     def _processes(self) -> tuple[dict[str, float], dict[str, float]]:
-        parts = ["client"] if self._folder is None and not self._brokers else ["broker", "client"]
+        parts = ["broker", "client"] if self._brokers else ["client"]
         counters = {f"{part}_cpu_cores": 0.0 for part in parts}
         gauges = {f"{part}_rss_mb": 0.0 for part in parts}
         own = psutil.Process()
