@@ -134,6 +134,33 @@ def test_records_that_a_stall_held_back_count_as_many(monkeypatch: pytest.Monkey
     assert figures["end_to_end_p50_ms"] < 30_000 < figures["end_to_end_p95_ms"]
 
 
+def test_a_consumer_of_sessions_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads to the ends that come while it reads, and has taken its partitions after its clock began."""
+    log: list[Any] = []
+
+    class Log:
+        def __init__(self, conf: dict[str, Any]) -> None:
+            assert (conf["fetch.message.max.bytes"], conf["fetch.min.bytes"]) == (1000, 64)
+
+        def assign(self, places: list[Any]) -> None:
+            log.append([(place.partition, place.offset) for place in places])
+
+        def consume(self, count: int, _seconds: float) -> list[_Message]:
+            return [_Message(0) for _ in range(min(count, 7))]
+
+        def unassign(self) -> None:
+            log.append("left")
+
+    monkeypatch.setattr(consume, "Consumer", Log)
+    load = consume._Load("t", [0, 2], {}, 1000, 64)
+    lines = iter([None, '{"0": 4, "1": 90, "2": 6}', '{"0": 9, "1": 95, "2": 6}'])
+    began = time.time()
+    first, second = [replace(load.run(0.0, lambda: next(lines))) for _ in range(2)]
+    assert (first.messages, second.messages) == (10, 5)
+    assert log == [[(0, 0), (2, 0)], "left", [(0, 4), (2, 6)], "left"]
+    assert began <= first.began <= first.ended <= second.began
+
+
 class _Producer:
     """Takes all records of a load, and acknowledges them at once."""
 
