@@ -48,6 +48,8 @@ def test_split_and_streaming_loads_arrive_whole(wait_until: Any, kafka: KafkaSet
     assert 0 < found["end_to_end_p50_ms"] <= found["end_to_end_max_ms"]
     # Open loop: 1,200 messages at 800 a second take one and a half seconds, however quick Kafka is.
     assert found["produce_seconds"] >= 1.49
+    for course in (found["over_time"]["ack"], found["over_time"]["end_to_end"]):
+        assert course["seconds"][-1] >= 1.4 and all(worst > 0 for worst in course["max"])
 
 
 def test_kafkas_own_tools_and_a_c_client_give_the_peers_figures(
