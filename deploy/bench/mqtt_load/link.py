@@ -3,6 +3,8 @@
 import select
 import socket
 import ssl
+import time
+from contextlib import suppress
 from typing import Any, Final
 
 from deploy.bench.load import connect_packet
@@ -29,9 +31,7 @@ class Link:
         host = address["host"]
         self._socket = socket.create_connection((host, address["port"]), _WAIT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if address["ca_file"]:
-            context = ssl.create_default_context(cafile=address["ca_file"])
-            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        self._tls = _Tls(self._socket, host, address["ca_file"]) if address["ca_file"] else None
         answer = self.ask(connect_packet(client_id, address["username"], address["password"]), 4)
         if answer[:1] != b"\x20" or answer[3:] != b"\0":
             message = f"the broker refuses a client of the load: {answer.hex()}"
@@ -39,13 +39,11 @@ class Link:
 
     def ask(self, packet: bytes, answer_bytes: int) -> bytes:
         """Send a packet and take its answer."""
-        self._socket.sendall(packet)
-        answer = b""
-        while len(answer) < answer_bytes:
-            data = self._socket.recv(answer_bytes - len(answer))
-            if not data:
-                break
-            answer += data
+        self.send(packet)
+        answer, until = b"", time.monotonic() + _WAIT_SECONDS
+        with suppress(ConnectionError):
+            while len(answer) < answer_bytes and time.monotonic() < until:
+                answer += self.receive(_WAIT_SECONDS)
         return answer
 
     def subscribe(self, packet: bytes) -> None:
@@ -61,7 +59,7 @@ class Link:
 
     def send(self, data: bytes) -> None:
         """All of it."""
-        self._socket.sendall(data)
+        self._socket.sendall(data if self._tls is None else self._tls.encrypted(data))
 
     def receive(self, seconds: float) -> bytes:
         """What is there, or comes within these seconds; nothing where none comes.
@@ -69,19 +67,54 @@ class Link:
         Raises:
             ConnectionError: the broker closed the connection.
         """
-        encrypted = self._socket if isinstance(self._socket, ssl.SSLSocket) else None
-        if (
-            not (encrypted is not None and encrypted.pending())
-            and not select.select([self._socket], [], [], seconds)[0]
-        ):
+        if not select.select([self._socket], [], [], seconds)[0]:
             return b""
         data = self._socket.recv(_READ_BYTES)
         if not data:
             message = "the broker closed a connection of the load"
             raise ConnectionError(message)
-        return data
+        return data if self._tls is None else self._tls.decrypted(data)
 
     def close(self) -> None:
         """DISCONNECT."""
-        self._socket.sendall(b"\xe0\0")
+        self.send(b"\xe0\0")
         self._socket.close()
+
+
+class _Tls:
+    """TLS of many records at once.
+
+    A broker sends each packet as a record of its own, and an SSLSocket reads one record a call: a client of blocks would
+    handle single messages, and measure itself.
+    """
+
+    def __init__(self, plain: socket.socket, host: str, ca_file: str) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context(cafile=ca_file)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                plain.sendall(self._outgoing.read())
+                if not (data := plain.recv(_READ_BYTES)):
+                    message = "the broker closed a connection of the load during the TLS handshake"
+                    raise ConnectionError(message) from None
+                self._incoming.write(data)
+            else:
+                plain.sendall(self._outgoing.read())
+                return
+
+    def encrypted(self, data: bytes) -> bytes:
+        """All of it as records."""
+        self._tls.write(data)
+        return self._outgoing.read()
+
+    def decrypted(self, data: bytes) -> bytes:
+        """What all records that are whole hold."""
+        self._incoming.write(data)
+        parts = []
+        with suppress(ssl.SSLWantReadError):
+            while part := self._tls.read(_READ_BYTES):
+                parts.append(part)
+        return b"".join(parts)
