@@ -1,6 +1,6 @@
 """What a user may do with a topic and a group: asked of Kafka, instead of learned by a failure in the middle of a run."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -35,7 +35,10 @@ def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
 
 
 def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
-    """READ where this user lacks it on a group, which need not be there; none where Kafka has no authorizer.
+    """READ where this user lacks it on a group that nobody used yet; none where Kafka has no authorizer.
+
+    Rights are checked before the group is looked for, so another error says that they are there: a new group is not found, and a
+    new cluster has no coordinator for its first one.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -48,7 +51,7 @@ def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
         _OF_GROUP,
         settings,
         f"asking for the rights on group {group}",
-        is_said={KafkaError.GROUP_ID_NOT_FOUND, KafkaError.COORDINATOR_NOT_AVAILABLE},
+        is_there=False,
     )
 
 
@@ -58,16 +61,16 @@ def _missing(
     settings: KafkaSettings,
     what: str,
     *,
-    is_said: Collection[int] = (),
+    is_there: bool = True,
 ) -> list[str]:
-    """Names of the rights that are needed and not there; after an error that is expected of who has them, none."""
+    """Names of the rights that are needed and not there; none where what is asked about is not there and so cannot say."""
     try:
         allowed = result_of(ask()).authorized_operations
     except (KafkaException, TimeoutError) as error:
         code = error.args[0].code() if isinstance(error, KafkaException) else None
         if code in _HIDDEN:
             return [each.name for each in needed]
-        if code in is_said:
+        if code is not None and not is_there:
             return []
         raise unanswered(settings, error, what) from error
     # A broker that does not say has nothing to forbid.

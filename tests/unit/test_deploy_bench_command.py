@@ -161,6 +161,8 @@ def test_who_may_not_make_topics_is_asked_for_the_prefix(monkeypatch: pytest.Mon
         (missing_rights, KafkaError.TOPIC_AUTHORIZATION_FAILED, ["WRITE", "READ", "DELETE"]),
         (missing_group_rights, KafkaError.GROUP_AUTHORIZATION_FAILED, ["READ"]),
         (missing_group_rights, KafkaError.GROUP_ID_NOT_FOUND, []),
+        (missing_group_rights, KafkaError.NOT_COORDINATOR, []),
+        (missing_group_rights, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, []),
         (missing_rights, KafkaError.GROUP_ID_NOT_FOUND, None),
     ],
 )
