@@ -424,6 +424,7 @@ def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path:
         "if words[0] == '3.9' and '--warmup-records' in words: sys.exit('unrecognized arguments: --warmup-records')\n"
         "if 'ProducerPerformance' in words[1]:\n"
         "    assert 'bootstrap.servers=here:1' in words\n"
+        "    assert 'max.in.flight.requests.per.connection=1000000' in words, 'as the load itself'\n"
         "    assert words[words.index('--num-records') + 1] == '45', 'of two producers: half of 2 x 40 + 10'\n"
         "    print('40 records sent, 5000.0 records/sec (1.0 MB/sec), 1.0 ms avg latency, 9.0 ms max latency, '\n"
         "          '1 ms 50th, 2 ms 95th, 3 ms 99th, 4 ms 99.9th.')\n"

@@ -94,6 +94,8 @@ def _produce(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
     options = {
         "bootstrap.servers": kafka.bootstrap_servers, "acks": workload.acks, "batch.size": batch_bytes(workload),
         "linger.ms": 5 if workload.batch_records > 1 else 0, "compression.type": workload.compression,
+        # As librdkafka: five requests at a time, the tool's default, would measure how long one takes.
+        "max.in.flight.requests.per.connection": 1_000_000, "enable.idempotence": "false",
     }  # fmt: skip
     parts = zip(
         shares(_records(workload), workload.producers),
