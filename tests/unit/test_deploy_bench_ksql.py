@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from deploy.bench.kafka_load.derived import DerivedRecord
+from deploy.bench.kafka_load.derived import DerivedReader, DerivedRecord
 from deploy.bench.load import LoadPlan
 from deploy.bench.meetup import CITIES, COUNTRY, Expected, Meetup, packets_of, payload_of
+from deploy.bench.suite import sql_streams
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.derived_figures import Outcome, derived_figures
 from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.suite.sql_streams import full_disk, mapping_text
+from deploy.settings import load_settings
 from ingest.contract.errors import FatalError
+from ingest.contract.topics import stream_topic
 from ingest.settings import KafkaSettings
 
 BEGIN = 1_800_000_000.0
@@ -79,7 +82,6 @@ def test_packets_are_made_when_they_are_sent_and_each_event_once() -> None:
 
 
 def test_the_mapping_of_the_run_keeps_whole_events(tmp_path: Path) -> None:
-    from deploy.settings import load_settings
     from gateway.decode_file import decode_lines
 
     file = tmp_path / "meetup.toml"
@@ -161,6 +163,16 @@ def test_nothing_at_all_is_a_fault_and_no_zero() -> None:
         derived_figures(SMALL, outcome([], []))
     with pytest.raises(FatalError, match='give the target `runs = "streams"`'):
         run_cell(Parameters(kind="streams"), "t", Bed(KafkaSettings()))
+
+
+def test_what_a_stream_has_not_read_yet_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_SETTLE_SECONDS", "GIVE_UP_SECONDS", "_LOOK_SECONDS"):
+        monkeypatch.setattr(sql_streams, name, 0.01)
+    monkeypatch.setattr(sql_streams, "_has_read", lambda _settings, name: name == NAMES[1])
+    monkeypatch.setattr(sql_streams, "_state", lambda *_: "applied")
+    reader = DerivedReader({stream_topic(name): [] for name in NAMES})
+    with pytest.raises(FatalError, match=r"events_in_country \(applied\). What came until then proves no loss"):
+        sql_streams._settle(load_settings(environ={}), reader, SMALL)
 
 
 def test_only_a_small_disk_is_filled_and_only_for_the_cells_that_want_it() -> None:

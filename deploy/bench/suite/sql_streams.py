@@ -200,7 +200,11 @@ def _write_until_full(out: Any, block: bytes) -> None:
 
 
 def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
-    """Wait until both topics have what they must, and the streams have read all that there is, as long as any record comes."""
+    """Wait until both topics have what they must, and the streams have read all that there is, as long as any record comes.
+
+    Raises:
+        FatalError: a stream has not read all: what is missing may still come, and is not lost.
+    """
     wanted = [{meetup.event_id(one.number) for one in each} for each in (meetup.of_country(), meetup.of_city())]
     records = [reader.records[stream_topic(name)] for name in STREAMS]
     count, since = -1, time.monotonic()
@@ -214,6 +218,10 @@ def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
     end = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < end and not all(_has_read(settings, name) for name in STREAMS):
         time.sleep(_LOOK_SECONDS)
+    if behind := [name for name in STREAMS if not _has_read(settings, name)]:
+        states = ", ".join(f"{name} ({_state(settings, name)})" for name in behind)
+        message = f"not all was read after {_SETTLE_SECONDS:g} s without a record: {states}. What came until then proves no loss"
+        raise FatalError(message)
     count, since = reader.count(), time.monotonic()
     while time.monotonic() - since < 1.0:
         if reader.count() != count:
