@@ -80,7 +80,7 @@ def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str
     wanted = retention_config(24, None)
     with pytest.raises(FatalError, match=r"is none of Tidegate's.*the tools of your Kafka"):
         change_topic(settings, unique_name, wanted)
-    with pytest.raises(FatalError, match=r"has no topic telemetry\.stream\.none-.*`tidegate topics ls`"):
+    with pytest.raises(FatalError, match=r"has no topic telemetry\.stream\.none-.*`tidegate topics ls --all`"):
         change_topic(settings, stream_topic(f"none-{unique_name}"), wanted)
     before = config_of(settings, topic)
     for dry_run in (True, False):
