@@ -1,10 +1,9 @@
-"""MQTT 3.1.1 for many messages at once: all packets of a load have one length, so whole blocks are built and read as tables."""
+"""MQTT 3.1.1 for many messages at once: all packets of a load have one length, so whole blocks are built and read at once."""
 
 import struct
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
-
-import numpy
-from numpy.typing import NDArray
 
 from deploy.bench.load import publish_packet
 
@@ -12,13 +11,10 @@ __all__ = ["LEAST_BYTES", "MOST_IN_FLIGHT", "Acknowledged", "PacketForm", "Rest"
 
 LEAST_BYTES: Final = 16
 """A payload begins with the time at which the message was due (microseconds since 1970) and the message's number."""
-_PUBACK_BYTES: Final = 4
-_PUBACK: Final = (0x40, 2)
+_PUBACK: Final = struct.Struct(">2sH")
+_PUBACK_HEAD: Final = b"\x40\x02"
 _DUPLICATE: Final = 0x08
 MOST_IN_FLIGHT: Final = 65_535
-
-Block = NDArray[numpy.uint8]
-Numbers = NDArray[numpy.int64]
 
 
 class PacketForm:
@@ -33,47 +29,39 @@ class PacketForm:
             message = f"message_bytes is {message_bytes}, wanted {LEAST_BYTES} or more: a message carries its time and its number"
             raise ValueError(message)
         padding = bytes(33 + index * 7 % 94 for index in range(message_bytes - LEAST_BYTES))
-        self._one = numpy.frombuffer(publish_packet(topic, bytes(LEAST_BYTES) + padding, mid=1), numpy.uint8)
-        self._payload = len(self._one) - message_bytes
-        self._head = self._payload - 4 - len(topic.encode())
-        """Fixed header: type, flags, length."""
+        one = publish_packet(topic, bytes(LEAST_BYTES) + padding, mid=1)
+        self._start = one[: len(one) - message_bytes - 2]
+        """All before the packet identifier: type, flags, length, topic."""
+        self._padding = padding
+        self._struct = struct.Struct(f">{len(self._start)}sHqq{len(padding)}s")
+        head = len(self._start) - 2 - len(topic.encode())
+        self._read = struct.Struct(f">{head}s{len(self._start) - head}xHqq{len(padding)}x")
+        fixed = self._start[:head]
+        self._heads = {fixed, bytes([fixed[0] | _DUPLICATE]) + fixed[1:]}
 
     @property
     def packet_bytes(self) -> int:
         """Size of each."""
-        return len(self._one)
+        return self._struct.size
 
-    def build(self, due_us: Numbers, numbers: Numbers, mids: Numbers) -> bytes:
+    def build(self, due_us: Sequence[int], numbers: Sequence[int], mids: Sequence[int]) -> bytes:
         """Packets one after the other."""
-        block = numpy.tile(self._one, (len(mids), 1))
-        payload = self._payload
-        block[:, payload - 2 : payload] = _big(mids, ">u2")
-        block[:, payload : payload + 8] = _big(due_us, ">i8")
-        block[:, payload + 8 : payload + 16] = _big(numbers, ">i8")
-        return block.tobytes()
+        pack = self._struct.pack
+        return b"".join(map(pack, repeat(self._start), mids, due_us, numbers, repeat(self._padding)))
 
-    def read(self, data: bytes) -> tuple[Numbers, Numbers, bytes]:
+    def read(self, data: bytes) -> tuple[Sequence[int], Sequence[int], bytes]:
         """When each message was due, its number, and the PUBACKs for all of them.
 
         Raises:
             ConnectionError: a packet is no PUBLISH of this form.
         """
-        block = numpy.frombuffer(data, numpy.uint8).reshape(-1, self.packet_bytes)
-        head, payload = self._head, self._payload
-        if not (
-            ((block[:, 0] & ~numpy.uint8(_DUPLICATE)) == self._one[0]).all()
-            and (block[:, 1:head] == self._one[1:head]).all()
-        ):
+        if not data:
+            return (), (), b""
+        heads, mids, due, numbers = zip(*self._read.iter_unpack(data), strict=True)
+        if not self._heads.issuperset(heads):
             message = "the broker sends the subscriber something other than the messages of this load"
             raise ConnectionError(message)
-        answers = numpy.empty((len(block), _PUBACK_BYTES), numpy.uint8)
-        answers[:, :2] = _PUBACK
-        answers[:, 2:] = block[:, payload - 2 : payload]
-        due, numbers = (
-            numpy.ascontiguousarray(block[:, at : at + 8]).view(">i8").reshape(-1).astype(numpy.int64)
-            for at in (payload, payload + 8)
-        )
-        return due, numbers, answers.tobytes()
+        return due, numbers, b"".join(map(_PUBACK.pack, repeat(_PUBACK_HEAD), mids))
 
 
 class Rest:
@@ -94,19 +82,22 @@ class Acknowledged:
     """Reads PUBACKs of one connection."""
 
     def __init__(self) -> None:
-        self._rest = Rest(_PUBACK_BYTES)
+        self._rest = Rest(_PUBACK.size)
 
-    def mids(self, data: bytes) -> Numbers:
+    def mids(self, data: bytes) -> Sequence[int]:
         """Packet identifiers.
 
         Raises:
             ConnectionError: a packet is no PUBACK.
         """
-        block = numpy.frombuffer(self._rest.whole(data), numpy.uint8).reshape(-1, _PUBACK_BYTES)
-        if not (block[:, :2] == _PUBACK).all():
+        whole = self._rest.whole(data)
+        if not whole:
+            return ()
+        heads, mids = zip(*_PUBACK.iter_unpack(whole), strict=True)
+        if set(heads) != {_PUBACK_HEAD}:
             message = "the broker sends the publisher something other than PUBACKs"
             raise ConnectionError(message)
-        return block[:, 2].astype(numpy.int64) * 256 + block[:, 3]
+        return mids
 
 
 def subscribe_packet(topics: str) -> bytes:
@@ -114,9 +105,3 @@ def subscribe_packet(topics: str) -> bytes:
     encoded = topics.encode()
     body = struct.pack(">HH", 1, len(encoded)) + encoded + b"\1"
     return bytes([0x82, len(body)]) + body
-
-
-def _big(values: Numbers, kind: str) -> Block:
-    """Big-endian bytes, a row for each value."""
-    found: Block = values.astype(kind).view(numpy.uint8).reshape(len(values), numpy.dtype(kind).itemsize)
-    return found

@@ -3,10 +3,9 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-import numpy
 
 from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.kafka_load.worker import StarterLines
@@ -64,8 +63,8 @@ class _Publisher:
         return self.sent
 
     def _publish(self, form: PacketForm, messages: int, begin_at: float) -> None:
-        sent, acknowledged, answers = self.sent, 0, Acknowledged()
-        due_of = numpy.zeros(_MIDS + 1, numpy.int64)
+        sent, acknowledged, answers, first = self.sent, 0, Acknowledged(), self._first_number
+        due_of = [0] * (_MIDS + 1)
         silent_since = time.monotonic()
         while acknowledged < messages:
             now = time.time()
@@ -74,28 +73,29 @@ class _Publisher:
                 due_count = int((now - begin_at) * self._rate) + 1
                 upto = min(upto, due_count)
             if upto > sent.messages:
-                numbers = numpy.arange(sent.messages, upto, dtype=numpy.int64)
+                numbers = range(sent.messages, upto)
                 due = self._due_us(numbers, begin_at, now)
-                mids = numbers % _MIDS + 1
-                due_of[mids] = due
+                mids = [number % _MIDS + 1 for number in numbers]
+                for mid, due_us in zip(mids, due, strict=True):
+                    due_of[mid] = due_us
                 if self._rate:
-                    sent.late_ms = max(sent.late_ms, now * 1000 - float(due[0]) / 1000)
-                self._link.send(form.build(due, numbers + self._first_number, mids))
+                    sent.late_ms = max(sent.late_ms, now * 1000 - due[0] / 1000)
+                self._link.send(form.build(due, range(sent.messages + first, upto + first), mids))
                 sent.messages = upto
             data = self._link.receive(self._wait(sent.messages, messages, begin_at))
             if data:
                 silent_since = time.monotonic()
                 found = answers.mids(data)
                 acknowledged += len(found)
-                self._time(due_of[found])
+                self._time([due_of[mid] for mid in found])
             elif time.monotonic() - silent_since > _SILENT_SECONDS:
                 break
         sent.acknowledged = acknowledged
 
-    def _due_us(self, numbers: Any, begin_at: float, now: float) -> Any:
+    def _due_us(self, numbers: range, begin_at: float, now: float) -> list[int]:
         if not self._rate:
-            return numpy.full(len(numbers), int(now * 1_000_000), numpy.int64)
-        return ((begin_at + numbers / self._rate) * 1_000_000).astype(numpy.int64)
+            return [int(now * 1_000_000)] * len(numbers)
+        return [int((begin_at + number / self._rate) * 1_000_000) for number in numbers]
 
     def _wait(self, sent: int, messages: int, begin_at: float) -> float:
         """Until the next message is due, where one is to come by itself."""
@@ -103,12 +103,11 @@ class _Publisher:
             return 1.0
         return min(1.0, max(0.0, begin_at + sent / self._rate - time.time()))
 
-    def _time(self, due: Any) -> None:
+    def _time(self, due: Sequence[int]) -> None:
         now_us = time.time_ns() // 1000
         step = max(1, len(due) // _SAMPLES)
         for at in range(0, len(due), step):
-            due_us = int(due[at])
-            self._latencies.record(now_us - due_us, min(step, len(due) - at), due_us=due_us)
+            self._latencies.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
 
 
 def main() -> None:

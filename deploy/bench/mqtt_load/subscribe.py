@@ -6,10 +6,9 @@ The line after that to begin says how many messages were acknowledged; the subsc
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-import numpy
 
 from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.kafka_load.worker import StarterLines
@@ -38,7 +37,7 @@ class Received:
 class _Subscriber:
     def __init__(self, plan: dict[str, Any]) -> None:
         self._form = PacketForm(plan["topic"], plan["message_bytes"])
-        self._seen = numpy.zeros(plan["messages"], numpy.bool_)
+        self._seen = bytearray(plan["messages"])
         self._link = Link(plan["address"], plan["client_id"])
         self._link.subscribe(subscribe_packet(plan["topics"]))
 
@@ -65,18 +64,19 @@ class _Subscriber:
         self._link.close()
         return found
 
-    def _count(self, found: Received, due: Any, numbers: Any, latencies: Latencies) -> None:
+    def _count(self, found: Received, due: Sequence[int], numbers: Sequence[int], latencies: Latencies) -> None:
         if not len(due):
             return
         found.ended = time.time()
-        different = len(numpy.unique(numbers[~self._seen[numbers]]))
-        self._seen[numbers] = True
-        found.messages += different
-        found.again += len(numbers) - different
+        seen, again = self._seen, 0
+        for number in numbers:
+            again += seen[number]
+            seen[number] = 1
+        found.messages += len(numbers) - again
+        found.again += again
         now_us, step = int(found.ended * 1_000_000), max(1, len(due) // _SAMPLES)
         for at in range(0, len(due), step):
-            due_us = int(due[at])
-            latencies.record(now_us - due_us, min(step, len(due) - at), due_us=due_us)
+            latencies.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
 
 
 def main() -> None:
