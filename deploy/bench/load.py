@@ -70,6 +70,14 @@ class LoadPlan:
         """Device number and sequence number of message `number`."""
         return number % self.devices, self.first_seq + number // self.devices
 
+    def due_on(self, connection: int, due: int) -> int:
+        """How many of the first `due` messages a connection has: not a share of them where it has more devices than others."""
+        rounds, rest = divmod(due, self.devices)
+        return rounds * self._devices_on(connection, self.devices) + self._devices_on(connection, rest)
+
+    def _devices_on(self, connection: int, devices: int) -> int:
+        return max(0, devices - connection + self.connections - 1) // self.connections
+
 
 @dataclass(frozen=True)
 class LoadResult:
@@ -149,9 +157,9 @@ def run_load(
     sockets = {link.socket: link for link in links}
     deadline = began + plan.messages / (plan.rate or 500) + GIVE_UP_SECONDS
     while not all(link.done for link in links) and time.monotonic() < deadline:
-        due = int((time.monotonic() - began) * plan.rate) if plan.rate else plan.messages
+        due = int((time.monotonic() - began) * plan.rate) + 1 if plan.rate else plan.messages
         for number, link in enumerate(links):
-            link.send((due + len(links) - 1 - number) // len(links))
+            link.send(plan.due_on(number, due))
         if sum(link.sent for link in links) < plan.messages:
             sent_at = time.monotonic()
         if plan.rate:

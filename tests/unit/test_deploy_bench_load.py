@@ -6,6 +6,8 @@ import threading
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deploy.bench.gateway import cpu_seconds
 from deploy.bench.load import LoadPlan, connect_packet, native_payload, publish_packet, run_load, timed_payload
@@ -86,11 +88,23 @@ def test_every_message_is_sent_in_order_within_the_window(rate: float) -> None:
     assert not set(broker.topics[0]) & set(broker.topics[1]), "a device stays on its connection"
 
 
-def test_a_timed_message_says_when_it_is_due_and_is_not_sent_before() -> None:
+@given(devices=st.integers(1, 30), connections=st.integers(1, 6), due=st.integers(0, 200))
+def test_a_connection_has_due_what_its_devices_have_due(devices: int, connections: int, due: int) -> None:
+    plan = LoadPlan(
+        host="", port=1, username="", password="", messages=200, rate=1.0, devices=devices, connections=connections
+    )
+    of_connection = [plan.names(number)[0] % connections for number in range(due)]
+    assert [plan.due_on(one, due) for one in range(connections)] == [
+        of_connection.count(one) for one in range(connections)
+    ]
+
+
+@pytest.mark.parametrize("connections", [2, 4])
+def test_a_timed_message_says_when_it_is_due_and_is_not_sent_before(connections: int) -> None:
     broker = Broker()
     plan = LoadPlan(
         host="127.0.0.1", port=broker.port, username="u", password="p", messages=200, rate=1000.0, devices=10,
-        connections=2, begin_at=time.time() + 0.3,
+        connections=connections, begin_at=time.time() + 0.3,
     )  # fmt: skip
     result = run_load(plan, timed_payload(plan))
     broker.listener.close()
