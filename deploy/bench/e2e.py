@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -37,12 +38,17 @@ GIVE_UP_SECONDS: Final = 60.0
 
 @dataclass
 class Landing:
-    """When each message of this run became a queryable row; filled by one thread, read after it ended."""
+    """When each message of this run was queryable, with all its readings; filled by one thread, read after it ended.
+
+    Times are in epoch seconds.
+    """
 
     boot: int
+    readings: int = 1
     seen_at: dict[tuple[str, int], float] = field(default_factory=dict)
     committed_at: dict[tuple[str, int], float] = field(default_factory=dict)
     commits: int = 0
+    _rows: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def add(self, commit: Commit) -> None:
         """Note the rows of one commit that belong to this run."""
@@ -50,9 +56,12 @@ class Landing:
             return
         rows = commit.rows.filter(pc.equal(commit.rows.column("boot"), self.boot))
         self.commits += rows.num_rows > 0
-        for device, seq in zip(rows.column("device").to_pylist(), rows.column("seq").to_pylist(), strict=True):
-            self.seen_at.setdefault((device, seq), commit.seen_at)
-            self.committed_at.setdefault((device, seq), commit.committed_at)
+        keys = list(zip(rows.column("device").to_pylist(), rows.column("seq").to_pylist(), strict=True))
+        self._rows.update(keys)
+        for key in keys:
+            if self._rows[key] >= self.readings:
+                self.seen_at.setdefault(key, commit.seen_at)
+                self.committed_at.setdefault(key, commit.committed_at)
 
 
 @dataclass
@@ -83,7 +92,7 @@ def measure_e2e(
         fleet: begin of the devices' names; without it they are new.
     """
     machine = hardware()
-    landing = Landing(boot=int(time.time() * 1000))
+    landing = Landing(boot=int(time.time() * 1000), readings=readings)
     follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS)
     plan = load_plan(
         settings.mqtt, landing.boot, rate=rate, messages=round(rate * (warmup_seconds + seconds)), devices=devices,
@@ -99,7 +108,11 @@ def measure_e2e(
         "seconds": seconds,
         "sent_rate": round(len(measured) / seconds, 1),
         **_figures(measured, landing),
-        **backlog_figures(list(measured.values()), [landing.seen_at.get(key) for key in measured]),
+        **backlog_figures(
+            list(measured.values()),
+            [landing.seen_at.get(key) for key in measured],
+            earlier=[landing.seen_at[key] for key in sent.keys() - measured.keys() if key in landing.seen_at],
+        ),
         "lost": len(sent.keys() - landing.seen_at.keys()),
         "unacknowledged": plan.messages - acknowledged,
         "commits": landing.commits,
@@ -189,7 +202,7 @@ def _figures(measured: Mapping[tuple[str, int], float], landing: Landing) -> dic
     committed = sorted(landing.committed_at[key] - at for key, at in measured.items() if key in landing.committed_at)
     shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
     return {
-        "rows": len(seen),
+        "rows": len(seen) * landing.readings,
         **{name: percentile(seen, share) for name, share in shares.items()},
         "commit": {name: percentile(committed, share) for name, share in shares.items()},
     }

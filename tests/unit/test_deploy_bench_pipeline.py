@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from deploy.bench import table_rows
 from deploy.bench.backlog import backlog_figures
+from deploy.bench.e2e import Landing
 from deploy.bench.load import LoadPlan, timed_payload
 from deploy.bench.suite import pipeline, pipeline_bed
 from deploy.bench.suite.bed import Bed
@@ -32,7 +34,7 @@ from deploy.settings import Settings
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
 from lakehouse.create import create_table
-from lakehouse.follow import TableFollower
+from lakehouse.follow import Commit, TableFollower
 from lakehouse.maintenance import SMALL_BYTES, newest_landed, table_state
 from lakehouse.query import run_sql
 from lakehouse.tables import READINGS
@@ -54,6 +56,26 @@ def test_above_capacity_the_backlog_and_the_delay_grow() -> None:
     assert found["backlog_at_end"] == pytest.approx(6000, abs=5)
     assert found["drain_seconds"] == pytest.approx(15, abs=0.1)
     assert found["delay_growth_ms_per_second"] == pytest.approx(1500, rel=0.01)
+
+
+def test_the_backlog_of_a_warm_up_counts_as_carried() -> None:
+    due = [number / 1000 for number in range(10_000)]
+    seen = [number / 400 for number in range(10_000)]
+    whole = backlog_figures(due[2000:], list(seen[2000:]), earlier=seen[:2000])
+    assert whole["messages_per_second"] == pytest.approx(400, rel=0.01)
+    assert whole["backlog_at_end"] == pytest.approx(6000, abs=5)
+
+
+def test_a_message_is_a_row_when_all_its_readings_are() -> None:
+    def commit(at: float, *rows: tuple[str, int]) -> Commit:
+        columns = {"device": [device for device, _ in rows], "boot": [7] * len(rows), "seq": [seq for _, seq in rows]}
+        return Commit(version=1, committed_at=at - 1, seen_at=at, rows=pa.table(columns))
+
+    landing = Landing(boot=7, readings=2)
+    for one in (commit(5.0, ("a", 1), ("b", 1), ("b", 1)), commit(6.0, ("c", 1)), commit(8.0, ("c", 1), ("c", 1))):
+        landing.add(one)
+    assert landing.seen_at == {("b", 1): 5.0, ("c", 1): 8.0}, "a reading of a is missing"
+    assert landing.committed_at == {("b", 1): 4.0, ("c", 1): 7.0}
 
 
 def test_messages_that_never_came_are_a_backlog_and_no_delay() -> None:

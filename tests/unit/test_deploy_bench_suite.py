@@ -232,6 +232,21 @@ def test_goals_compare_with_a_baseline_and_with_another_cell(own: Callable[[str]
     assert [cell["met"] for cell in slow] == [True, True, True, False]
 
 
+def test_a_bound_from_a_doubtful_cell_claims_nothing(own: Callable[[str], Scenario]) -> None:
+    scenario = own(SMALL)
+    spreads = {"produce_per_second": spread_of([5000.0])}
+    doubts = {(10, "split"): "other programs used 1 cores during the run"}
+    cells = judge_cells(
+        scenario,
+        [
+            Measured(cell.parameters, spreads, doubt=doubts.get((cell.workload.message_bytes, cell.workload.mode), ""))
+            for cell in scenario.cells()
+        ],
+    )
+    assert [cell["met"] for cell in cells] == [None, None, True, True]
+    assert cells[1]["why"] == "the bound is doubtful, of mode=split: other programs used 1 cores during the run"
+
+
 def test_a_busy_machine_claims_nothing(own: Callable[[str], Scenario]) -> None:
     assert busy_before(1.1, 2) == "the machine was busy before the start: load 1.1 on 2 cores, wanted at most 1"
     assert busy_before(1.0, 2) == ""

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from deploy.bench.kafka_load.derived import DerivedRecord
@@ -38,8 +39,8 @@ def derived_figures(meetup: Meetup, outcome: Outcome) -> dict[str, float]:
         `country_records`, `country_megabytes` (of the events that it is made of), `country_topic_bytes` (keys and values),
         and the same of the city.
         `lost`, `doubled`: of both topics and both tables; in a topic without what its headers show as a replay, which is
-        `replayed`. `wrong`: records that differ from what the generator made. `recovered_ms`: from the disturbance to the next
-        record that was due after it.
+        `replayed`. `wrong`: records that differ from what the generator made. `recovered_ms`: from the disturbance to the first
+        record that was due after it and came after the longest pause since then.
 
     Raises:
         FatalError: nothing came out.
@@ -135,6 +136,12 @@ def _steps(country: Mapping[str, DerivedRecord], city: Mapping[str, DerivedRecor
 
 
 def _recovered(country: Mapping[str, DerivedRecord], outcome: Outcome) -> dict[str, float]:
+    """The first record that was due after the disturbance may come before anything stops: a disk takes a while to be full."""
     at = outcome.disturbed_at
-    later = [one.seen_at for one in country.values() if at is not None and _clock(one) > at]
-    return {"recovered_ms": round((min(later) - at) * 1000, 1)} if later and at is not None else {}
+    if at is None:
+        return {}
+    times = sorted(one.seen_at for one in country.values())
+    pauses = [(later - max(earlier, at), later) for earlier, later in pairwise([at, *times]) if later > at]
+    _, again = max(pauses, default=(0.0, at))
+    later = [one.seen_at for one in country.values() if _clock(one) > at and one.seen_at >= again]
+    return {"recovered_ms": round((min(later) - at) * 1000, 1)} if later else {}

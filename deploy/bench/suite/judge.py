@@ -71,7 +71,7 @@ def _together(verdicts: Sequence[bool | None]) -> bool | None:
 
 
 def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]) -> dict[str, Any]:
-    bound, meaning = _bound(scenario, goal, one, everything)
+    bound, meaning, base_doubt = _bound(scenario, goal, one, everything)
     spread = one.figures.get(goal.figure)
     value = None if spread is None else spread.high if goal.at_most == 0 else spread.median
     sign = ">=" if goal.at_least is not None else "<="
@@ -90,8 +90,8 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         return {**verdict, "met": None, "why": one.fault or f"{goal.figure} was not measured"}
     if bound is None:
         return {**verdict, "met": None, "why": f"nothing to compare {goal.figure} with{meaning}"}
-    if one.doubt:
-        return {**verdict, "met": None, "why": one.doubt}
+    if doubt := one.doubt or base_doubt:
+        return {**verdict, "met": None, "why": doubt}
     if value >= bound if goal.at_least is not None else value <= bound:
         return {**verdict, "met": True, "why": ""}
     limit = _limit_text(one, goal.figure)
@@ -103,22 +103,24 @@ def _limit_text(one: Measured, figure: str) -> str:
     return f"; {limit}" if limit else ""
 
 
-def _bound(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]) -> tuple[float | None, str]:
-    """The number, and where it comes from in brackets."""
-    bound = goal.bound
+def _bound(
+    scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]
+) -> tuple[float | None, str, str]:
+    """The number, where it comes from in brackets, and why another cell that it comes from proves nothing."""
+    bound, doubt = goal.bound, ""
     if not isinstance(bound, Factor):
-        return bound, ""
+        return bound, "", ""
     if bound.baseline is not None:
         baseline = scenario.baselines[bound.baseline]
         base, name = baseline.figures_of(one.parameters).get(goal.figure), baseline.title
     else:
-        base, name = (
-            next(_figures_of({**one.parameters, **(bound.cell or {})}, goal.figure, everything), None),
-            " ".join(f"{key}={value}" for key, value in (bound.cell or {}).items()),
-        )
+        name = " ".join(f"{key}={value}" for key, value in (bound.cell or {}).items())
+        other = next(_with_figure({**one.parameters, **(bound.cell or {})}, goal.figure, everything), None)
+        base = None if other is None else other.figures[goal.figure].median
+        doubt = f"the bound is doubtful, of {name}: {other.doubt}" if other is not None and other.doubt else ""
     if base is None:
-        return None, f" ({bound.times:g} x {name}, which has none)"
-    return base * bound.times, f" ({bound.times:g} x {base:,.6g}, {name})"
+        return None, f" ({bound.times:g} x {name}, which has none)", ""
+    return base * bound.times, f" ({bound.times:g} x {base:,.6g}, {name})", doubt
 
 
 def _rule(scenario: Scenario, bound: float | Factor) -> str:
@@ -130,7 +132,7 @@ def _rule(scenario: Scenario, bound: float | Factor) -> str:
     return f"{bound.times:g} x {' '.join(f'{name}={value}' for name, value in (bound.cell or {}).items())}"
 
 
-def _figures_of(parameters: Mapping[str, Any], figure: str, everything: Sequence[Measured]) -> Iterator[float]:
+def _with_figure(parameters: Mapping[str, Any], figure: str, everything: Sequence[Measured]) -> Iterator[Measured]:
     for other in everything:
         if dict(other.parameters) == parameters and figure in other.figures:
-            yield other.figures[figure].median
+            yield other
