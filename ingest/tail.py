@@ -27,7 +27,6 @@ _WAIT_SECONDS: Final = 0.2
 _BATCH: Final = 500
 _SILENT_SECONDS: Final = 30.0
 _TIME_TYPES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "logappend"}
-_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +195,14 @@ def _take(
 def judge_error(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
     """Raise where a fault of the client ends the reading; others pass by themselves.
 
+    A client asks for its group's coordinator even where it needs none: a user without rights on the group reads all the same.
+
     Raises:
         UnavailableError: this user may not read the topic.
         FatalError: the topic was deleted.
         RetryableError: retention removed what was to be read.
     """
-    if error.code() in _DENIED:
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         user = settings.sasl_username or "ANONYMOUS"
         message = f"The Kafka user {user} may not read topic {topic}: grant it READ on the topic"
         raise UnavailableError(message)

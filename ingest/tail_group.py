@@ -49,7 +49,8 @@ def tail_group(
         ended: asked after each wait for records; True ends it.
 
     Raises:
-        FatalError: the group is one of Tidegate's own, there is no such topic, or this user may not read.
+        FatalError: the group is one of Tidegate's own, or there is no such topic.
+        UnavailableError: this user may not read the topic, or not as this group.
         RetryableError: Kafka does not answer, for half a minute.
     """
     if group == LAND_GROUP or group.startswith(stream_group("")):

@@ -7,12 +7,14 @@ that is planned again may end elsewhere and number its rows otherwise.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 from ingest.tail import Start, TailRecord, tail
 
@@ -36,24 +38,37 @@ class Sent:
     newest: int = -1
 
 
+@dataclass(slots=True)
+class _Part:
+    """What was read of one partition; `is_whole` says that it begins with a record of an earlier batch."""
+
+    is_whole: bool = False
+    records: Records = field(default_factory=Counter)
+    newest: int = -1
+
+
 def sent_since(kafka: KafkaSettings, topic: str, *, incarnation: str, number: int) -> Sent:
     """What the topic has of the batch of this number and of later ones of the incarnation.
 
+    Held are these records alone, however far back a partition is read to find where they begin.
+
     Raises:
+        FatalError: there is no such topic, or this user may not read it.
         RetryableError: Kafka does not answer.
     """
-    depth = _FIRST_LOOK
-    while True:
-        read = list(tail(kafka, topic, Start("last", depth), follow=False))
-        if _reaches_before(read, incarnation, number, depth):
-            break
-        depth *= _DEEPER
+    oldest, ends = begin_offsets(kafka, topic), end_offsets(kafka, topic)
+    found = _look(tail(kafka, topic, Start("last", _FIRST_LOOK), follow=False), incarnation, number)
     sent = Sent()
-    for record in read:
-        at = batch_number(record, incarnation)
-        if at is not None and at >= number:
-            sent.records[_text(record.key), _text(record.value)] += 1
-            sent.newest = max(sent.newest, at)
+    for part, end in sorted(ends.items()):
+        depth = _FIRST_LOOK
+        # By offsets, since compaction and markers of transactions leave fewer records than offsets.
+        while end - depth > oldest[part] and not found.get(part, _Part()).is_whole:
+            depth *= _DEEPER
+            read = tail(kafka, topic, Start("last", depth), partition=part, follow=False)
+            found |= _look(read, incarnation, number)
+        one = found.pop(part, _Part())
+        sent.records += one.records
+        sent.newest = max(sent.newest, one.newest)
     return sent
 
 
@@ -83,11 +98,16 @@ def batch_number(record: TailRecord, incarnation: str) -> int | None:
     return int(number) if headers.get("incarnation") == incarnation and number.isdecimal() else None
 
 
-def _reaches_before(read: list[TailRecord], incarnation: str, number: int, depth: int) -> bool:
-    """Whether each partition was read back to a record of an earlier batch, or to its beginning."""
-    counts = Counter(record.partition for record in read)
-    oldest = {record.partition: batch_number(record, incarnation) for record in reversed(read)}
-    return all(counts[part] < depth or at is None or at < number for part, at in oldest.items())
+def _look(read: Iterable[TailRecord], incarnation: str, number: int) -> dict[int, _Part]:
+    found: dict[int, _Part] = {}
+    for record in read:
+        at = batch_number(record, incarnation)
+        is_earlier = at is None or at < number
+        part = found.setdefault(record.partition, _Part(is_whole=is_earlier))
+        if at is not None and not is_earlier:
+            part.records[_text(record.key), _text(record.value)] += 1
+            part.newest = max(part.newest, at)
+    return found
 
 
 def _text(data: bytes | None) -> str | None:

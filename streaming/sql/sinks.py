@@ -4,10 +4,10 @@ Each commit of the table says which stream, incarnation and batch it is and wher
 looked up at start, and its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same
 number to a batch that ends later, and the rest of that batch is written then.
 Batches that may have been sent before a crash are compared with what the topic has, and only the rest of them is sent: as batch
-`<number>-rest-<ends>`. So a stream that reads the topic sees nothing twice. A record comes a second time only where a request
-that the client had given up reached Kafka late (then with the same headers `stream`, `incarnation`, `batch` and `row`: a reader
-that keeps the newest batch and row per incarnation drops it), or where the statement gives another row than before, such as the
-time of the run.
+`<number>-rest-<ends>`. So a stream that reads the topic sees nothing twice. A record comes a second time where a request that
+the client gave up reaches Kafka late, where the statement gives another row than before (the time of the run, a joined table
+that changed), where the topic no longer has the records to compare with, or where a new incarnation begins after a lost
+checkpoint.
 """
 
 import json
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.topics import stream_topic
+from ingest.offsets import end_offsets
 from ingest.record_names import Names
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
@@ -207,6 +208,7 @@ class Sink(Batches):
         follow: "Follower | None" = None,
         topic: bool = True,
         table_name: str | None = None,
+        planned: int = -1,
         log_retention_hours: int,
         fsync: bool = False,
     ) -> None:
@@ -223,6 +225,7 @@ class Sink(Batches):
             follow: keeps the stream's position; None for a shadow.
             topic: False leaves the topic out.
             table_name: of a shadow.
+            planned: number of the newest batch that the checkpoint has a plan of at the start, -1 for none.
             log_retention_hours: of a new table.
             fsync: each commit is on the disk when it returns.
         """
@@ -233,6 +236,7 @@ class Sink(Batches):
         self._again, self._follow, self._reached = again, follow, applied.start
         self._number = 0
         self._sent: Sent | None = None
+        self._planned, self._sent_before = planned, Offsets()
         self.done, self.stored = -2, Offsets()
         name = table_name or applied.name
         if "table" in applied.shape.sinks:
@@ -322,14 +326,23 @@ class Sink(Batches):
         if self._sent is None:  # the first batch since the start
             topic = stream_topic(applied.name)
             self._sent = sent_since(self._kafka, topic, incarnation=applied.incarnation, number=number)
-        if number > self._sent.newest:
+            if self._sent.newest > self._planned:
+                # Its plan is lost, and new plans may spread its records over other numbers. It read nothing behind this.
+                self._sent_before = {source: end_offsets(self._kafka, source) for source in ends}
+        is_scattered = bool(self._sent.records) and moved(self._starts(number), self._sent_before)
+        if number > self._sent.newest and not is_scattered:
             write_topic(rows, self._kafka, applied, batch=str(number))
             return
-        left, again = unsent(_records(rows, applied), self._sent.records)
-        self._sent.records -= again
-        # A name of its own: a batch that ends elsewhere than before numbers its rows otherwise.
-        batch = f"{number}-rest-{zlib.crc32(json.dumps(ends, sort_keys=True).encode()):08x}"
-        _produce(_with_headers(left, applied, batch), self._kafka, applied)
+        records = _records(rows, applied).persist()  # read twice, and a statement may give other rows the second time
+        try:
+            left, again = unsent(records, self._sent.records)
+            self._sent.records -= again
+            # A name of its own: a batch that ends elsewhere than before numbers its rows otherwise.
+            batch = f"{number}-rest-{zlib.crc32(json.dumps(ends, sort_keys=True).encode()):08x}"
+            _produce(_with_headers(left, applied, batch), self._kafka, applied)
+        finally:
+            with suppress(Exception):
+                records.unpersist()
 
 
 def write_topic(rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:

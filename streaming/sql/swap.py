@@ -18,6 +18,7 @@ from lakehouse.requests import Request
 from streaming.offsets import Offsets, largest, moved
 from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, remove_file, streams_folder
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.position import newest_position
 from streaming.sql.sinks import StreamMark, ensure_table, newest_stream_mark, write_topic
 from streaming.sql.spans import kafka_rows
 from streaming.sql.times import time_expression
@@ -26,7 +27,7 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["finished", "forget_shadow", "shadow_name", "swap_stream"]
+__all__ = ["finished", "forget_shadow", "sent_until", "shadow_name", "swap_stream"]
 
 
 def shadow_name(name: str) -> str:
@@ -83,10 +84,19 @@ def forget_shadow(writer: Writer, name: str) -> None:
     delete_table(writer, shadow_name(name))
 
 
+def sent_until(root: str, live: Applied, finished: Offsets) -> Offsets:
+    """How far the topic of the live stream is; `finished` is what its checkpoint says.
+
+    A stop waits for the batch in hand and then interrupts Spark, mostly before the checkpoint says that the batch is finished.
+    """
+    reached = newest_position(root, live)
+    return finished if reached is None else largest(finished, reached.offsets)
+
+
 def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | None, request: Request) -> None:
     applied, name = shadow.applied, live.name
-    sent = StreamCheckpoint(writer.spark, _path(writer, live)).next_offsets() or live.start
-    stored = largest(sent, mark.offsets) if mark is not None and mark.incarnation == live.incarnation else sent
+    done = StreamCheckpoint(writer.spark, _path(writer, live)).next_offsets() or live.start
+    stored = largest(done, mark.offsets) if mark is not None and mark.incarnation == live.incarnation else done
     hours = writer.lake.log_retention_hours
     table = ensure_table(writer.root, name, applied.schema, log_retention_hours=hours)
     if applied.shape.stateful:
@@ -97,6 +107,7 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
     else:
         batch, ends = -1, largest(stored, shadow.ends)
         parts = _caught_up(writer, shadow, stored, ends)
+        sent = sent_until(writer.root, live, done)
         if "topic" in applied.shape.sinks and moved(sent, ends):
             write_topic(kafka_rows(writer, applied, sent, ends), writer.kafka, applied, batch="swap")
     spark = writer.spark

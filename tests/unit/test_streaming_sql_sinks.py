@@ -1,23 +1,29 @@
 """Where a SQL stream's batches go: offsets decide what a table holds of a batch."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
 import streaming.sql.sent
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import FatalError, UnavailableError
 from ingest.settings import KafkaSettings
-from ingest.tail import Start, TailRecord
+from ingest.tail import Start, TailRecord, judge_error
 from streaming.batches import Batches
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied
 from streaming.sql.plan import Shape
-from streaming.sql.sent import Sent, sent_since
+from streaming.sql.position import Position
+from streaming.sql.sent import Records, Sent, sent_since
 from streaming.sql.sinks import Sink, unstored
+from streaming.sql.swap import sent_until
 
 SHAPE = Shape(
     body="SELECT device FROM readings", sources=("readings",), tables=(), state=(), columns=(("device", "string"),),
@@ -105,26 +111,163 @@ def test_a_batch_that_ends_later_than_the_table_says_is_sent_and_its_rest_is_wri
     assert len(sent) == 1, "what is refused is not sent either"
 
 
+def _record(part: int, at: int, batch: str, incarnation: str = "i") -> TailRecord:
+    headers = (("incarnation", incarnation.encode()), ("batch", batch.encode()))
+    return TailRecord("t", part, at, 0, "create", b"k", f"{batch} {at}".encode(), headers)
+
+
+def _topic(monkeypatch: pytest.MonkeyPatch, log: list[TailRecord]) -> list[tuple[int | None, int]]:
+    """A topic of two partitions; gives the looks at it, as partition and records."""
+    looks = list[tuple[int | None, int]]()
+    ends = {part: max((one.offset + 1 for one in log if one.partition == part), default=0) for part in (0, 1)}
+
+    def tail(
+        _kafka: Any, _topic: str, start: Start, *, follow: bool, partition: int | None = None
+    ) -> Iterator[TailRecord]:
+        assert not follow
+        looks.append((partition, start.at))
+        for one in log:
+            if partition in (None, one.partition) and one.offset >= ends[one.partition] - start.at:
+                yield one
+
+    monkeypatch.setattr(streaming.sql.sent, "tail", tail)
+    monkeypatch.setattr(streaming.sql.sent, "begin_offsets", lambda _kafka, _topic: {0: 0, 1: 0})
+    monkeypatch.setattr(streaming.sql.sent, "end_offsets", lambda _kafka, _topic: dict(ends))
+    return looks
+
+
 def test_the_topic_is_read_back_to_the_batch_before_and_no_other_incarnation_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def record(part: int, at: int, batch: str, incarnation: str = "i") -> TailRecord:
-        headers = (("incarnation", incarnation.encode()), ("batch", batch.encode()))
-        return TailRecord("t", part, at, 0, "create", b"k", f"{batch} {at}".encode(), headers)
-
-    log = [record(0, at, "6") for at in range(50)]
-    log += [record(0, at, "7") for at in range(50, 2_500)] + [record(0, 2_500, "8-rest-00ff00ff")]
-    log += [record(1, 0, "swap"), record(1, 1, "7", "other"), record(1, 2, "7")]
-    looks = []
-
-    def tail(_kafka: Any, _topic: str, start: Start, **_more: Any) -> list[TailRecord]:
-        looks.append(start.at)
-        return [one for part in (0, 1) for one in [each for each in log if each.partition == part][-start.at :]]
-
-    monkeypatch.setattr(streaming.sql.sent, "tail", tail)
+    log = [_record(0, at, "6") for at in range(50)]
+    log += [_record(0, at, "7") for at in range(50, 2_500)] + [_record(0, 2_500, "8-rest-00ff00ff")]
+    log += [_record(1, 0, "swap"), _record(1, 1, "7", "other"), _record(1, 2, "7")]
+    looks = _topic(monkeypatch, log)
     sent = sent_since(KafkaSettings(), "t", incarnation="i", number=7)
-    assert looks == [1_000, 8_000]
+    assert looks == [(None, 1_000), (0, 8_000)]
     assert (sent.newest, sent.records.total()) == (8, 2_452)
     assert sent.records["k", "7 50"] == 1
     assert sent.records["k", "6 49"] == 0
     assert sent_since(KafkaSettings(), "t", incarnation="i", number=9) == Sent()
+
+
+def test_of_an_uneven_topic_only_the_partition_with_a_large_batch_is_read_further_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = [_record(1, at, "6") for at in range(70_000)] + [_record(0, at, "7") for at in range(9_000)]
+    looks = _topic(monkeypatch, log)
+    assert sent_since(KafkaSettings(), "t", incarnation="i", number=7).records.total() == 9_000
+    assert looks == [(None, 1_000), (0, 8_000), (0, 64_000)]
+
+
+def test_offsets_without_a_record_are_not_taken_for_the_beginning_of_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As compaction and the markers of transactions leave them.
+    log = [_record(0, at, "6") for at in range(10)] + [_record(0, at, "7") for at in range(10, 4_000, 5)]
+    log += [_record(1, 0, "6"), _record(1, 1, "7"), _record(1, 5_000, "8")]
+    _topic(monkeypatch, log)
+    sent = sent_since(KafkaSettings(), "t", incarnation="i", number=7)
+    assert (sent.newest, sent.records.total()) == (8, 800)
+
+
+_Rows = list[tuple[int, int]]
+"""Partition and offset of each record, which is its row too."""
+
+
+class _Rerun(Sink):
+    """A sink that only sends; its topic is a list of batches and rows."""
+
+    def __init__(self, log: list[tuple[int, tuple[int, int]]], plans: list[Offsets], planned: int) -> None:
+        Batches.__init__(self)
+        self._applied, self._appender = Applied("s", "SELECT 1", "i", "", SHAPE, plans[0]), None
+        self._kafka, self._topic, self._follow = KafkaSettings(), True, None
+        self._number, self._reached, self._sent = -1, plans[0], None
+        self._planned, self._sent_before = planned, Offsets()
+        self._ends = lambda number: plans[number + 1]
+        self._mirror = lambda offsets: None
+        self.log = log
+
+
+_step = st.tuples(st.integers(0, 4), st.integers(0, 4))
+
+
+@given(st.lists(_step, min_size=1, max_size=6), st.lists(_step, max_size=9), st.integers(0, 6), st.integers(0, 20))
+def test_over_plans_that_are_lost_and_planned_otherwise_each_record_is_sent_once(
+    before: list[tuple[int, int]], after: list[tuple[int, int]], lost: int, unsent_rows: int
+) -> None:
+    def plans_of(steps: list[tuple[int, int]], start: Offsets) -> list[Offsets]:
+        plans = [start]
+        for step in steps:
+            plans.append({"a": {part: at + step[part] for part, at in plans[-1]["a"].items()}})
+        return plans
+
+    def rows_of(starts: Offsets, ends: Offsets) -> _Rows:
+        return [(part, at) for part in (0, 1) for at in range(starts["a"][part], ends["a"][part])]
+
+    old = plans_of(before, {"a": {0: 0, 1: 0}})
+    log = [(number, row) for number in range(len(before)) for row in rows_of(old[number], old[number + 1])]
+    # The newest batch may be there in part, and the newest plans may be gone.
+    newest = [one for one in log if one[0] == len(before) - 1]
+    log = log[: len(log) - min(unsent_rows, len(newest))]
+    kept = old[: max(1, len(old) - lost)]
+    planned = len(kept) - 2
+    first = max(0, planned)
+    whole = {"a": {part: old[-1]["a"][part] + 3 for part in (0, 1)}}
+    caught_up = [
+        {"a": {part: min(at, whole["a"][part]) for part, at in plan["a"].items()}} for plan in plans_of(after, kept[-1])
+    ]
+    plans = [*kept, *caught_up[1:], whole]
+
+    def sent_since(_kafka: Any, _topic: str, *, incarnation: str, number: int) -> Sent:
+        assert incarnation == "i"
+        found = [(at, row) for at, row in log if at >= number]
+        counted = Counter((None, str(row)) for _, row in found)
+        return Sent(cast("Records", counted), max((at for at, _ in found), default=-1))
+
+    def unsent(rows: Any, sent: Records) -> tuple[_Rows, Records]:
+        again = [row for row in rows.rows if sent[None, str(row)]]
+        return [row for row in rows.rows if row not in again], Counter((None, str(row)) for row in again)
+
+    sink = _Rerun(log, plans, planned)
+    with pytest.MonkeyPatch.context() as patch:
+        target = "streaming.sql.sinks."
+        patch.setattr(f"{target}sent_since", sent_since)
+        patch.setattr(f"{target}unsent", unsent)
+        patch.setattr(f"{target}end_offsets", lambda _kafka, _topic: whole["a"])
+        patch.setattr(f"{target}_records", lambda rows, _applied: _Frame(rows))
+        patch.setattr(f"{target}_with_headers", lambda rows, _applied, batch: (rows, batch))
+        patch.setattr(
+            f"{target}_produce", lambda sent, _k, _a: log.extend((int(sent[1].split("-")[0]), r) for r in sent[0])
+        )
+        patch.setattr(f"{target}write_topic", lambda rows, _k, _a, *, batch: log.extend((int(batch), r) for r in rows))
+        for number in range(first, len(plans) - 1):
+            sink(cast("Any", rows_of(plans[number], plans[number + 1])), number)
+    assert sorted(row for _, row in log) == rows_of({"a": {0: 0, 1: 0}}, whole)
+
+
+class _Frame:
+    """Stands for Spark's rows."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self.rows = rows
+
+    def persist(self) -> "_Frame":
+        return self
+
+    def unpersist(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_user_without_rights_on_the_readers_group_reads_all_the_same() -> None:
+    judge_error(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), "t", KafkaSettings())
+    with pytest.raises(UnavailableError, match="may not read topic t: grant it READ on the topic"):
+        judge_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "t", KafkaSettings())
+
+
+def test_a_swap_sends_no_batch_again_that_is_done_and_not_finished_in_the_checkpoint(tmp_path: Path) -> None:
+    live = Applied("s", "SELECT 1", "i", "", SHAPE, {"a": {0: 0, 1: 0}})
+    (tmp_path / "_streams").mkdir()
+    root, finished = str(tmp_path), {"a": {0: 10, 1: 7}}
+    assert sent_until(root, live, finished) == finished
+    Position("i", {"a": {0: 15, 1: 7}}).save(root, "s")
+    assert sent_until(root, live, finished) == {"a": {0: 15, 1: 7}}
+    assert sent_until(root, replace(live, incarnation="j"), finished) == finished
