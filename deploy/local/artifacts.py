@@ -137,7 +137,8 @@ def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None 
             _drop_wrong(wanted, folder, progress)
         if missing := _missing(wanted, folder):
             try:
-                _fetch(missing, folder, progress)
+                for jars in _resolvable(missing):
+                    _fetch(jars, folder, progress)
             except UnavailableError as error:
                 if group != "all" or not all(jar.optional for jar in _missing(wanted, folder)):
                     raise
@@ -172,7 +173,8 @@ def jmx_agent(cache: Path | None = None) -> Path:
 def _located(jar: Jar, cache: Path | None) -> Path:
     path = (cache or cache_dir()) / jar.file_name
     if not path.is_file():
-        message = f"The JVM part {jar.coordinate} is not in {path.parent}; run `make setup` to fetch it."
+        fetcher = "tidegate cluster up --zookeeper" if jar.part == "zookeeper" else "make setup"
+        message = f"The JVM part {jar.coordinate} is not in {path.parent}; run `{fetcher}` to fetch it."
         raise UnavailableError(message)
     return path
 
@@ -231,6 +233,13 @@ def _alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
                     told = time.monotonic()
                 time.sleep(POLL_SECONDS)
         yield
+
+
+def _resolvable(jars: Sequence[Jar]) -> list[list[Jar]]:
+    """In one look-up Ivy keeps the newest version of a module alone: the older Kafka of ZooKeeper mode has one of its own."""
+    older = [jar for jar in jars if jar.part == "zookeeper"]
+    rest = [jar for jar in jars if jar.part != "zookeeper"]
+    return [part for part in (rest, older) if part]
 
 
 def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:

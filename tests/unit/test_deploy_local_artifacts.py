@@ -93,3 +93,11 @@ def test_ivys_telling_line_is_found(log: str | None, said: str, tmp_path: Path) 
     if log is not None:
         file.write_text(log, encoding="utf-8")
     assert maven.last_words(file) == said
+
+
+def test_no_look_up_asks_for_two_versions_of_a_module() -> None:
+    """Ivy would keep the newer one alone, so that ZooKeeper mode could not start where no jar was fetched before."""
+    looked_up = artifacts._resolvable(artifacts.read_lock())
+    for jars in looked_up:
+        assert jars and len({(jar.group, jar.name) for jar in jars}) == len(jars)
+    assert {jar for jars in looked_up for jar in jars} == set(artifacts.read_lock())

@@ -72,6 +72,13 @@ def test_a_secured_node_has_no_listener_in_the_clear(mode: str) -> None:
     assert found["super.users"] == "User:broker;User:admin"
 
 
+@pytest.fixture(scope="module")
+def jars_of_zookeeper() -> None:
+    """Those of ZooKeeper mode are fetched by the first start alone, and these tests start none."""
+    artifacts.ensure("zookeeper", print)
+
+
+@pytest.mark.usefixtures("jars_of_zookeeper")
 @pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
 def test_a_node_with_tls_alone_asks_nobody_for_a_user(mode: str, tmp_path: Path) -> None:
     found = properties(mode=mode, security="ssl")
@@ -246,6 +253,7 @@ def test_the_next_run_ends_what_a_killed_one_left_and_nothing_else(stubborn: Kaf
     assert runs.exists() and unsigned.exists() and broken.exists() and not killed.exists()
 
 
+@pytest.mark.usefixtures("jars_of_zookeeper")
 @pytest.mark.parametrize("mode", ["kraft", "zookeeper"])
 def test_no_command_line_shows_a_password(mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every user of the machine can read the command line of a process."""
