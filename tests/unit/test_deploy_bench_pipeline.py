@@ -275,7 +275,7 @@ def test_own_benchmarks_give_flat_figures(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("deploy.bench.day.measure_day", note("day", day))
 
     work = Parameters(messages=10, readings=4, partitions=2, batch_records=5, devices=3)
-    figures = {kind: own_cell(work.model_copy(update={"kind": kind})) for kind in ("land", "layout", "day")}
+    figures = {kind: own_cell(work.model_copy(update={"kind": kind}), {}) for kind in ("land", "layout", "day")}
     assert asked == {
         "land": {"rows": 40, "runs": 1, "partitions": 2, "readings": 4},
         "layout": {"rows": 10, "devices": 3},
@@ -322,7 +322,7 @@ def test_a_soak_gives_the_slopes_that_were_judged_and_says_why_it_failed(monkeyp
     result = run_plan(
         Plan("soak", scenario, scenario.cells(), 1),
         open_bed=lambda target: own_bed(),
-        run_cell=lambda workload, topic, bed: own_cell(workload),
+        run_cell=lambda workload, topic, bed: own_cell(workload, bed.brokers),
         progress=Progress(lambda text: None, steps=1, seconds_per_step=1),
     )
     assert minutes == [2]

@@ -368,6 +368,38 @@ def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path) -> 
         process.kill()
 
 
+@pytest.mark.parametrize("is_child", [True, False])
+def test_what_a_broker_used_until_it_was_killed_is_neither_forgotten_nor_that_of_others(
+    tmp_path: Path, is_child: bool
+) -> None:
+    process = ServerProcess(tmp_path / "log")
+    burn = "import time\nwhile time.process_time() < 1.2: pass\ntime.sleep(600)"
+    program = [sys.executable, "-c", burn]
+    parent = f"import subprocess; print(subprocess.Popen({program!r}, stdout=-3, stderr=-3).pid, flush=True)"
+    pids: dict[str, int] = {}
+    try:
+        if is_child:
+            process.spawn(program)
+            pids["broker_1"] = process.pid or 0
+        else:
+            said = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+            pids["broker_1"] = int(said.stdout)
+        while sum(psutil.Process(pids["broker_1"]).cpu_times()[:2]) < 1:
+            pass
+        sampler = Sampler(folder=tmp_path, brokers=pids)
+        before = sampler.look().counters
+    finally:
+        if is_child:
+            process.kill()
+        else:
+            psutil.Process(pids["broker_1"]).kill()
+    pids.clear()
+    after = sampler.look().counters
+    for name in ("broker_cpu_cores", "broker_1_cpu_cores"):
+        assert after[name] == before[name] >= 1
+    assert after["client_cpu_cores"] - before["client_cpu_cores"] < 0.5
+
+
 def test_progress_estimates_the_time_left_from_what_was_done() -> None:
     now, told = [0.0], list[str]()
     progress = Progress(told.append, steps=4, seconds_per_step=10.0, clock=lambda: now[0])
@@ -382,7 +414,8 @@ def test_a_child_that_one_look_misses_is_still_counted(monkeypatch: pytest.Monke
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; input()'], stdin=sys.stdin)"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as broker:
         try:
-            while not psutil.Process(broker.pid).children():
+            # Between its fork and its exec a child has as much memory as its parent, and less afterwards.
+            while [one.cmdline()[-1:] for one in psutil.Process(broker.pid).children()] != [["import time; input()"]]:
                 assert broker.poll() is None
             sampler = Sampler(brokers={"broker_1": broker.pid}, folder=tmp_path)
             both = sampler.look().gauges["broker_rss_mb"]

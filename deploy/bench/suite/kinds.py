@@ -95,10 +95,10 @@ def _run_rewind(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]
     return run_rewind(_of(RewindRun, workload, topic=topic), bed.kafka)
 
 
-def _run_own(workload: Parameters, _topic: str, _bed: Bed) -> Mapping[str, Any]:
+def _run_own(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
     from deploy.bench.suite.own_parts import own_cell
 
-    return own_cell(workload)
+    return own_cell(workload, bed.brokers)
 
 
 def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Kind, Parameters
 from ingest.settings import KafkaSettings
 
@@ -22,12 +23,14 @@ _NO_WORD: Final = re.compile(r"\W+")
 
 @contextmanager
 def own_bed() -> Iterator[Bed]:
-    """Nothing: each run starts and ends what it needs."""
-    yield Bed(KafkaSettings(), folder=Path(tempfile.gettempdir()), makes_topics=False)
+    """Nothing: each run starts and ends what it needs. `brokers` are the parts of a soak, which no process here started."""
+    yield Bed(KafkaSettings(), brokers=RunParts(), folder=Path(tempfile.gettempdir()), makes_topics=False)
 
 
-def own_cell(work: Parameters) -> dict[str, Any]:
-    """One run of a cell by its kind."""
+def own_cell(work: Parameters, parts: Mapping[str, int]) -> dict[str, Any]:
+    """One run of a cell by its kind; `parts` are the `brokers` of its bed."""
+    if work.kind == "soak":
+        return _soak(work, parts)
     return _CELLS[work.kind](work)
 
 
@@ -78,7 +81,7 @@ def _day(work: Parameters) -> dict[str, Any]:
     return {"commits": float(commits), "maintain_seconds": float(found["maintain"]["seconds"]), **figures}
 
 
-def _soak(work: Parameters) -> dict[str, Any]:
+def _soak(work: Parameters, parts: Mapping[str, int]) -> dict[str, Any]:
     """Load a whole pipeline with `messages` at `rate`, without faults, and judge what grows.
 
     Returns:
@@ -88,9 +91,13 @@ def _soak(work: Parameters) -> dict[str, Any]:
 
     rate, folder = work.rate or SOAK_RATE, Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     try:
+        if isinstance(parts, RunParts):
+            parts.folder = folder
         options = SoakOptions(minutes=work.messages / rate / 60, rate=rate, faults=False, seed=0)
         return soak_figures(run_soak(options, folder, tell=_tell))
     finally:
+        if isinstance(parts, RunParts):
+            parts.folder = None
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -120,7 +127,7 @@ def soak_figures(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _CELLS: Final[Mapping[Kind, Callable[[Parameters], dict[str, Any]]]] = {
-    "land": _land, "layout": _layout, "day": _day, "soak": _soak,
+    "land": _land, "layout": _layout, "day": _day,
 }  # fmt: skip
 
 

@@ -76,6 +76,16 @@ def busy_during(figures: Mapping[str, float]) -> str:
     return f"other programs used {others:.2g} cores during the run" if others > OTHERS_SHARE else ""
 
 
+@dataclass(slots=True)
+class _Used:
+    """Processor seconds of a broker that lives or has ended: of all its processes, and of the one with its id `alone`."""
+
+    name: str
+    seconds: float = 0.0
+    alone: float = 0.0
+    is_child: bool = False
+
+
 class Sampler:
     """Watches the processes of one target: `brokers` by name, and all other descendants of this process as clients.
 
@@ -96,6 +106,8 @@ class Sampler:
         self._folder = folder
         self._on_sample = on_sample
         self._below: dict[int, dict[int, psutil.Process]] = {}
+        self._used: dict[int, _Used] = {}
+        self._looking = threading.Lock()
         self._samples: list[Sample] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -141,7 +153,8 @@ class Sampler:
         """All that can be seen now; a broker's answer takes a moment, which must not count as part of a run."""
         answers = () if at_the_end else self._answers()
         at = time.monotonic()
-        counters, gauges = self._processes()
+        with self._looking:
+            counters, gauges = self._processes()
         is_elsewhere = "broker_cpu_cores" not in counters
         _add_machine(counters, gauges)
         if self._folder is not None:
@@ -169,27 +182,41 @@ class Sampler:
                 return
 
     def _processes(self) -> tuple[dict[str, float], dict[str, float]]:
-        parts = ["broker", "client"] if self._brokers else ["client"]
-        counters = {f"{part}_cpu_cores": 0.0 for part in parts}
-        gauges = {f"{part}_rss_mb": 0.0 for part in parts}
         own = psutil.Process()
         names = {pid: name for name, pid in dict(self._brokers).items()}
-        of_brokers = {pid for broker in names for pid in self._with_children(broker)}
-        found = {process.pid for process in [own, *own.children(recursive=True)]} | of_brokers
+        parts = ["broker", "client"] if names or self._used else ["client"]
+        gauges = {f"{part}_rss_mb": 0.0 for part in parts}
+        broker_of = {pid: broker for broker in names for pid in self._with_children(broker)}
+        found = {process.pid for process in [own, *own.children(recursive=True)]} | broker_of.keys()
+        client, seen, alive = 0.0, dict[int, _Used](), set[int]()
         for pid in found:
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 with process.oneshot():
-                    times, rss = process.cpu_times(), process.memory_info().rss
-                part = "broker" if pid in of_brokers else "client"
+                    times, rss, parent = process.cpu_times(), process.memory_info().rss, process.ppid()
                 # What a child used counts with its parent once it has ended: so no process that comes and goes is missed.
                 seconds = times.user + times.system + times.children_user + times.children_system
-                counters[f"{part}_cpu_cores"] += seconds
-                gauges[f"{part}_rss_mb"] += rss / MB
-                if pid in names:
-                    counters[f"{names[pid]}_cpu_cores"] = seconds
+                broker = broker_of.get(pid)
+                gauges[f"{'client' if broker is None else 'broker'}_rss_mb"] += rss / MB
+                if broker is None:
+                    client += seconds
+                    continue
+                used = seen.setdefault(broker, _Used(names[broker]))
+                used.seconds += seconds
+                if pid == broker:
+                    alive.add(pid)
+                    used.alone, used.is_child = seconds, parent == own.pid
                     gauges[f"{names[pid]}_rss_mb"] = rss / MB
-        return counters, gauges
+        # What is left below one that ended would hide what that one used.
+        self._used |= {pid: used for pid, used in seen.items() if pid in alive}
+        counters = {f"{part}_cpu_cores": 0.0 for part in parts}
+        for used in self._used.values():
+            counters["broker_cpu_cores"] += used.seconds
+            name = f"{used.name}_cpu_cores"
+            counters[name] = counters.get(name, 0.0) + used.alone
+        # A child of this process that has ended counts with it: so once as a broker, once as a client.
+        twice = sum(used.seconds for pid, used in self._used.items() if used.is_child and pid not in alive)
+        return {**counters, "client_cpu_cores": client - twice}, gauges
 
     def _with_children(self, pid: int) -> list[int]:
         """A process and those below it that live. One that a look misses would come back as a jump of all it ever used."""

@@ -19,8 +19,9 @@ from typing import Any, Final
 from deploy.bench.kafka_load.derived import DerivedReader, reading_topics
 from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan
 from deploy.bench.meetup import Meetup
-from deploy.bench.suite.bed import Bed, LivePids
+from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.derived_figures import Outcome, derived_figures
+from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.bench.target import own_run
 from deploy.local.runfile import read_run
@@ -71,18 +72,9 @@ def streams_bed(target: Target) -> Iterator[Bed]:
             text = find_stream(folder, name).text
             run_request(settings, Request("streams.apply", {"name": name, "text": text}, author="bench"))
         _await(lambda: all(_state(settings, name) == "running" for name in STREAMS), "the streams do not run")
-        yield Bed(settings.kafka, brokers=_PartPids(data), folder=data, pipeline=settings)
-
-
-class _PartPids(LivePids):
-    """Of the parts of an embedded run, which starts those again that end."""
-
-    def __init__(self, data: Path) -> None:
-        self._data = data
-
-    def _now(self) -> dict[str, int]:
-        run = read_run(self._data)
-        return {name: pid for name, pid in run.parts.items() if pid is not None} if run is not None else {}
+        pids = RunParts()
+        pids.folder = data
+        yield Bed(settings.kafka, brokers=pids, folder=data, pipeline=settings)
 
 
 def mapping_text() -> str:
