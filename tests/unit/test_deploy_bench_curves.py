@@ -13,6 +13,7 @@ from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.library import names_by_length
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.growth import growth_rows, growth_table
+from deploy.bench.suite.report.merge import merge_results
 from deploy.bench.suite.scenario import Curve, Scenario
 from deploy.bench.suite.spread import spread_of
 from deploy.bench.suite.trend import Point, trend_of, trend_text
@@ -115,6 +116,20 @@ def test_cells_that_differ_in_the_axis_alone_are_one_curve() -> None:
     assert found[0]["slope"] == pytest.approx(0.5)
     assert found[2]["slope"] is None and "not always above 0" in found[2]["says"]
     assert curves_of([Curve(axis="devices", figures=["p50_ms", "unknown"])], rows()) == []
+
+
+def test_curves_of_joined_results_go_through_the_cells_that_are_left() -> None:
+    whole = {"scenario": "growth", "hardware": {"cpu": "a", "cores": 2, "memory_gb": 4}}
+    again = [
+        {**cell, "spread": {**cell["spread"], "p50_ms": spread_of([9.0]).as_dict()}}
+        for cell in rows()
+        if (cell["devices"], cell["rate"]) == (1000, 200)
+    ]
+    first = {**whole, "cells": rows(), "curves": curves_of(SCENARIO.curves, rows())}
+    (merged,) = merge_results([first, {**whole, "cells": again, "curves": curves_of(SCENARIO.curves, again)}])
+    drawn = {(one["figure"], one["where"]): [y for _, y, *_ in one["points"]] for one in merged["curves"]}
+    assert drawn["p50_ms", "rate=200"] == [pytest.approx(10**0.5, rel=1e-4), 9, pytest.approx(100_000**0.5, rel=1e-4)]
+    assert len(drawn) == 4
 
 
 def test_the_report_has_a_row_and_a_line_per_curve() -> None:

@@ -137,6 +137,14 @@ def test_a_whole_run_has_latencies_sizes_and_no_fault() -> None:
     assert "recovered_ms" not in found
 
 
+def test_a_p99_of_few_records_is_left_out() -> None:
+    country, city = whole()
+    assert 0 < len(city) < 100
+    found = derived_figures(SMALL, outcome(country, city))
+    assert "city_p50_ms" in found and "city_p99_ms" not in found
+    assert ("p99_ms" in found) == (len(country) + len(city) >= 100)
+
+
 def test_what_is_lost_doubled_replayed_or_wrong_is_counted_in_topics_and_tables() -> None:
     country, city = whole()
     again = replace(country[0], seen_at=country[0].seen_at + 9)  # the same headers: a replay

@@ -247,6 +247,17 @@ def test_a_bound_from_a_doubtful_cell_claims_nothing(own: Callable[[str], Scenar
     assert cells[1]["why"] == "the bound is doubtful, of mode=split: other programs used 1 cores during the run"
 
 
+def test_a_load_that_reaches_its_rate_is_held_by_nothing_else(
+    own: Callable[[str], Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.bench.suite.run.busy_during", lambda figures: "")
+    scenario = own(SMALL.replace("messages = 100", "messages = 100\nrate = 500"))
+    result = measure(scenario, lambda work, topic: {"produce_per_second": 490.0})
+    assert result["cells"][0]["why"].endswith("; the load was held to 500 records a second")
+    slow = measure(scenario, lambda work, topic: {"produce_per_second": 300.0})
+    assert "held" not in slow["cells"][0]["why"]
+
+
 def test_a_busy_machine_claims_nothing(own: Callable[[str], Scenario]) -> None:
     assert busy_before(1.1, 2) == "the machine was busy before the start: load 1.1 on 2 cores, wanted at most 1"
     assert busy_before(1.0, 2) == ""

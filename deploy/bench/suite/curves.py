@@ -18,9 +18,9 @@ def curves_of(curves: Sequence[Curve], cells: Sequence[Mapping[str, Any]]) -> li
         cells: rows of the result.
 
     Returns:
-        Each `{axis, figure, where, points: [[x, median, min, max]], slope, slope_error, bend, slope_after, says}`; `where` has
-        the parameters of those cells in which other curves over the same axis differ. The slope is None where a value has
-        no logarithm.
+        Each `{axis, figure, follows, where, points: [[x, median, min, max]], slope, slope_error, bend, slope_after, says}`;
+        `where` has the parameters of those cells in which other curves over the same axis differ. The slope is None where a
+        value has no logarithm.
     """
     return [one for curve in curves for figure in curve.figures for one in _curves(curve, figure, cells)]
 
@@ -36,7 +36,7 @@ def _curves(curve: Curve, figure: str, cells: Sequence[Mapping[str, Any]]) -> It
     found = [group for group in groups.values() if len(group) >= LEAST_POINTS]
     others = [name for name in differing([cell for group in found for cell in group.values()]) if name in names]
     for group in found:
-        yield _curve(curve.axis, figure, group, cell_text(_parameters(group, others), others) if others else "")
+        yield _curve(curve, figure, group, cell_text(_parameters(group, others), others) if others else "")
 
 
 def _parameters(group: Mapping[float, Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _parameters(group: Mapping[float, Mapping[str, Any]], names: Sequence[str]) 
     return {name: first[name] for name in names if name in first}
 
 
-def _curve(axis: str, figure: str, group: Mapping[float, Mapping[str, Any]], where: str) -> dict[str, Any]:
+def _curve(curve: Curve, figure: str, group: Mapping[float, Mapping[str, Any]], where: str) -> dict[str, Any]:
     spreads = {x: group[x]["spread"][figure] for x in sorted(group)}
     points = [Point(x, each["median"], each["min"], each["max"]) for x, each in spreads.items()]
     trend = trend_of(points)
@@ -52,8 +52,9 @@ def _curve(axis: str, figure: str, group: Mapping[float, Mapping[str, Any]], whe
     # The spread of one run is not known, only that there is one.
     doubt = "; one run each, so this may be chance" if single and trend is not None and trend.bend is not None else ""
     return {
-        "axis": axis,
+        "axis": curve.axis,
         "figure": figure,
+        "follows": list(curve.follows),
         "where": where,
         "points": [[point.x, point.y, point.low, point.high] for point in points],
         "slope": None if trend is None else trend.slope,

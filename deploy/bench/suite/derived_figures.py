@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from deploy.bench.kafka_load.derived import DerivedRecord
 from deploy.bench.meetup import COUNTRY, Expected, Meetup
 from ingest.contract.errors import FatalError
 
 __all__ = ["Outcome", "derived_figures"]
+
+_ENOUGH: Final = 100
+"""Records of which one lies above the p99."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ def derived_figures(meetup: Meetup, outcome: Outcome) -> dict[str, float]:
     """Latencies, sizes and faults of both streams.
 
     Returns:
-        `mean_ms`, `p50_ms`, `p99_ms` from due to read, of both streams' records together, and of each as `country_…`, `city_…`.
+        `mean_ms`, `p50_ms`, `p99_ms` from due to read, of both streams' records together, and of each as `country_…`, `city_…`;
+        a p99 of fewer than 100 records is left out.
         `gateway_ms` (due to received by the gateway), `country_step_ms` (received to read from the country's topic) and
         `city_step_ms` (from there to read from the city's), means: the parts of the way.
         `country_records`, `country_megabytes` (of the events that it is made of), `country_topic_bytes` (keys and values),
@@ -109,6 +113,7 @@ def _instant(text: str) -> float:
 
 
 def _times(seconds: Sequence[float]) -> dict[str, float]:
+    """A p99 of too few records would only be the highest of them."""
     if not seconds:
         return {}
     ascending = sorted(seconds)
@@ -119,7 +124,7 @@ def _times(seconds: Sequence[float]) -> dict[str, float]:
     return {
         "mean_ms": round(sum(ascending) / len(ascending) * 1000, 1),
         "p50_ms": rank(0.5),
-        "p99_ms": rank(0.99),
+        **({"p99_ms": rank(0.99)} if len(ascending) >= _ENOUGH else {}),
     }
 
 

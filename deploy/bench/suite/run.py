@@ -28,6 +28,8 @@ from ingest.settings import KafkaSettings
 
 __all__ = ["Plan", "RunCell", "busy_before", "run_plan", "target_text"]
 
+_HELD: Final = 0.95
+"""Of the wanted rate: a load that reaches it could do more."""
 _NO_FIGURES: Final = ("curves", "limit", "over_time")
 
 
@@ -286,12 +288,14 @@ class _Course:
 
     def _limits(self, cell: Cell, medians: Mapping[str, float]) -> dict[str, str]:
         """Of the rates of producers and consumers, by what was busy meanwhile."""
-        cores = int(hardware()["cores"] or 1)
+        cores, rate = int(hardware()["cores"] or 1), cell.workload.rate
         sides = {"produce_per_second": cell.workload.producers, "consume_per_second": cell.workload.consumers}
         sides["publish_per_second"] = cell.workload.producers
         streams = cell.workload.mode == "stream"
         return {
-            name: limit_of(medians, cores, name, processes=count, streams=streams)
+            name: f"the load was held to {rate:,.6g} records a second"
+            if rate and medians[name] >= _HELD * rate
+            else limit_of(medians, cores, name, processes=count, streams=streams)
             for name, count in sides.items()
             if name in medians
         }

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.parameters import identity
+from deploy.bench.suite.scenario import Curve
 
 __all__ = ["merge_results"]
 
@@ -43,9 +45,10 @@ def _together(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     left = {number for number, _ in newest.values()}
     kept = [result for number, result in enumerate(results) if number in left] or [results[-1]]
     last = kept[-1]
+    cells = [cell for _, cell in newest.values()]
     return {
         **last,
-        "cells": [cell for _, cell in newest.values()],
+        "cells": cells,
         "repeats": " and ".join(dict.fromkeys(str(one["repeats"]) for one in kept)),
         "revision": ", ".join(dict.fromkeys(one["revision"] for one in kept if one["revision"])),
         "interrupted": any(one["interrupted"] for one in kept),
@@ -54,9 +57,14 @@ def _together(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "shows": list(dict.fromkeys(name for one in kept for name in one["shows"])),
         "baselines": {name: each for one in kept for name, each in one["baselines"].items()},
         "faults": list(dict.fromkeys(fault for one in kept for fault in one["faults"])),
-        "curves": list(
-            {(each["axis"], each["figure"], each["where"]): each for one in kept for each in one["curves"]}.values()
-        ),
+        "curves": curves_of(_curves(kept), cells),
         "resources": [each for one in kept for each in one["resources"]],
         "hardware": {**last["hardware"], "load_1m": max(one["hardware"]["load_1m"] for one in kept)},
     }
+
+
+def _curves(results: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """Those that any of the results has, to be drawn through the cells that are left."""
+    drawn = [each for one in results for each in one["curves"]]
+    order = dict.fromkeys((each["axis"], each["figure"], tuple(each.get("follows", ()))) for each in drawn)
+    return [Curve(axis=axis, figures=[figure], follows=list(follows)) for axis, figure, follows in order]
