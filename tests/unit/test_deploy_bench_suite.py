@@ -362,6 +362,22 @@ def test_a_fault_that_nobody_foresaw_costs_its_cell_alone(own: Callable[[str], S
     assert exit_code([result]) == 1
 
 
+def test_a_cell_of_which_a_run_failed_was_not_measured(own: Callable[[str], Scenario]) -> None:
+    calls = itertools.count()
+
+    def figures(work: Parameters, topic: str) -> dict[str, float]:
+        if next(calls) == 2:
+            raise UnavailableError("Kafka is away")
+        return {"produce_per_second": 1e6}
+
+    text = SMALL.partition("[[goals]]")[0]
+    result = measure(own(text), figures)
+    first, *others = result["cells"]
+    assert (first["fault"], len(first["spread"]["produce_per_second"]["runs"])) == ("Kafka is away", 1)
+    assert not any(cell["fault"] for cell in others)
+    assert exit_code([result]) == 1
+
+
 def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path) -> None:
     process = ServerProcess(tmp_path / "log")
     pids = LivePids({"broker_1": process})

@@ -182,11 +182,11 @@ def clusters_too_large(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def exit_code(results: Sequence[Mapping[str, Any]]) -> int:
-    """0 where no goal was missed and each cell was measured, 130 after an interrupt, else 1."""
+    """0 where no goal was missed and each run of each cell was measured, 130 after an interrupt, else 1."""
     if any(result["interrupted"] for result in results):
         return 130
     cells = [cell for result in results for cell in result["cells"]]
-    return 1 if any(cell["met"] is False or not cell["spread"] for cell in cells) else 0
+    return 1 if any(cell["met"] is False or not cell["spread"] or cell["fault"] for cell in cells) else 0
 
 
 def render_result(result: Mapping[str, Any]) -> str:

@@ -56,6 +56,7 @@ def _row(scenario: Scenario, one: Measured, measure: str, everything: Sequence[M
         "goal": "; ".join(goal["goal"] for goal in goals),
         "goals": goals,
         "met": _together([goal["met"] for goal in goals]),
+        "fault": one.fault,
         "why": "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"])) or one.fault or one.doubt,
     }
 
