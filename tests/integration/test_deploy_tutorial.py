@@ -60,11 +60,12 @@ def blocks(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def pattern(shown: str) -> str:
-    """`…` is any text of its line; a line of it alone is any lines, or none."""
+    """`…` is any text of its line, a line of it alone any lines, or none; columns are as wide as their longest value."""
     lines = []
     for line in shown.rstrip("\n").splitlines():
         words = re.sub(r"\s*…\s*", "…", line).split("…")
-        lines.append(r"(?:.*\n)*?" if line == "…" else r"[^\n]*".join(map(re.escape, words)) + "\n")
+        text = re.sub(r"(?:\\ ){2,}", " +", r"[^\n]*".join(map(re.escape, words)))
+        lines.append(r"(?:.*\n)*?" if line == "…" else f"{text}\n")
     return "".join(lines)
 
 
