@@ -180,11 +180,19 @@ def test_nothing_at_all_is_a_fault_and_no_zero() -> None:
 def test_what_a_stream_has_not_read_yet_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_SETTLE_SECONDS", "GIVE_UP_SECONDS", "_LOOK_SECONDS"):
         monkeypatch.setattr(sql_streams, name, 0.01)
-    monkeypatch.setattr(sql_streams, "_has_read", lambda _settings, name: name == NAMES[1])
+    monkeypatch.setattr(sql_streams, "_reads_all", lambda _settings, name: name == NAMES[1])
     monkeypatch.setattr(sql_streams, "_state", lambda *_: "applied")
     reader = DerivedReader({stream_topic(name): [] for name in NAMES})
     with pytest.raises(FatalError, match=r"events_in_country \(applied\). What came until then proves no loss"):
         sql_streams._settle(load_settings(environ={}), reader, SMALL)
+
+
+def test_a_stream_has_read_all_though_its_topic_grows() -> None:
+    ends = {"a": {0: 5, 1: 0}}
+    assert sql_streams.has_read({"a": {0: (5, 9), 1: (-1001, 0)}}, {"a": {0: 5}})
+    assert sql_streams.has_read({"a": {0: (7, 9)}}, ends)
+    assert not sql_streams.has_read({"a": {0: (4, 4)}}, ends)
+    assert not sql_streams.has_read({}, ends)
 
 
 def test_only_a_small_disk_is_filled_and_only_for_the_cells_that_want_it() -> None:

@@ -9,8 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +30,7 @@ from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 from ingest.contract.topics import stream_group, stream_topic
 from ingest.groups import group_lag
+from ingest.offsets import end_offsets
 from lakehouse.follow import TableFollower
 from lakehouse.requests import Request
 from streaming.sql.applied import load_applied
@@ -207,12 +208,12 @@ def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
             count, since = reader.count(), time.monotonic()
         time.sleep(_LOOK_SECONDS)
     # What a stream has not read yet may still come out of it, doubled.
-    end = time.monotonic() + GIVE_UP_SECONDS
-    while time.monotonic() < end and not all(_has_read(settings, name) for name in STREAMS):
-        time.sleep(_LOOK_SECONDS)
-    if behind := [name for name in STREAMS if not _has_read(settings, name)]:
+    if behind := [name for name in STREAMS if not _reads_all(settings, name)]:
         states = ", ".join(f"{name} ({_state(settings, name)})" for name in behind)
-        message = f"not all was read after {_SETTLE_SECONDS:g} s without a record: {states}. What came until then proves no loss"
+        message = (
+            f"a stream has not read all {GIVE_UP_SECONDS:g} s after the last record: {states}. "
+            "What came until then proves no loss"
+        )
         raise FatalError(message)
     count, since = reader.count(), time.monotonic()
     while time.monotonic() - since < 1.0:
@@ -221,13 +222,28 @@ def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _has_read(settings: Settings, name: str) -> bool:
-    try:
-        sources = list(load_applied(settings.lake.root)[name].start)
-        lag = group_lag(settings.kafka, stream_group(name), sources)
-    except TidegateError:
-        return False
-    return bool(lag) and all(at >= end for parts in lag.values() for at, end in parts.values())
+def _reads_all(settings: Settings, name: str) -> bool:
+    """Wait until a stream has read all that its topics hold now: the canary goes on, so their ends are never reached."""
+    ends: dict[str, dict[int, int]] = {}
+    give_up = time.monotonic() + GIVE_UP_SECONDS
+    while time.monotonic() < give_up:
+        with suppress(TidegateError):
+            if not ends:
+                ends = {
+                    source: end_offsets(settings.kafka, source)
+                    for source in load_applied(settings.lake.root)[name].start
+                }
+            if has_read(group_lag(settings.kafka, stream_group(name), list(ends)), ends):
+                return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+def has_read(lag: Mapping[str, Mapping[int, tuple[int, int]]], ends: Mapping[str, Mapping[int, int]]) -> bool:
+    """Whether a group committed these offsets or later ones, whatever came since; see `group_lag`."""
+    return all(
+        lag.get(topic, {}).get(part, (0, 0))[0] >= end for topic, parts in ends.items() for part, end in parts.items()
+    )
 
 
 def _state(settings: Settings, name: str) -> str:
