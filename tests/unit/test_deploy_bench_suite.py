@@ -20,8 +20,8 @@ from deploy.bench.suite.command import exit_code
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
 from deploy.bench.suite.progress import Progress, duration_text
-from deploy.bench.suite.resources import Sampler
-from deploy.bench.suite.run import Plan, busy_before, run_plan
+from deploy.bench.suite.resources import Sampler, busy_before
+from deploy.bench.suite.run import Plan, run_plan
 from deploy.bench.suite.scenario import Parameters, Scenario, Target
 from deploy.bench.suite.spread import spread_of
 from deploy.testbed.process import ServerProcess
@@ -259,11 +259,11 @@ def test_a_load_that_reaches_its_rate_is_held_by_nothing_else(
 
 
 def test_a_busy_machine_claims_nothing(own: Callable[[str], Scenario]) -> None:
-    assert busy_before(1.1, 2) == "the machine was busy before the start: load 1.1 on 2 cores, wanted at most 1"
-    assert busy_before(1.0, 2) == ""
-    result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6}, doubt=busy_before(3.0, 2))
+    assert busy_before(1.1) == "the machine was busy before the start: 1.10 cores were used, wanted at most 0.25"
+    assert busy_before(0.2) == ""
+    result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6}, doubt=busy_before(3.0))
     assert {cell["met"] for cell in result["cells"]} == {None}
-    assert all("load 3.0 on 2 cores" in cell["why"] for cell in result["cells"])
+    assert all("3.00 cores were used" in cell["why"] for cell in result["cells"])
 
 
 def test_a_loss_in_one_run_of_five_is_a_loss_also_on_a_busy_machine(own: Callable[[str], Scenario]) -> None:

@@ -1,6 +1,5 @@
 """`bench run` from its flags to results: plans, the question before an existing cluster, the rate cap, words for people."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.environment import hardware, hardware_line
+import psutil
+
+from deploy.bench.environment import hardware_line
 from deploy.bench.kafka_load.workload import AWAITED_MB
 from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed, mosquitto_bed
 from deploy.bench.suite.kinds import run_cell as run_kind
@@ -19,7 +20,8 @@ from deploy.bench.suite.live import serve_live
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.progress import Progress, duration_text
 from deploy.bench.suite.report.tables import number_text
-from deploy.bench.suite.run import Plan, RunCell, busy_before, run_plan, target_text
+from deploy.bench.suite.resources import busy_before
+from deploy.bench.suite.run import Plan, RunCell, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, Target
 from deploy.process import terminated_as_interrupted
 from deploy.settings import Settings, load_settings
@@ -44,6 +46,8 @@ KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files later: so many runs are on the disk at once, but of large ones each is waited for."""
 SHOWN: Final = 6
 """Of the figures that a scenario shows, for a terminal; the report has all."""
+_QUIET_SECONDS: Final = 1.0
+"""So long the processors are watched before the first start."""
 RECORD_BYTES: Final = 20
 """Of a record besides its value."""
 _EXISTING: Final = (
@@ -90,8 +94,7 @@ def run_scenarios(
         check_disk(plans, shutil.disk_usage(tempfile.gettempdir()).free // 10**6)
         for line in clusters_too_large(plans):
             say(line)
-    machine = hardware()
-    doubt = busy_before(os.getloadavg()[0], int(machine["cores"] or 1))
+    doubt = busy_before(psutil.cpu_percent(_QUIET_SECONDS) / 100 * (psutil.cpu_count() or 1))
     if doubt:
         say(f"Nothing will be claimed as met: {doubt}.")
     seconds = sum(estimated_seconds(plan.scenario, repeats=plan.repeats) for plan in plans)

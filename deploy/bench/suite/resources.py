@@ -17,7 +17,7 @@ import psutil
 
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["GB", "MB", "Sample", "Sampler", "busy_during", "rates_between"]
+__all__ = ["GB", "MB", "Sample", "Sampler", "busy_before", "busy_during", "rates_between"]
 
 OTHERS_SHARE: Final = 0.25
 """Of one core: what other programs may use on average during a cell whose figures still count."""
@@ -68,6 +68,16 @@ def rates_between(first: Sample, last: Sample, between: Sequence[Sample] = ()) -
         seen = [sample.gauges[name] for sample in (first, *between, last) if name in sample.gauges]
         figures[name] = min(seen) if name.endswith("available_gb") else max(seen)
     return figures
+
+
+def busy_before(cores_used: float) -> str:
+    """Why figures of this machine would prove nothing; empty where it is quiet.
+
+    `cores_used` is measured before anything starts: a load average would count the scenario that ended a minute ago.
+    """
+    if cores_used <= OTHERS_SHARE:
+        return ""
+    return f"the machine was busy before the start: {cores_used:.2f} cores were used, wanted at most {OTHERS_SHARE:g}"
 
 
 def busy_during(figures: Mapping[str, float]) -> str:

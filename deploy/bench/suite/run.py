@@ -26,7 +26,7 @@ from deploy.testbed.mosquitto import mosquitto_version
 from ingest.contract.errors import TidegateError
 from ingest.settings import KafkaSettings
 
-__all__ = ["Plan", "RunCell", "busy_before", "run_plan", "target_text"]
+__all__ = ["Plan", "RunCell", "run_plan", "target_text"]
 
 _HELD: Final = 0.95
 """Of the wanted rate: a load that reaches it could do more."""
@@ -73,13 +73,6 @@ class Plan:
             yield target, [cell for cell in self.cells if cell.target == target]
 
 
-def busy_before(load_1m: float, cores: int) -> str:
-    """Why figures of this machine would prove nothing; empty where it is quiet."""
-    if load_1m <= cores / 2:
-        return ""
-    return f"the machine was busy before the start: load {load_1m:.1f} on {cores} cores, wanted at most {cores / 2:g}"
-
-
 def run_plan(
     plan: Plan,
     *,
@@ -102,7 +95,7 @@ def run_plan(
         progress: gets a step for each run.
         run_peer: Kafka's own tools, where the scenario wants them next to its figures.
         live: gets what is known while it runs.
-        doubt: why the figures prove nothing, as `busy_before` says; empty where they do.
+        doubt: why the figures prove nothing, as `resources.busy_before` says; empty where they do.
     """
     machine, interrupted = hardware(), False
     course = _Course(plan, run_cell, run_peer, progress, live or Live(), doubt)
