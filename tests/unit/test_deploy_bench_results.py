@@ -1,17 +1,13 @@
 """Results of `bench run`: compared, gated, reported; and the resources that a run used."""
 
 import json
-import os
 import re
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from deploy.bench.suite import resources
 from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import Measured, judge_cells
@@ -20,12 +16,10 @@ from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.latency import latency_charts
 from deploy.bench.suite.report.page import check_folder, render_report, write_report
 from deploy.bench.suite.report.tables import number_text
-from deploy.bench.suite.resources import Sample, Sampler, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, differs, median_curves, spread_of
 from deploy.commands.bench import app
 from ingest.contract.errors import ConfigError
-from monitoring.scrape import Scrape
 
 SCENARIO = Scenario.model_validate(
     {
@@ -312,116 +306,6 @@ def test_many_cells_make_few_charts_of_few_lines() -> None:
     assert [len(names) for names in charts(6, 2)] == [6] * 2
     assert charts(6, 2)[0][0] == "brokers=1"
     assert charts(1, 20) == [[f"message_bytes={10 + work}" for work in range(20)]]
-
-
-def test_counters_become_rates_and_gauges_their_worst() -> None:
-    samples = [
-        Sample(10.0, {"errors_per_second": 4.0}, {"purgatory_fetch": 1.0, "disk_available_gb": 50.0}),
-        Sample(11.0, {"errors_per_second": 5.0}, {"purgatory_fetch": 9.0, "disk_available_gb": 40.0}),
-        Sample(14.0, {"errors_per_second": 6.0, "late": 1.0}, {"purgatory_fetch": 2.0, "disk_available_gb": 45.0}),
-    ]
-    found = rates_between(samples[0], samples[2], samples[1:2])
-    assert found == {"errors_per_second": 0.5, "purgatory_fetch": 9.0, "disk_available_gb": 40.0}
-
-
-def test_a_run_is_measured_with_its_own_processor_time_apart_from_that_of_others(tmp_path: Path) -> None:
-    sampler = Sampler(folder=tmp_path)
-
-    def burn() -> Mapping[str, Any]:
-        until = time.process_time() + 0.3
-        while time.process_time() < until:
-            pass
-        return {"produced": 1}
-
-    with sampler.running():
-        figures, used = sampler.measure(burn)
-    assert figures == {"produced": 1}
-    assert used["client_cpu_cores"] > 0
-    assert "broker_cpu_cores" not in used, "a run without brokers has no processor time of theirs"
-    assert used["client_rss_mb"] > 1
-    assert {"io_wait_ratio", "disk_available_gb", "context_switches_per_second", "other_cpu_cores"} <= set(used)
-    broker = Sampler(folder=tmp_path, brokers={"broker_1": os.getpid()}).measure(burn)[1]
-    assert broker["broker_cpu_cores"] == broker["broker_1_cpu_cores"] > 0
-
-
-def test_a_broker_that_gives_no_metrics_is_no_broker_without_errors(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    errors = "kafka_network_requestmetrics_errors_total"
-    answers: dict[str, list[Scrape | None]] = {
-        "one": [Scrape(0.0, {(errors, (("error", "UNKNOWN"),)): count}) for count in (5.0, 9.0)],
-        "two": [Scrape(0.0, {(errors, (("error", "UNKNOWN"),)): 90.0}), None],
-    }
-    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
-    sampler = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"})
-    _, used = sampler.measure(dict)
-    assert "client_cpu_cores" in used
-    assert "errors_per_second" not in used
-    cell = SCENARIO.cells()[0].parameters
-    goal = SCENARIO.model_validate({"title": "t", "goals": [{"figure": "errors_per_second", "at_most": 0}]})
-    (row,) = judge_cells(goal, [Measured(cell, {name: spread_of([value]) for name, value in used.items()})])
-    assert (row["met"], row["why"]) == (None, "errors_per_second was not measured")
-
-
-def _broker(**values: float) -> Scrape:
-    """What one broker's agent serves: total time by request, and what is named."""
-    requests = "kafka_network_requestmetrics_totaltimems"
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {
-        (f"{requests}_{name}", (("request", "Produce"),)): value
-        for name, value in values.items()
-        if name in ("mean", "count")
-    }
-    named = {(name, ()): value for name, value in values.items() if name not in ("mean", "count")}
-    return Scrape(0.0, {**found, **named})
-
-
-def test_total_time_is_the_mean_of_the_runs_own_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Kafka tells a mean since the start, of each broker; slow requests before the run are not the run's."""
-    answers = {
-        "one": [_broker(mean=100.0, count=10), _broker(mean=55.0, count=20)],
-        "two": [_broker(mean=0.0, count=0), _broker(mean=4.0, count=30)],
-    }
-    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
-    _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
-    assert used["produce_total_ms_mean"] == pytest.approx((10 * 10 + 30 * 4) / 40)
-    assert "produce_total_ms_sum" not in used
-    assert better("produce_total_ms_mean") == -1
-
-
-def test_counts_of_a_broker_that_started_again_in_a_run_are_not_known(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Its counts began again: their sum would hide errors and bytes."""
-    name = "kafka_server_brokertopicmetrics_bytesin_total"
-    answers = {
-        "one": [_broker(process_start_time_seconds=10.0, mean=5.0, count=9, **{name: 900.0})] * 2,
-        "two": [
-            _broker(process_start_time_seconds=began, mean=5.0, count=count, **{name: count})
-            for began, count in ((11.0, 50.0), (99.0, 70.0))
-        ],
-    }
-    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
-    _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
-    assert "client_cpu_cores" in used
-    assert not {"bytes_in_per_second", "produce_total_ms_mean", "produce_requests_per_second"} & set(used)
-
-
-def test_of_an_existing_cluster_what_is_not_known_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its brokers may be anywhere: no processor time, memory or disk of theirs is made up, and none of this machine's."""
-    _, used = Sampler(folder=None).measure(dict)
-    assert {"client_cpu_cores", "machine_cpu_cores", "memory_available_gb"} <= set(used)
-    assert not {name for name in used if name.startswith(("broker", "disk", "purgatory", "errors", "bytes", "failed"))}
-
-    answers = [
-        _broker(process_cpu_seconds_total=value, process_resident_memory_bytes=7e6, mean=2.0, count=value)
-        for value in (5.0, 9.0)
-    ]
-    monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers.pop(0))
-    _, used = Sampler(folder=None, jmx_urls={"broker_1": "one"}).measure(dict)
-    assert used["broker_cpu_cores"] > 0
-    assert (used["broker_rss_mb"], used["produce_total_ms_mean"]) == (7.0, 2.0)
-    # An agent with other rules does not serve those: nobody may read that as none.
-    assert not {"bytes_in_per_second", "errors_per_second", "failed_requests_per_second", "purgatory_fetch"} & set(used)
 
 
 def test_a_missed_goal_names_what_was_full() -> None:
