@@ -20,6 +20,7 @@ from streaming.marking import LastNames
 from streaming.offsets import Mark, Offsets, parse_names, parse_offsets
 from streaming.same_log import KafkaLog, KafkaView, lost_records
 from streaming.sql.applied import Applied, read_json, streams_folder
+from streaming.sql.marks import stream_marks
 
 if TYPE_CHECKING:
     from streaming.writer import Writer
@@ -95,8 +96,6 @@ class Follower:
 
 def newest_position(root: str, applied: Applied) -> Position | None:
     """The position of this incarnation; None where nothing says it."""
-    from streaming.sql.sinks import stream_marks
-
     if (data := _read(_file(root, applied.name))) and data["incarnation"] == applied.incarnation:
         offsets, last = parse_offsets(data["offsets"]), parse_names(data["last"])
         return Position(applied.incarnation, offsets, data["topics"], last, data["version"], data["at_ms"])
@@ -153,8 +152,6 @@ def _lost(writer: "Writer", applied: Applied, following: Offsets, known: Positio
 
 
 def _history(root: str, applied: Applied) -> Iterator[Mark]:
-    from streaming.sql.sinks import stream_marks
-
     for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
         if mark.incarnation == applied.incarnation:
             yield replace(Mark("", 0, {}, mark.offsets, mark.topics, last=mark.last), at_ms=mark.at_ms)

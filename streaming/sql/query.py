@@ -16,9 +16,10 @@ from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder
 from streaming.sql.frame import from_stream, make_frame, new_session
+from streaming.sql.marks import newest_stream_mark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.position import Follower, going_on, refuse_lost
-from streaming.sql.sinks import Sink, newest_stream_mark, topic_rows
+from streaming.sql.sinks import Sink, topic_rows
 from streaming.sql.spans import kafka_rows, sources_of, write_history
 from streaming.sql.swap import finished
 from streaming.sql.times import time_expression

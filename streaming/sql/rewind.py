@@ -20,11 +20,12 @@ from lakehouse.create import table_uri
 from lakehouse.requests import Request
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, new_incarnation
+from streaming.sql.marks import StreamMark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.plan import compare, refused
 from streaming.sql.prepare import Prepared, prepare
 from streaming.sql.query import start_stream
-from streaming.sql.sinks import StreamMark, ensure_table, refuse_other_types
+from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.swap import forget_shadow, shadow_name
 from streaming.sql.times import time_expression

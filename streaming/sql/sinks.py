@@ -13,9 +13,9 @@ checkpoint.
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
@@ -23,17 +23,16 @@ from pyspark.sql import functions as F
 from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.topics import stream_topic
 from ingest.offsets import end_offsets
-from ingest.record_names import Names
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
 from lakehouse.append import Appender
-from lakehouse.catalog import newest_commits, open_table
 from lakehouse.create import table_uri
 from lakehouse.tables import Column, Table
 from streaming.batches import Batches
-from streaming.offsets import Offsets, largest, moved, parse_names, parse_offsets
+from streaming.offsets import Offsets, largest, moved
 from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
+from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.prepare import table_schema
 from streaming.sql.sent import Sent, sent_since, unsent
 
@@ -44,11 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Sink",
-    "StreamMark",
     "ensure_table",
-    "newest_stream_mark",
     "refuse_other_types",
-    "stream_marks",
     "table_of",
     "topic_rows",
     "unstored",
@@ -56,50 +52,6 @@ __all__ = [
 ]
 
 _PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamMark:
-    """What a commit of a stream's table says: batch -1 is what was written before the first batch.
-
-    `topics` and `last` are as in the landing's marks: Kafka's ids of the topics, and the names of the last records.
-    """
-
-    stream: str
-    incarnation: str
-    batch: int
-    offsets: Offsets
-    topics: Mapping[str, str] = field(default_factory=dict)
-    last: Names = field(default_factory=dict)
-    at_ms: int = field(default=0, compare=False)
-
-    def encode(self, **more: Any) -> str:
-        """As it stands in userMetadata."""
-        fields: dict[str, Any] = {"incarnation": self.incarnation, "batch": self.batch, "offsets": self.offsets}
-        fields |= {"topics": dict(self.topics)} if self.topics else {}
-        fields |= {"last": self.last} if self.last else {}
-        return json.dumps({"stream": self.stream, **fields, **more})
-
-
-def newest_stream_mark(root: str, name: str) -> StreamMark | None:
-    """The newest mark in the table of a stream; None where it has none."""
-    return next(stream_marks(root, name), None)
-
-
-def stream_marks(root: str, name: str) -> Iterator[StreamMark]:
-    """The marks in the table of a stream, newest first."""
-    from deltalake import DeltaTable
-
-    if not DeltaTable.is_deltatable(table_uri(root, name)):
-        return
-    for commit in newest_commits(open_table(root, name)):
-        try:
-            data = json.loads(commit.get("userMetadata") or "")
-            offsets, last = parse_offsets(data["offsets"]), parse_names(data.get("last", {}))
-            mark = StreamMark(data["stream"], data["incarnation"], data["batch"], offsets, data.get("topics", {}), last)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
-        yield replace(mark, at_ms=int(data.get("at_ms") or commit.get("timestamp") or 0))
 
 
 def unstored(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:
@@ -195,6 +147,8 @@ def _kind(kind: Any) -> str:
 class Sink(Batches):
     """Of one applied stream, or of its shadow."""
 
+    _begun: Offsets | None = None
+
     def __init__(
         self,
         spark: "SparkSession",
@@ -244,7 +198,7 @@ class Sink(Batches):
             self._appender = Appender(spark, root, table, fsync=fsync)
             mark = newest_stream_mark(root, name)
             if mark is not None and mark.incarnation == applied.incarnation:
-                self.done, self.stored = mark.batch, mark.offsets
+                self.done, self.stored, self._begun = mark.batch, mark.offsets, mark.starts or None
         self.rows = 0
         self.committed_at: float | None = None
 
@@ -256,8 +210,7 @@ class Sink(Batches):
             unstored(starts, ends, self.stored, replay=number <= self.done) if self._appender is not None else starts
         )
         in_part = begin is not None and moved(starts, begin)
-        if in_part:
-            self._refuse_part(number)
+        self._refuse_other_plan(starts, ends, number, begin)
         if begin is None or self._appender is None:
             self._send(rows, number, ends)
         elif in_part:
@@ -293,20 +246,30 @@ class Sink(Batches):
                 with suppress(Exception):
                     rows.unpersist()
 
-    def _refuse_part(self, number: int) -> None:
-        """Of a batch whose first records are in the table, only the rest is written there.
+    def _refuse_other_plan(self, starts: Offsets, ends: Offsets, number: int, begin: Offsets | None) -> None:
+        """Refuse to go on where the table of a stream with state holds rows of a plan that was lost.
+
+        Numbers and offsets then disagree: a batch that the table knows has other bounds, or a new one gives what is there. A
+        batch without records counts too, for it closes windows.
 
         Raises:
-            FatalError: the stream remembers rows, so its output of the rest alone is not known.
+            FatalError: the output of the part that is missing is not known.
         """
+        if self._appender is None or not self._applied.shape.stateful:
+            return
+        begun = self._begun or starts  # of the batch `done`; older marks do not say it
+        is_other = number == self.done and (moved(ends, self.stored) or starts != begun)
+        is_other |= number < self.done and self._begun is not None and moved(self._begun, ends)
+        is_part = begin is not None and moved(starts, begin)
+        if not is_other and not is_part and (number <= self.done) == (begin is None):
+            return
         name = self._applied.name
-        if self._applied.shape.stateful or self._appender is None:
-            message = (
-                f"The table of stream {name} holds a part of batch {number} already: its checkpoint is older than the table, as "
-                f"after a power cut. Nothing is written twice: rebuild it with `tidegate streams rewind {name} --since TIME "
-                "--into shadow`, then `--swap`."
-            )
-            raise FatalError(message)
+        message = (
+            f"The table of stream {name} holds a part of batch {number} already: its checkpoint is older than the table, as "
+            f"after a power cut. Nothing is written twice: rebuild it with `tidegate streams rewind {name} --since TIME "
+            "--into shadow`, then `--swap`."
+        )
+        raise FatalError(message)
 
     def _commit(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
         with appender.begin() as append:
@@ -317,7 +280,7 @@ class Sink(Batches):
             self.rows += append.read_back([stored]).num_rows
             topics, last = self._follow.names(ends) if self._follow is not None else ({}, {})
             mark = StreamMark(self._applied.name, self._applied.incarnation, number, ends, topics, last)
-            append.commit(mark.encode())
+            append.commit(replace(mark, starts=self._starts(number)).encode())
 
     def _send(self, rows: "DataFrame", number: int, ends: Offsets) -> None:
         if not self._topic:

@@ -8,7 +8,8 @@ from ingest.contract.errors import TidegateError
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, load_applied
 from streaming.sql.frame import from_history, from_kafka, make_frame, new_session
-from streaming.sql.sinks import StreamMark, ensure_table, write_topic
+from streaming.sql.marks import StreamMark
+from streaming.sql.sinks import ensure_table, write_topic
 from streaming.sql.sources import Source, Sources, find_sources
 from streaming.writer import Writer
 

@@ -17,9 +17,10 @@ from lakehouse.create import table_uri
 from lakehouse.requests import Request
 from streaming.offsets import Offsets, largest, moved
 from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, remove_file, streams_folder
+from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.position import newest_position
-from streaming.sql.sinks import StreamMark, ensure_table, newest_stream_mark, write_topic
+from streaming.sql.sinks import ensure_table, write_topic
 from streaming.sql.spans import kafka_rows
 from streaming.sql.times import time_expression
 from streaming.writer import Writer
