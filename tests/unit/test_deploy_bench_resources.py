@@ -1,16 +1,19 @@
 """Resources of a run: rates of counters, own and foreign processor time, and what is not known is absent."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from deploy.bench.suite import resources
 from deploy.bench.suite.judge import Measured, judge_cells
-from deploy.bench.suite.resources import Sample, Sampler, rates_between
+from deploy.bench.suite.resources import MB, Sample, Sampler, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, spread_of
 from monitoring.scrape import Scrape
@@ -124,3 +127,40 @@ def test_of_an_existing_cluster_what_is_not_known_is_absent(monkeypatch: pytest.
     assert (used["broker_rss_mb"], used["produce_total_ms_mean"]) == (7.0, 2.0)
     # An agent with other rules does not serve those: nobody may read that as none.
     assert not {"bytes_in_per_second", "errors_per_second", "failed_requests_per_second", "purgatory_fetch"} & set(used)
+
+
+def test_a_server_that_is_called_broker_counts_once() -> None:
+    """A whole pipeline calls its mosquitto so: what it used twice would hide what other programs used."""
+
+    def cpu_seconds() -> float:
+        return float(sum(psutil.Process().cpu_times()[:4]))
+
+    sampler = Sampler(brokers={"broker": os.getpid()}, folder=None)
+    spent, before = cpu_seconds(), sampler.look().counters
+    while cpu_seconds() - spent < 0.5:
+        pass
+    after = sampler.look().counters
+    grown = {name: after[name] - before[name] for name in after}
+    assert 0.5 * (cpu_seconds() - spent) < grown["broker_cpu_cores"] < 1.5 * (cpu_seconds() - spent)
+    assert grown["server_broker_cpu_cores"] == pytest.approx(grown["broker_cpu_cores"], rel=0.2)
+    rest = grown["machine_cpu_cores"] - grown["client_cpu_cores"] - grown["broker_cpu_cores"]
+    assert grown["other_cpu_cores"] == pytest.approx(rest)
+
+
+def test_the_memory_of_servers_is_a_sum_whatever_their_names_are() -> None:
+    program = [sys.executable, "-c", "print(flush=True); input()"]
+    servers = [subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    try:
+        for each in servers:
+            assert each.stdout is not None and each.stdout.readline() == "\n"
+        names = ("broker", "client", "other", "kafka")
+        # Which of them a look comes to last is not known.
+        for turn in range(4):
+            pids = [each.pid for each in (*servers[turn:], *servers[:turn])]
+            gauges = Sampler(brokers=dict(zip(names, pids, strict=True)), folder=None).look().gauges
+            own = [gauges["kafka_rss_mb"], *(gauges[f"server_{name}_rss_mb"] for name in names[:3])]
+            assert gauges["broker_rss_mb"] == pytest.approx(sum(own)) and min(own) > 0
+            assert gauges["client_rss_mb"] >= psutil.Process().memory_info().rss / MB * 0.5
+    finally:
+        for each in servers:
+            each.communicate("\n")

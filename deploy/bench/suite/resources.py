@@ -25,6 +25,8 @@ SAMPLE_SECONDS: Final = 1.0
 KEPT_SAMPLES: Final = 3600
 MB: Final = 10**6
 GB: Final = 10**9
+_SUMS: Final = frozenset({"broker", "client", "machine", "other"})
+"""What `NAME_cpu_cores` and `NAME_rss_mb` are sums of."""
 _TOPICS: Final = "kafka_server_brokertopicmetrics"
 _QUANTILES: Final = ("0.50", "0.95", "0.99", "0.999")
 _REQUESTS: Final = "kafka_network_requestmetrics"
@@ -99,6 +101,7 @@ class _Used:
 class Sampler:
     """Watches the processes of one target: `brokers` by name, and all other descendants of this process as clients.
 
+    A broker that has the name of a sum, such as `broker` in a whole pipeline, has its own figures under `server_broker`.
     Of brokers that are not its own nothing is known but what their JMX agents serve. Figures of the machine are of the one
     that runs the load, and without a folder no disk is that of the brokers.
     """
@@ -193,7 +196,7 @@ class Sampler:
 
     def _processes(self) -> tuple[dict[str, float], dict[str, float]]:
         own = psutil.Process()
-        names = {pid: name for name, pid in dict(self._brokers).items()}
+        names = {pid: f"server_{name}" if name in _SUMS else name for name, pid in dict(self._brokers).items()}
         parts = ["broker", "client"] if names or self._used else ["client"]
         gauges = {f"{part}_rss_mb": 0.0 for part in parts}
         broker_of = {pid: broker for broker in names for pid in self._with_children(broker)}
