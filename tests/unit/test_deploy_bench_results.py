@@ -354,3 +354,25 @@ def test_the_report_in_markdown_has_paper_figure_and_verdict_in_a_row(tmp_path: 
     assert "a \\| b &lt;script>" in text and "sizes &lt;b>" in text
     met = [row for row in rows if row[-1].startswith("met")]
     assert met and all(">=" in row[-2] for row in met)
+
+
+def test_a_cell_that_lacks_a_run_is_neither_within_a_bound_nor_compared(tmp_path: Path) -> None:
+    """Its first runs have figures: as good as those of the others, and no proof."""
+    file = tmp_path / "bounds.toml"
+    file.write_text('[[bounds]]\nscenario = "sizes"\nfigure = "produce_per_second"\nat_least = 1\n')
+    before, cut = result(), result()
+    faults = ["Kafka is away", "interrupted after 1 of 5 runs"]
+    for cell, fault in zip(cut["cells"], faults, strict=False):
+        cell |= {"fault": fault, "why": "produce_per_second is 900"}
+        cell["spread"]["produce_per_second"] = spread_of([1.0]).as_dict()
+    judged = gate_results([cut], read_bounds(file))
+    assert [(one["value"], one["why"]) for one in judged["missed"]] == [(None, fault) for fault in faults]
+    assert "produce_per_second is not measured, wanted at least 1 (Kafka is away)" in render_gate(judged)
+
+    compared = compare_results([before], [cut])
+    assert [one["why"] for one in compared["unmeasured"]] == faults
+    assert (compared["differences"], compared["gone"]) == ([], [])
+    assert "  failed   sizes message_bytes=10 batch_records=1: Kafka is away" in render_comparison(compared)
+    turned = compare_results([cut], [before])
+    assert (turned["differences"], turned["unmeasured"]) == ([], [])
+    assert "2 of 4 cells lack some of their runs, and are not compared" in turned["doubts"]["before"]

@@ -304,6 +304,7 @@ def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Cal
     assert [len(cell["spread"]["produce_per_second"]["runs"]) for cell in result["cells"]] == [3, 1]
     assert result["cells"][1]["met"] is None
     assert "interrupted after 1 of 3 runs" in result["cells"][1]["why"]
+    assert [cell["fault"] for cell in result["cells"]] == ["", "interrupted after 1 of 3 runs"]
 
 
 def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_those(
@@ -316,15 +317,15 @@ def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_tho
     def peer(work: Parameters, topic: str, kafka: KafkaSettings, tool: object) -> dict[str, float]:
         if work.message_bytes == 20:
             message = "the tool failed"
-            raise UnavailableError(message)
+            raise UnavailableError(message) if work.mode == "split" else KeyError(message)
         return {"peer_produce_per_second": 7.0}
 
     result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6}, open_bed=open_bed, run_peer=peer)
     assert [cell.get("peer_produce_per_second") for cell in result["cells"]] == [7, 7, None, None]
-    assert [cell["value"] for cell in result["cells"]] == [1e6] * 4
-    assert result["faults"] == [
-        f"own message_bytes=20 mode={mode}, Kafka's own tools: the tool failed" for mode in ("split", "stream")
-    ]
+    assert [(cell["value"], cell["fault"]) for cell in result["cells"]] == [(1e6, "")] * 4
+    failed, unforeseen = result["faults"]
+    assert failed == "own message_bytes=20 mode=split, Kafka's own tools: the tool failed"
+    assert "mode=stream, Kafka's own tools: unforeseen KeyError" in unforeseen
 
 
 def test_a_cell_or_target_that_fails_says_why_and_the_others_run(own: Callable[[str], Scenario]) -> None:

@@ -51,8 +51,8 @@ def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
 
     Returns:
         `compared`, `only_before`, `only_after`: numbers of cells; `differences`, each with its verdict; `worse`: their number;
-        `unmatched`: cells that one of the two lacks; `unmeasured`: cells without figures in the second; `gone`: figures of the
-        first alone; `same_machine`; `doubts`: why figures of either prove little.
+        `unmatched`: cells that one of the two lacks; `unmeasured`: cells of which a run is missing in the second; `gone`: figures
+        of the first alone; `same_machine`; `doubts`: why figures of either prove little.
 
     Raises:
         ConfigError: they have no cell in common.
@@ -65,8 +65,9 @@ def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
             "Give two results of the same scenario, with the same --set and --short."
         )
         raise ConfigError(msg)
-    differences = [one for key in both for one in _differences(key[0], old[key], new[key], new)]
-    unmeasured = [key for key in both if old[key]["spread"] and not new[key]["spread"]]
+    whole = [key for key in both if _is_whole(old[key]) and _is_whole(new[key])]
+    differences = [one for key in whole for one in _differences(key[0], old[key], new[key], new)]
+    unmeasured = [key for key in both if _is_whole(old[key]) and not _is_whole(new[key])]
     return {
         "compared": len(both),
         "differences": differences,
@@ -79,7 +80,9 @@ def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
             for key in cells
             if key not in others
         ],
-        "unmeasured": [{**_place(key, new), "why": new[key].get("why", "")} for key in unmeasured],
+        "unmeasured": [
+            {**_place(key, new), "why": new[key].get("fault") or new[key].get("why", "")} for key in unmeasured
+        ],
         "gone": [
             {**_place(key, new), "figure": figure}
             for key in both
@@ -136,6 +139,9 @@ def _doubts(results: Sequence[Mapping[str, Any]]) -> list[str]:
     if any(each.get("interrupted") for each in results):
         found.append("the run was interrupted")
     measured = [cell["spread"] for each in results for cell in each["cells"] if cell["spread"]]
+    cut = sum(bool(cell["spread"]) and not _is_whole(cell) for each in results for cell in each["cells"])
+    if cut:
+        found.append(f"{cut} of {len(measured)} cells lack some of their runs, and are not compared")
     disturbed = sum(
         bool(busy_during({name: spread["median"] for name, spread in figures.items()})) for figures in measured
     )
@@ -147,6 +153,11 @@ def _doubts(results: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{single} of {len(measured)} cells have one run: its spread is not known, and {LEAST_SPREAD:.0%} is taken"
         )
     return list(dict.fromkeys(found))
+
+
+def _is_whole(cell: Mapping[str, Any]) -> bool:
+    """It has figures, and those of all its runs."""
+    return bool(cell["spread"]) and not cell.get("fault")
 
 
 def _cells(results: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:

@@ -93,7 +93,7 @@ def render_gate(judged: Mapping[str, Any]) -> str:
 
 
 def _figures(results: Sequence[Mapping[str, Any]], bound: Bound) -> tuple[dict[str, tuple[float | None, str]], str]:
-    """By cell: its text, and its median with the fault of a cell without one; else why there is no cell.
+    """By cell: its text, and its median, or None with the fault of a cell of which a run is missing; else why there is no cell.
 
     Where the bound is at most 0 it is the worst run: none may come at all.
     """
@@ -116,7 +116,9 @@ def _figures(results: Sequence[Mapping[str, Any]], bound: Bound) -> tuple[dict[s
     for text, cell in cells:
         if cell.get("measure", bound.figure) == bound.figure:
             spread = cell["spread"].get(bound.figure)
-            if spread:
+            if cell.get("fault"):
+                found[text] = (None, cell["fault"])
+            elif spread:
                 found[text] = (spread["max"] if bound.at_most == 0 else spread["median"], "")
             else:
                 found[text] = (None, "" if cell["spread"] else cell.get("why", ""))

@@ -14,8 +14,8 @@ __all__ = ["Measured", "judge_cells"]
 class Measured:
     """One cell after its repeats.
 
-    `fault` says why it has no figures, `doubt` why they prove nothing, `limit` which resource was full, `limits` the same
-    for the figures of which more is known.
+    `fault` says why runs are missing, all or some, `doubt` why the figures prove nothing, `limit` which resource was full,
+    `limits` the same for the figures of which more is known.
     """
 
     parameters: Mapping[str, Any]

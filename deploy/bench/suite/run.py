@@ -243,7 +243,8 @@ class _Course:
         finally:
             if runs or fault:
                 short = f"interrupted after {len(runs)} of {wanted} runs" if len(runs) < wanted else ""
-                self.measured.append(self._measured(cell, [*runs, *peers], plots, limits, fault=fault, short=short))
+                given = [*runs, *peers]
+                self.measured.append(self._measured(cell, given, plots, limits, fault=fault or short, short=short))
 
     def _peers(self, cell: Cell, run_peer: Callable[[Parameters], Mapping[str, float]]) -> list[Mapping[str, float]]:
         """Of Kafka's own tools; where they fail, the cell's own figures still count."""
@@ -251,7 +252,7 @@ class _Course:
         try:
             for _ in range(self._plan.scenario.peer_runs):
                 found.append(run_peer(cell.workload))
-        except TidegateError as error:
+        except Exception as error:  # a fault of the tools is none of the cell
             self._fault(f"{_cell_text(self._plan, cell)}, Kafka's own tools", error)
         return found
 
