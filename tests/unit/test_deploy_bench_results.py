@@ -376,3 +376,25 @@ def test_a_cell_that_lacks_a_run_is_neither_within_a_bound_nor_compared(tmp_path
     turned = compare_results([cut], [before])
     assert (turned["differences"], turned["unmeasured"]) == ([], [])
     assert "2 of 4 cells lack some of their runs, and are not compared" in turned["doubts"]["before"]
+
+
+def test_a_promise_of_every_run_is_not_met_by_the_runs_that_have_the_figure(tmp_path: Path) -> None:
+    goals = [{"figure": "lost", "at_most": 0}, {"figure": "pause_ms", "at_most": 9}]
+    scenario = Scenario.model_validate({"title": "t", "goals": goals})
+    file = tmp_path / "bounds.toml"
+    file.write_text('[[bounds]]\nscenario = "t"\nfigure = "lost"\nat_most = 0\n')
+
+    def judged(*lost: float) -> tuple[list[bool | None], str, list[tuple[Any, str]]]:
+        figures = {"lost": spread_of(lost), "pause_ms": spread_of([3.0])}
+        rows = judge_cells(scenario, [Measured(scenario.cells()[0].parameters, figures, runs=5)])
+        missed = gate_results([{"scenario": "t", "cells": rows}], read_bounds(file))["missed"]
+        return (
+            [goal["met"] for goal in rows[0]["goals"]],
+            rows[0]["why"],
+            [(one["value"], one["why"]) for one in missed],
+        )
+
+    # A figure that may be absent, such as a pause, has a median of the runs that have it.
+    assert judged(*[0.0] * 5) == ([True, True], "", [])
+    assert judged(0.0) == ([None, True], "lost was measured in 1 of 5 runs", [(None, "measured in 1 of 5 runs")])
+    assert judged(0.0, 2.0) == ([False, True], "lost is 2 in the worst of 2 runs", [(2, "")])

@@ -281,6 +281,10 @@ def test_a_loss_in_one_run_of_five_is_a_loss_also_on_a_busy_machine(own: Callabl
     result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6, "lost": float(next(calls) % 3 == 0)})
     assert {cell["met"] for cell in result["cells"]} == {None}
     assert {cell["why"] for cell in result["cells"]} == {"a run lost 1 records"}
+    # Of a run whose brokers' counts are not known the promise is not known either.
+    calls = itertools.count()
+    seen = measure(scenario, lambda work, topic: {"produce_per_second": 1e6} | ({"lost": 0.0} if next(calls) % 3 else {}))
+    assert all("lost was measured in 2 of 3 runs" in cell["why"] and cell["met"] is None for cell in seen["cells"])
 
 
 def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Callable[[str], Scenario]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from deploy.bench.suite.judge import few_runs
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.settings_faults import Origins, config_error, describe_faults
@@ -119,7 +120,10 @@ def _figures(results: Sequence[Mapping[str, Any]], bound: Bound) -> tuple[dict[s
             if cell.get("fault"):
                 found[text] = (None, cell["fault"])
             elif spread:
-                found[text] = (spread["max"] if bound.at_most == 0 else spread["median"], "")
+                is_promise = bound.at_most == 0
+                value = spread["max"] if is_promise else spread["median"]
+                few = few_runs(len(spread["runs"]), cell.get("run_count", 0)) if is_promise and not value else ""
+                found[text] = (None, few) if few else (value, "")
             else:
                 found[text] = (None, "" if cell["spread"] else cell.get("why", ""))
     return found, ""

@@ -7,7 +7,7 @@ from typing import Any
 from deploy.bench.suite.scenario import Factor, Goal, Scenario
 from deploy.bench.suite.spread import Spread
 
-__all__ = ["Measured", "judge_cells"]
+__all__ = ["Measured", "few_runs", "judge_cells"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Measured:
     """One cell after its repeats.
 
     `fault` says why runs are missing, all or some, `doubt` why the figures prove nothing, `limit` which resource was full,
-    `limits` the same for the figures of which more is known.
+    `limits` the same for the figures of which more is known. `runs` is how many there were, where that is known.
     """
 
     parameters: Mapping[str, Any]
@@ -26,6 +26,7 @@ class Measured:
     limits: Mapping[str, str] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
     over_time: Mapping[str, Any] = field(default_factory=dict)
+    runs: int = 0
 
 
 def judge_cells(scenario: Scenario, measured: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -57,6 +58,7 @@ def _row(scenario: Scenario, one: Measured, measure: str, everything: Sequence[M
         "goals": goals,
         "met": _together([goal["met"] for goal in goals]),
         "fault": one.fault,
+        "run_count": one.runs,
         "why": "; ".join(dict.fromkeys(goal["why"] for goal in goals if goal["why"])) or one.fault or one.doubt,
     }
 
@@ -87,8 +89,9 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         worst = f" in the worst of {count} runs" if count > 1 else ""
         limit = _limit_text(one, goal.figure)
         return {**verdict, "met": False, "why": f"{goal.figure} is {spread.high:,.6g}{worst}{limit}"}
-    if one.fault or value is None:
-        return {**verdict, "met": None, "why": one.fault or f"{goal.figure} was not measured"}
+    missing = one.fault or _missing(goal, spread, one.runs)
+    if missing or value is None:
+        return {**verdict, "met": None, "why": missing}
     if bound is None:
         return {**verdict, "met": None, "why": f"nothing to compare {goal.figure} with{meaning}"}
     if doubt := one.doubt or base_doubt:
@@ -97,6 +100,18 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         return {**verdict, "met": True, "why": ""}
     limit = _limit_text(one, goal.figure)
     return {**verdict, "met": False, "why": f"{goal.figure} is {value:,.6g}{limit}"}
+
+
+def _missing(goal: Goal, spread: Spread | None, runs: int) -> str:
+    if spread is None:
+        return f"{goal.figure} was not measured"
+    few = few_runs(len(spread.runs), runs) if goal.at_most == 0 else ""
+    return f"{goal.figure} was {few}" if few else ""
+
+
+def few_runs(measured: int, runs: int) -> str:
+    """Of a promise of every run: how many of them show that it was kept; empty where all do, or their number is not known."""
+    return f"measured in {measured} of {runs} runs" if measured < runs else ""
 
 
 def _limit_text(one: Measured, figure: str) -> str:

@@ -278,6 +278,7 @@ class _Course:
             limits={} if own_limit else self._limits(cell, medians),
             curves=median_curves([figures.get("curves", {}) for figures in plots]),
             over_time=middle_run([figures.get("over_time", {}) for figures in plots]),
+            runs=len(plots),
         )
 
     def _limits(self, cell: Cell, medians: Mapping[str, float]) -> dict[str, str]:
