@@ -58,6 +58,23 @@ def test_loss_repeats_and_wrong_order_are_counted() -> None:
     assert (found["idle_members"], found["unread_partitions"]) == (1, 1)
 
 
+def test_the_longest_wait_for_an_acknowledgement_is_that_of_a_partition() -> None:
+    """Partition 0 waits 30 s for its next leader; the records of partition 1 are acknowledged meanwhile."""
+    event, back = 5_000_000, 35_000_000
+
+    def waited(zero: Sequence[int]) -> float:
+        times = {2 * number: at for number, at in enumerate(zero)}
+        times |= {2 * number + 1: at for number, at in enumerate(range(0, 60_000_001, 10_000))}
+        quiet = {"a": journal([(0, 0, 1), (1, 1, 1)], "0"), "b": journal([], "1")}
+        return figures_of(RUN, quiet, ["a", "b"], times, event)["unacknowledged_ms"]
+
+    assert waited([0, event - 1000, back, *range(back, 60_000_001, 10_000)]) == 30_001.0
+    # One that no leader serves until the end of the run waits until then, also where it was never served.
+    assert waited([0, event - 1000]) == 55_001.0
+    assert waited([]) == 55_000.0
+    assert waited(range(0, 60_000_001, 10_000)) == 10.0
+
+
 @pytest.mark.parametrize(("at_us", "pause"), [(15_000, 50.0), (60_000, 30.0), (95_000, 0.0), (5_000, 0.0)])
 def test_a_pause_counts_after_the_event_and_for_who_had_read_before_it(at_us: int, pause: float) -> None:
     records = [(0, 0, 10_000), (0, 2, 60_000), (0, 3, 90_000)]

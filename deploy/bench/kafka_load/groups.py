@@ -106,9 +106,9 @@ def run_group(
     Returns:
         `idle_members`, members without a partition; `most_partitions`, `least_partitions` of one member; `unread_partitions`;
         `pause_ms`, the longest time without a record of a member that stays, after the event; `partition_pause_ms`, the
-        longest of a partition; `unacknowledged_ms`, the longest time without an acknowledgement; `lost`, records that
-        were acknowledged and not read; `again`, read more than once; `out_of_order`, read by a member after a later one
-        of the same partition; `failed`, refused by Kafka. With protocol `range` also `off_range_members`, those of the group
+        longest of a partition; `unacknowledged_ms`, the longest time of a partition without an acknowledgement; `lost`,
+        records that were acknowledged and not read; `again`, read more than once; `out_of_order`, read by a member after a later
+        one of the same partition; `failed`, refused by Kafka. With protocol `range` also `off_range_members`, those of the group
         after the event whose partitions are not the contiguous range that belongs to their place among the sorted members.
 
     Raises:
@@ -286,7 +286,7 @@ def figures_of(
             default=0.0,
         ),
         "partition_pause_ms": max(longest_pause_ms(times, at_us) for times in by_partition.values()),
-        "unacknowledged_ms": longest_pause_ms(list(acknowledged.values()), at_us),
+        "unacknowledged_ms": _unacknowledged_ms(run.partitions, acknowledged, at_us),
         "lost": sum(number not in seen for number in acknowledged),
         "again": sum(count - 1 for count in seen.values()),
         "out_of_order": sum(count_backwards(one.records) for one in journals.values()),
@@ -294,6 +294,14 @@ def figures_of(
             {"off_range_members": _off_range(run, [journals[name] for name in stay])} if run.protocol == "range" else {}
         ),
     }
+
+
+def _unacknowledged_ms(partitions: int, acknowledged: Mapping[int, int], at_us: int) -> float:
+    """Of the partition that waited longest; one that is silent to the end waits until the last acknowledgement of any."""
+    last, times = max(acknowledged.values(), default=at_us), defaultdict[int, list[int]](list)
+    for number, at in acknowledged.items():
+        times[number % partitions].append(at)
+    return max(longest_pause_ms([*(times[one] or [at_us]), last], at_us) for one in range(partitions))
 
 
 def _off_range(run: GroupRun, journals: Sequence[Journal]) -> int:
