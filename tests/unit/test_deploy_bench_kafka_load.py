@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load import consume, produce, run
+from deploy.bench.kafka_load import consume, native, peer, produce, run
 from deploy.bench.kafka_load.feed import Feed
 from deploy.bench.kafka_load.latency import Latencies, merged
 from deploy.bench.kafka_load.native import NativeProducer
@@ -409,9 +409,49 @@ def test_the_c_client_is_left_out_where_it_cannot_send_the_same(more: dict[str, 
     assert _produce_in_c(Workload(topic="t", messages=1, **more), KafkaSettings()) == {}
 
 
+def test_a_c_client_that_lost_records_has_no_rate_but_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = {"lost": 3, "produce_per_second": 9.0, "client_cpu_us_per_message": 1.0}
+    monkeypatch.setattr(peer, "run_workload", lambda *_args, **_more: figures)
+    workload = Workload(topic="t", messages=10)
+    assert _produce_in_c(workload, KafkaSettings()) == {"peer_c_lost": 3}
+    figures["lost"] = 0
+    assert _produce_in_c(workload, KafkaSettings()) == {
+        "peer_c_produce_per_second": 9.0, "peer_c_cpu_us_per_message": 1.0,
+    }  # fmt: skip
+
+
 def test_a_c_client_names_the_option_that_it_refuses() -> None:
     with pytest.raises(ConfigError, match=r"no\.such\.option"):
         NativeProducer({"bootstrap.servers": "here:1", "no.such.option": True}, 8)
+
+
+def test_a_c_client_knows_both_topics_before_its_clock_starts() -> None:
+    """Else the first records of the clock wait for the partitions of their topic, which those of Python's client do not."""
+    calls: list[tuple[str, str]] = []
+
+    class Client:
+        def look_up(self, topic: str) -> None:
+            calls.append(("look up", topic))
+
+        def send(self, topic: str, _partition: int, _value: bytes, count: int) -> None:
+            calls.append((f"send {count}", topic))
+
+        def drain(self) -> int:
+            return 0
+
+    client: Any = Client()
+    native._warm(client, Workload(topic="t", messages=50), "t-warm", 9, 0)
+    assert calls == [("look up", "t-warm"), ("look up", "t"), ("send 9", "t-warm")]
+
+
+def test_a_c_client_without_a_kafka_says_so() -> None:
+    program = (
+        "from deploy.bench.kafka_load import native\nnative._LOOK_UP_SECONDS = 0.1\n"
+        "native.NativeProducer({'bootstrap.servers': '127.0.0.1:9', 'log_level': 0}, 8).look_up('t')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "UnavailableError: Kafka does not say where topic t is: Local: " in done.stderr
 
 
 def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.report.benchmarks_file import BEGIN, END, fill_file, render_tables
 from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.merge import merge_results
+from deploy.bench.suite.report.page import render_report
 from deploy.bench.suite.report.standing import render_standing
 from deploy.bench.suite.scenario import Scenario, Target
 from deploy.bench.suite.spread import spread_of
@@ -85,6 +86,21 @@ def test_paper_peer_zookeeper_mode_and_tidegate_stand_in_one_row() -> None:
         "missed: produce_per_second is 1,400; the clients used a whole core; "
         "ZooKeeper mode: missed: produce_per_second is 700; the clients used a whole core"
     )
+
+
+def test_another_client_has_a_range_like_tidegate_and_one_run_of_it_is_named() -> None:
+    single = result(700)
+    note = "Other clients ran once in each cell: how far their figures vary is not known."
+    for cell in single["cells"]:
+        cell["spread"]["produce_per_second"] = spread_of([690.0, 700.0, 710.0]).as_dict()
+    assert note in render_markdown([single]) and note in render_report([single])
+    for cell in single["cells"]:
+        cell["spread"]["peer_produce_per_second"] = spread_of([4000.0, 5000.0, 9000.0]).as_dict()
+        cell["spread"]["peer_c_produce_per_second"] = spread_of([6000.0, 6000.0, 6100.0]).as_dict()
+    text, page = render_markdown([single]), render_report([single])
+    assert note not in text + page
+    for words in ("5,000 (4,000 to 9,000)", "6,000 (6,000 to 6,100)"):
+        assert f" | {words} | " in text and f">{words}<" in page
 
 
 def test_an_interrupted_run_says_that_cells_are_missing() -> None:

@@ -283,7 +283,9 @@ def test_a_loss_in_one_run_of_five_is_a_loss_also_on_a_busy_machine(own: Callabl
     assert {cell["why"] for cell in result["cells"]} == {"a run lost 1 records"}
     # Of a run whose brokers' counts are not known the promise is not known either.
     calls = itertools.count()
-    seen = measure(scenario, lambda work, topic: {"produce_per_second": 1e6} | ({"lost": 0.0} if next(calls) % 3 else {}))
+    seen = measure(
+        scenario, lambda work, topic: {"produce_per_second": 1e6} | ({"lost": 0.0} if next(calls) % 3 else {})
+    )
     assert all("lost was measured in 2 of 3 runs" in cell["why"] and cell["met"] is None for cell in seen["cells"])
 
 
@@ -322,12 +324,15 @@ def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_tho
         if work.message_bytes == 20:
             message = "the tool failed"
             raise UnavailableError(message) if work.mode == "split" else KeyError(message)
-        return {"peer_produce_per_second": 7.0}
+        return {"peer_produce_per_second": 7.0} | ({"peer_c_lost": 1200.0} if work.mode == "stream" else {})
 
     result = measure(own(SMALL), lambda work, topic: {"produce_per_second": 1e6}, open_bed=open_bed, run_peer=peer)
     assert [cell.get("peer_produce_per_second") for cell in result["cells"]] == [7, 7, None, None]
     assert [(cell["value"], cell["fault"]) for cell in result["cells"]] == [(1e6, "")] * 4
-    failed, unforeseen = result["faults"]
+    lost, failed, unforeseen = result["faults"]
+    assert (
+        lost == "own message_bytes=10 mode=stream, C client: it lost 1,200 records, so its rate of that run is left out"
+    )
     assert failed == "own message_bytes=20 mode=split, Kafka's own tools: the tool failed"
     assert "mode=stream, Kafka's own tools: unforeseen KeyError" in unforeseen
 

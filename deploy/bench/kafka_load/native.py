@@ -1,6 +1,6 @@
 """One producer process that is a C client: librdkafka gets the records by arrays, and Python runs only between two arrays.
 
-It takes the lines of `produce.py` and gives the same ones; the difference of both rates and of their CPU is Python's share.
+It takes the lines of `produce.py` and gives the same ones, and knows both topics before its clock starts, as that one does.
 It loads the librdkafka that confluent-kafka brings along. It times no record, and it sends neither keys nor at a rate.
 """
 
@@ -16,7 +16,7 @@ from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.kafka_load.produce import BLOCK, DRAIN_SECONDS, WAIT_SECONDS, Sent, block_size
 from deploy.bench.kafka_load.worker import StarterLines
 from deploy.bench.kafka_load.workload import Workload, producer_options, stamped
-from ingest.contract.errors import ConfigError
+from ingest.contract.errors import ConfigError, UnavailableError
 
 __all__ = ["NativeProducer", "main"]
 
@@ -25,6 +25,7 @@ _COPY: Final = 2
 """Of rd_kafka_produce_batch: the payload is copied, as Python's client does."""
 _TEXT_BYTES: Final = 512
 _FULL_SECONDS: Final = 0.002
+_LOOK_UP_SECONDS: Final = 30.0
 
 
 class _Message(ctypes.Structure):
@@ -61,16 +62,32 @@ class NativeProducer:
         # One array for all calls: its records are the same value, which each call copies.
         self._messages = (_Message * BLOCK)(*[_Message(payload=where, len=value_bytes)] * BLOCK)
 
+    def look_up(self, topic: str) -> None:
+        """Learn the partitions of a topic and their leaders; else its first records wait for that.
+
+        Raises:
+            UnavailableError: Kafka does not answer.
+        """
+        found, milliseconds = ctypes.c_void_p(), int(_LOOK_UP_SECONDS * 1000)
+        error = self._lib.rd_kafka_metadata(self._handle, 0, self._topic(topic), ctypes.byref(found), milliseconds)
+        if error:
+            message = f"Kafka does not say where topic {topic} is: {self._lib.rd_kafka_err2str(error).decode()}"
+            raise UnavailableError(message)
+        self._lib.rd_kafka_metadata_destroy(found)
+
     def send(self, topic: str, partition: int, value: bytes, count: int) -> None:
         """So many records of one value, at most `BLOCK`; waits while the client's queue is full."""
-        if topic not in self._topics:
-            self._topics[topic] = self._lib.rd_kafka_topic_new(self._handle, topic.encode(), None)
         self._value[: len(value)] = value
         while count > 0:
-            count -= self._lib.rd_kafka_produce_batch(self._topics[topic], partition, _COPY, self._messages, count)
+            count -= self._lib.rd_kafka_produce_batch(self._topic(topic), partition, _COPY, self._messages, count)
             if count:
                 self._lib.rd_kafka_poll(self._handle, 0)
                 time.sleep(_FULL_SECONDS)
+
+    def _topic(self, name: str) -> int:
+        if name not in self._topics:
+            self._topics[name] = self._lib.rd_kafka_topic_new(self._handle, name.encode(), None)
+        return self._topics[name]
 
     def drain(self) -> int:
         """Wait until all are acknowledged, or for too long; those that are not."""
@@ -95,6 +112,9 @@ def _library() -> Any:
         ("produce_batch", number, (pointer, ctypes.c_int32, number, ctypes.POINTER(_Message), number)),
         ("poll", number, (pointer, number)),
         ("outq_len", number, (pointer,)),
+        ("metadata", number, (pointer, number, pointer, ctypes.POINTER(pointer), number)),
+        ("metadata_destroy", None, (pointer,)),
+        ("err2str", text, (number,)),
     ):
         function = getattr(lib, f"rd_kafka_{name}")
         function.restype, function.argtypes = result, arguments
@@ -112,13 +132,20 @@ def _send(producer: NativeProducer, workload: Workload, topic: str, messages: in
     return producer.drain()
 
 
+def _warm(producer: NativeProducer, workload: Workload, topic: str, messages: int, number: int) -> None:
+    """As `produce.py` does: look up both topics, and produce to the other one."""
+    for name in (topic, workload.topic):
+        producer.look_up(name)
+    _send(producer, workload, topic, messages, number)
+
+
 def main() -> None:
     """One C client from the command line."""
     plan = json.loads(sys.stdin.readline())
     properties = tuple((str(key), str(value)) for key, value in plan["workload"].pop("properties"))
     workload = Workload(**plan["workload"], properties=properties)
     producer = NativeProducer({**plan["conf"], **producer_options(workload), "log_level": 0}, workload.message_bytes)
-    _send(producer, workload, plan["warm_topic"], plan["warmup_messages"], plan["number"])
+    _warm(producer, workload, plan["warm_topic"], plan["warmup_messages"], plan["number"])
     lines = StarterLines()
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The same load by a C client and by Kafka's own performance tools: the client's share of a figure, and Python's."""
+"""The same load by a C client and by Kafka's own performance tools: what others reach on the same cluster."""
 
 import re
 import subprocess
@@ -43,7 +43,7 @@ def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, 
 
     Returns:
         `peer_produce_per_second`, `peer_consume_per_second` (records), `peer_ack_p50_ms`, `peer_ack_p99_ms` of Kafka's tools;
-        `peer_c_produce_per_second` and `peer_c_cpu_us_per_message` of the C client.
+        `peer_c_produce_per_second` and `peer_c_cpu_us_per_message` of the C client, or `peer_c_lost` alone where it lost records.
 
     Raises:
         UnavailableError: a tool failed; the text has its last words.
@@ -65,7 +65,7 @@ def _produce_in_c(workload: Workload, kafka: KafkaSettings) -> dict[str, float]:
     load = replace(workload, topic=f"{workload.topic}-c", consume=streams, sessions=min(workload.sessions, _SESSIONS))
     found = run_workload(load, kafka, producer="native")
     if found["lost"]:
-        return {}
+        return {"peer_c_lost": found["lost"]}
     return {
         "peer_c_produce_per_second": found["produce_per_second"],
         "peer_c_cpu_us_per_message": found["client_cpu_us_per_message"],

@@ -23,7 +23,7 @@ from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
 from deploy.bench.suite.spread import Spread, median_curves, middle_run, spreads_of
 from deploy.local.artifacts import read_lock
 from deploy.testbed.mosquitto import mosquitto_version
-from ingest.contract.errors import TidegateError
+from ingest.contract.errors import TidegateError, UnavailableError
 from ingest.settings import KafkaSettings
 
 __all__ = ["Plan", "RunCell", "run_plan", "target_text"]
@@ -247,13 +247,16 @@ class _Course:
                 self.measured.append(self._measured(cell, given, plots, limits, fault=fault or short, short=short))
 
     def _peers(self, cell: Cell, run_peer: Callable[[Parameters], Mapping[str, float]]) -> list[Mapping[str, float]]:
-        """Of Kafka's own tools; where they fail, the cell's own figures still count."""
-        found: list[Mapping[str, float]] = []
+        """Of other clients; where they fail, the cell's own figures still count."""
+        found, where = list[Mapping[str, float]](), _cell_text(self._plan, cell)
         try:
             for _ in range(self._plan.scenario.peer_runs):
                 found.append(run_peer(cell.workload))
+                if lost := found[-1].get("peer_c_lost", 0):
+                    loss = UnavailableError(f"it lost {lost:,.6g} records, so its rate of that run is left out")
+                    self._fault(f"{where}, C client", loss)
         except Exception as error:  # a fault of the tools is none of the cell
-            self._fault(f"{_cell_text(self._plan, cell)}, Kafka's own tools", error)
+            self._fault(f"{where}, Kafka's own tools", error)
         return found
 
     def _measured(

@@ -6,7 +6,7 @@ from typing import Any, Final
 from deploy.bench.suite.parameters import cell_text, differing
 from deploy.bench.suite.report.growth import growth_charts
 from deploy.bench.suite.report.latency import latency_charts
-from deploy.bench.suite.report.tables import PEERS, figures_shown, peers_of
+from deploy.bench.suite.report.tables import figures_shown, peer_spread, peers_of
 from deploy.bench.suite.scenario import Target
 
 __all__ = ["charts_of"]
@@ -56,7 +56,10 @@ def _bars(figure: str, cells: Sequence[Mapping[str, Any]], baselines: Mapping[st
     series: dict[str, list[float | None]] = {
         baselines[name]["title"]: [cell["baselines"].get(name, {}).get(figure) for cell in cells] for name in baselines
     }
-    series |= {title: [_median(cell, f"{peer}{figure}") for cell in cells] for peer, title in PEERS.items()}
+    series |= {
+        title: [(peer_spread(cell, peer, figure) or {}).get("median") for cell in cells]
+        for peer, title in peers_of([(cell, figure) for cell in cells]).items()
+    }
     series["Tidegate"] = [_median(cell, figure) for cell in cells]
     series = {name: values for name, values in series.items() if any(value is not None for value in values)}
     width, names = len(series) + 1, differing(cells)

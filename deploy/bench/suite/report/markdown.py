@@ -7,9 +7,9 @@ from typing import Any, Final
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.parameters import differing, identity, shown_value
 from deploy.bench.suite.report.growth import growth_rows
-from deploy.bench.suite.report.tables import WORDS, figures_shown, number_text, peers_of
+from deploy.bench.suite.report.tables import WORDS, figures_shown, number_text, peer_text, peers_of
 
-__all__ = ["markdown_table", "render_markdown"]
+__all__ = ["markdown_table", "peers_note", "render_markdown"]
 
 ZOOKEEPER: Final = "ZooKeeper mode"
 _TAG: Final = re.compile(r"<(?=[a-zA-Z/!])")
@@ -32,11 +32,20 @@ def _section(result: Mapping[str, Any]) -> str:
     ]
     busy = f"Nothing is claimed as met: {result['busy']}." if result["busy"] else ""
     cut = "The run was interrupted; cells that it did not reach are missing." if result["interrupted"] else ""
-    for words in (result["note"], busy, cut):
+    for words in (result["note"], busy, cut, peers_note(result)):
         lines += ["", _text(words)] if words else []
     return "\n".join(
         [*lines, "", *_table(result), *_growth(result), *(f"\n- Failed: {_text(fault)}" for fault in result["faults"])]
     )
+
+
+def peers_note(result: Mapping[str, Any]) -> str:
+    """A sentence where other clients ran once, and the cells more often."""
+    spreads = [(name, len(each["runs"])) for cell in result["cells"] for name, each in cell["spread"].items()]
+    others = {runs for name, runs in spreads if name.startswith("peer_")}
+    if others != {1} or all(runs == 1 for _, runs in spreads):
+        return ""
+    return "Other clients ran once in each cell: how far their figures vary is not known."
 
 
 def _table(result: Mapping[str, Any]) -> list[str]:
@@ -56,7 +65,7 @@ def _table(result: Mapping[str, Any]) -> list[str]:
         _, pair = older.get(identity(cell), (0, None))
         row = [shown_value(cell, name) for name in names] + [figure]
         row += [cell["baselines"].get(base, {}).get(figure) for base in bases]
-        row += [cell.get(f"{peer}{figure}") for peer in peers]
+        row += [peer_text(cell, peer, figure) for peer in peers]
         row += [_median(pair, figure)] if older else []
         goal, verdict = _verdict(cell, figure, result["busy"])
         if pair is not None and (other := _verdict(pair, figure, result["busy"])[1]) not in ("", verdict):

@@ -11,7 +11,7 @@ import monitoring
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.growth import growth_table
-from deploy.bench.suite.report.markdown import render_markdown
+from deploy.bench.suite.report.markdown import peers_note, render_markdown
 from deploy.bench.suite.report.tables import WORDS, cells_table, heat_tables
 from ingest.contract.errors import ConfigError
 
@@ -113,6 +113,8 @@ def _section(key: str, result: Mapping[str, Any]) -> str:
     ]
     if result["note"]:
         parts.append(f"<p>{escape(result['note'])}</p>")
+    if note := peers_note(result):
+        parts.append(f"<p>{note}</p>")
     if result["busy"]:
         parts.append(f'<p class="notice">Nothing is claimed as met: {escape(result["busy"])}.</p>')
     if result["interrupted"]:

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from deploy.bench.suite.parameters import differing, parameter_names, shown_value
 
-__all__ = ["PEERS", "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text", "peers_of"]
+__all__ = [
+    "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text", "peer_spread", "peer_text", "peers_of",
+]  # fmt: skip
 
 RATES: Final = ("produce_per_second", "consume_per_second", "publish_per_second", "receive_per_second")
 SHOWN: Final = (
@@ -46,7 +48,7 @@ def cells_table(result: Mapping[str, Any]) -> str:
         place = "".join(_td(shown_value(cell, name), span) for name in names)
         for number, figure in enumerate(own):
             row = [_td(figure), *(_td(cell["baselines"].get(base, {}).get(figure)) for base in bases)]
-            row += [_td(cell.get(f"{peer}{figure}")) for peer in peers]
+            row += [f'<td class="number">{peer_text(cell, peer, figure)}</td>' for peer in peers]
             row += [_measured(cell, figure), _verdict(cell, figure, result["busy"])]
             rows.append(f"<tr>{'' if number else place}{''.join(row)}</tr>")
     return f'<div class="wide"><table><thead><tr>{header}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
@@ -54,7 +56,24 @@ def cells_table(result: Mapping[str, Any]) -> str:
 
 def peers_of(shown: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, str]:
     """The other clients that have any of these figures."""
-    return {peer: title for peer, title in PEERS.items() if any(f"{peer}{figure}" in cell for cell, figure in shown)}
+    return {
+        peer: title for peer, title in PEERS.items() if any(peer_spread(cell, peer, figure) for cell, figure in shown)
+    }
+
+
+def peer_spread(cell: Mapping[str, Any], peer: str, figure: str) -> Mapping[str, Any] | None:
+    """Of another client, where it ran the cell's load."""
+    found: Mapping[str, Any] | None = cell["spread"].get(f"{peer}{figure}")
+    return found
+
+
+def peer_text(cell: Mapping[str, Any], peer: str, figure: str) -> str:
+    """Its median, with the lowest and the highest run where it has several."""
+    spread = peer_spread(cell, peer, figure)
+    if spread is None:
+        return ""
+    span = f" ({number_text(spread['min'])} to {number_text(spread['max'])})" if len(spread["runs"]) > 1 else ""
+    return f"{number_text(spread['median'])}{span}"
 
 
 def figures_shown(cell: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], shows: Sequence[str]) -> list[str]:
