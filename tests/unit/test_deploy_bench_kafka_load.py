@@ -420,6 +420,17 @@ def test_a_c_client_that_lost_records_has_no_rate_but_says_so(monkeypatch: pytes
     }  # fmt: skip
 
 
+def test_kafkas_tools_that_write_and_read_in_turn_are_no_peers_of_a_load_that_does_both_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def tool(*_arguments: str) -> list[str]:
+        raise AssertionError
+
+    monkeypatch.setattr(peer, "_produce_in_c", lambda *_args: {"peer_c_produce_per_second": 9.0})
+    stream = Workload(topic="t", messages=10, mode="stream")
+    assert peer.run_peer(stream, KafkaSettings(), tool) == {"peer_c_produce_per_second": 9.0}
+
+
 def test_a_c_client_names_the_option_that_it_refuses() -> None:
     with pytest.raises(ConfigError, match=r"no\.such\.option"):
         NativeProducer({"bootstrap.servers": "here:1", "no.such.option": True}, 8)

@@ -103,6 +103,20 @@ def test_another_client_has_a_range_like_tidegate_and_one_run_of_it_is_named() -
         assert f" | {words} | " in text and f">{words}<" in page
 
 
+def test_a_cell_that_streams_shows_no_figure_of_kafkas_tools() -> None:
+    """Those of an older result too: they wrote and read one after the other."""
+    one = result(700)
+    for cell in one["cells"]:
+        cell["mode"] = "stream" if cell["message_bytes"] == 100 else "split"
+    rows = rows_of(render_markdown([one]), "| message_bytes")
+    place = rows[0].index("Kafka's tools")
+    speeds = {(row[1], row[place - 1], row[place]) for row in rows[1:] if "produce_per_second" in row}
+    assert speeds == {("split", "6,000", "5,000"), ("stream", "6,000", "")}
+    for cell in one["cells"]:
+        cell["mode"] = "stream"
+    assert "Kafka's tools" not in render_markdown([one]) + render_report([one]).replace("&#x27;", "'")
+
+
 def test_an_interrupted_run_says_that_cells_are_missing() -> None:
     assert "cells that it did not reach are missing" in render_markdown([result(700, interrupted=True)])
     assert "did not reach" not in render_markdown([result(700)])

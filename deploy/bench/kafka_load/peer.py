@@ -37,9 +37,10 @@ _SENT = re.compile(
 def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
     """Produce with librdkafka in C, then produce and consume with `kafka-producer-perf-test` and `kafka-consumer-perf-test`.
 
-    As many producers as the load has, at the same time. Kafka's tools do not consume meanwhile, and one consumer reads all; a
-    batch there is a number of bytes: those that `batch_records` records take. The C client meets the load's own consumers in
-    mode `stream`; it is left out where the load has keys, a rate, or records that the topic holds before.
+    As many producers as the load has, at the same time, and one consumer of Kafka's tools reads all; a batch there is a number of
+    bytes: those that `batch_records` records take. Kafka's tools write and read one after the other, so they are left out in mode
+    `stream`. The C client meets the load's own consumers there; it is left out where the load has keys, a rate, or records that
+    the topic holds before.
 
     Returns:
         `peer_produce_per_second`, `peer_consume_per_second` (records), `peer_ack_p50_ms`, `peer_ack_p99_ms` of Kafka's tools;
@@ -48,14 +49,18 @@ def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, 
     Raises:
         UnavailableError: a tool failed; the text has its last words.
     """
+    found = {} if workload.mode == "stream" else _by_tools(workload, kafka, tool)
+    return found | _produce_in_c(workload, kafka)
+
+
+def _by_tools(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
     topic = f"{workload.topic}-peer"
     settings = kafka.model_copy(update={"replication": workload.replication})
     create_topic(settings, topic, partitions=workload.partitions, config={**KEEP_ALL, **dict(workload.properties)})
     try:
-        found = {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
+        return {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
     finally:
         delete_topic(kafka, topic)
-    return found | _produce_in_c(workload, kafka)
 
 
 def _produce_in_c(workload: Workload, kafka: KafkaSettings) -> dict[str, float]:

@@ -22,7 +22,8 @@ SHOWN: Final = (
     "client_cpu_us_per_message",
     "broker_cpu_us_per_message",
 )
-PEERS: Final = {"peer_c_": "C client", "peer_": "Kafka's tools"}
+TOOLS: Final = "Kafka's tools"
+PEERS: Final = {"peer_c_": "C client", "peer_": TOOLS}
 """Other clients that ran the same load, by how the names of their figures begin."""
 WORDS: Final = {True: "met", False: "missed", None: "undecided"}
 
@@ -62,7 +63,9 @@ def peers_of(shown: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, str]:
 
 
 def peer_spread(cell: Mapping[str, Any], peer: str, figure: str) -> Mapping[str, Any] | None:
-    """Of another client, where it ran the cell's load."""
+    """Of another client, where it ran the cell's load: Kafka's tools do not write and read at the same time."""
+    if PEERS[peer] == TOOLS and cell.get("mode") == "stream":
+        return None
     found: Mapping[str, Any] | None = cell["spread"].get(f"{peer}{figure}")
     return found
 
