@@ -117,6 +117,18 @@ def test_a_cell_that_streams_shows_no_figure_of_kafkas_tools() -> None:
     assert "Kafka's tools" not in render_markdown([one]) + render_report([one]).replace("&#x27;", "'")
 
 
+def test_a_result_of_the_older_rule_for_a_busy_machine_says_so() -> None:
+    older = result(700, busy="the machine was busy before the start: load 2.1 on 2 cores, wanted at most 1")
+    today = result(700, busy="the machine was busy before the start: 1.10 cores were used, wanted at most 0.25")
+    words = (
+        "wanted at most 1. That was the rule of this revision; now it is that other programs use a quarter of a core"
+    )
+    for text in (render_markdown([older]), render_report([older])):
+        assert words in text
+    for text in (render_markdown([today]), render_report([today])):
+        assert "wanted at most 0.25." in text and "rule of this revision" not in text
+
+
 def test_an_interrupted_run_says_that_cells_are_missing() -> None:
     assert "cells that it did not reach are missing" in render_markdown([result(700, interrupted=True)])
     assert "did not reach" not in render_markdown([result(700)])

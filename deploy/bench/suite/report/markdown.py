@@ -9,10 +9,11 @@ from deploy.bench.suite.parameters import differing, identity, shown_value
 from deploy.bench.suite.report.growth import growth_rows
 from deploy.bench.suite.report.tables import WORDS, figures_shown, number_text, peer_text, peers_of
 
-__all__ = ["markdown_table", "peers_note", "render_markdown"]
+__all__ = ["busy_note", "markdown_table", "peers_note", "render_markdown"]
 
 ZOOKEEPER: Final = "ZooKeeper mode"
 _TAG: Final = re.compile(r"<(?=[a-zA-Z/!])")
+_OLD_RULE: Final = re.compile(r"load [\d.]+ on \d+ cores")
 
 
 def render_markdown(results: Sequence[Mapping[str, Any]]) -> str:
@@ -30,13 +31,22 @@ def _section(result: Mapping[str, Any]) -> str:
         f"{machine}; medians of {result['repeats']}; revision {result['revision'] or 'unknown'}. {counts}. "
         f"{_text(result['source'])}",
     ]
-    busy = f"Nothing is claimed as met: {result['busy']}." if result["busy"] else ""
+    busy = busy_note(result)
     cut = "The run was interrupted; cells that it did not reach are missing." if result["interrupted"] else ""
     for words in (result["note"], busy, cut, peers_note(result)):
         lines += ["", _text(words)] if words else []
     return "\n".join(
         [*lines, "", *_table(result), *_growth(result), *(f"\n- Failed: {_text(fault)}" for fault in result["faults"])]
     )
+
+
+def busy_note(result: Mapping[str, Any]) -> str:
+    """Why no cell is claimed as met, where the machine was busy; with the rule of a result that is older than today's."""
+    if not result["busy"]:
+        return ""
+    rule = "That was the rule of this revision; now it is that other programs use a quarter of a core at most."
+    older = f" {rule}" if _OLD_RULE.search(result["busy"]) else ""
+    return f"Nothing is claimed as met: {result['busy']}.{older}"
 
 
 def peers_note(result: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import monitoring
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.growth import growth_table
-from deploy.bench.suite.report.markdown import peers_note, render_markdown
+from deploy.bench.suite.report.markdown import busy_note, peers_note, render_markdown
 from deploy.bench.suite.report.tables import WORDS, cells_table, heat_tables
 from ingest.contract.errors import ConfigError
 
@@ -115,8 +115,8 @@ def _section(key: str, result: Mapping[str, Any]) -> str:
         parts.append(f"<p>{escape(result['note'])}</p>")
     if note := peers_note(result):
         parts.append(f"<p>{note}</p>")
-    if result["busy"]:
-        parts.append(f'<p class="notice">Nothing is claimed as met: {escape(result["busy"])}.</p>')
+    if busy := busy_note(result):
+        parts.append(f'<p class="notice">{escape(busy)}</p>')
     if result["interrupted"]:
         parts.append('<p class="notice">The run was interrupted; cells that it did not reach are missing.</p>')
     parts += [f'<p class="notice">{escape(fault)}</p>' for fault in dict.fromkeys(result["faults"])]
