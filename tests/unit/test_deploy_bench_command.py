@@ -210,6 +210,27 @@ def test_more_copies_than_brokers_in_all_cells_is_refused_with_the_flag_that_hel
     assert len(plan_of(scenario, RunRequest((scenario,), parameters=("replication=3", "brokers=3")), None).cells) == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "why"),
+    [
+        ("failover", ("metadata=kraft", "kill=zookeeper"), "kill=zookeeper finds no ZooKeeper with metadata=kraft."),
+        ("failover", ("replication=5",), "replication=5 wants 5 brokers. Add --set brokers=5."),
+        ("dsbs", ("kind=mqtt", "message_bytes=32"), "kind=mqtt wants a mosquitto. Add --set runs=mosquitto."),
+        ("secure", ("kind=load", "runs=mosquitto"), "kind=load does not run on a mosquitto."),
+        ("secure", ("replication=3",), "replication=3 wants 3 brokers. Add --set brokers=3."),
+        ("ksql", ("disk_mb=0", "disturbance=disk_full", "rate=9"), "disturbance=disk_full wants a small disk."),
+        ("ksql", ("disk_mb=99", "disturbance=none"), "disk_mb=99 is for disturbance=disk_full alone."),
+    ],
+)
+def test_a_scenario_without_a_cell_says_what_keeps_each_of_them_from_running(
+    name: str, parameters: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(ConfigError, match="has no cell: ") as fault:
+        plan_of(name, RunRequest((name,), parameters=parameters), None)
+    said = str(fault.value).partition("has no cell: ")[2]
+    assert said.startswith(why) and said.count("--set") <= 2, said
+
+
 def test_a_cluster_that_memory_cannot_hold_is_named_before_the_first_starts(
     scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

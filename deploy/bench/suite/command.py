@@ -146,11 +146,8 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         ]
         scenario = scenario.model_copy(update={"note": f"{scenario.note} {_EXISTING}".strip()})
     if not cells:
-        copies = min(work.replication for work in scenario.workloads)
-        msg = (
-            f"The scenario {name} has no cell: replication={copies} wants {copies} brokers, and its clusters have "
-            f"{max(one.brokers for one in scenario.targets)} at most. Add --set brokers={copies}."
-        )
+        why = " ".join(scenario.obstacles()) or "none of its blocks is for one of its targets."
+        msg = f"The scenario {name} has no cell: {why}"
         raise ConfigError(msg)
     return Plan(name, scenario, cells, request.repeats or scenario.repeats)
 

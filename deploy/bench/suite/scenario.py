@@ -134,14 +134,38 @@ class Target(_Form):
         return self
 
     def can_run(self, workload: Parameters) -> bool:
-        """Whether it has the protocol, brokers for all copies, the server that the workload kills, the disk that it fills."""
+        """Whether it lacks nothing that the workload wants."""
+        return not self.obstacle(workload)
+
+    def obstacle(self, workload: Parameters) -> str:
+        """What keeps a workload from running on it, with the next step; empty where nothing does."""
+        copies, fills = workload.replication, workload.disturbance == "disk_full"
         kills_zookeeper = workload.kind == "failover" and workload.kill == "zookeeper"
-        return (
-            workload.replication <= self.brokers
-            and (self.metadata == "zookeeper" or not kills_zookeeper)
-            and (workload.kind == "mqtt") == (self.runs == "mosquitto")
-            and (workload.disturbance == "disk_full") == (self.disk_mb > 0)
+        found = (
+            (not self.serves(workload), _wrong_server(workload)),
+            (copies > self.brokers, f"replication={copies} wants {copies} brokers. Add --set brokers={copies}."),
+            (
+                kills_zookeeper and self.metadata != "zookeeper",
+                f"kill=zookeeper finds no ZooKeeper with metadata={self.metadata}. Name another kill, or add --set "
+                "metadata=zookeeper.",
+            ),
+            (fills and not self.disk_mb, "disturbance=disk_full wants a small disk. Add --set disk_mb=768."),
+            (
+                self.disk_mb > 0 and not fills,
+                f"disk_mb={self.disk_mb} is for disturbance=disk_full alone. Add --set disk_mb=0, or that disturbance.",
+            ),
         )
+        return next((text for is_so, text in found if is_so), "")
+
+    def serves(self, workload: Parameters) -> bool:
+        """Whether it speaks the workload's protocol."""
+        return (workload.kind == "mqtt") == (self.runs == "mosquitto")
+
+
+def _wrong_server(workload: Parameters) -> str:
+    if workload.kind == "mqtt":
+        return "kind=mqtt wants a mosquitto. Add --set runs=mosquitto."
+    return f"kind={workload.kind} does not run on a mosquitto. Leave --set runs=mosquitto out, or add --set kind=mqtt."
 
 
 class Baseline(_Form):
@@ -301,6 +325,17 @@ class Scenario(_Form):
             for one in self._workloads_of([block for block in self.matrix if _is_for(block, target)])
             if target.can_run(one)
         ]
+
+    def obstacles(self) -> list[str]:
+        """Why targets leave out workloads, each reason once; the protocol is one only where no target speaks it."""
+        found = [
+            (target.serves(one), reason)
+            for target in self.targets
+            for one in self._workloads_of([block for block in self.matrix if _is_for(block, target)])
+            if (reason := target.obstacle(one))
+        ]
+        near = [reason for serves, reason in found if serves] or [reason for _, reason in found]
+        return list(dict.fromkeys(near))
 
     def _workloads_of(self, matrix: Sequence[Mapping[str, Axis]]) -> list[Parameters]:
         found: list[Parameters] = []
