@@ -102,8 +102,8 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
             return False
         if code == KafkaError.INVALID_REPLICATION_FACTOR:
             message = (
-                f"Kafka can't create topic {name} with kafka.replication = {settings.replication}: "
-                f"{error.args[0].str()} Set it to the number of brokers or less."
+                f"Kafka can't create topic {name} with {settings.replication} copies: {error.args[0].str()} Give "
+                "--replication, or kafka.replication in the settings, the number of brokers or less."
             )
             raise ConfigError(message) from error
         if code in _REFUSED:

@@ -46,7 +46,8 @@ def test_a_topic_is_made_filled_read_and_removed(tidegate: Commands, tmp_path: P
     assert tidegate("topics", "create", TOPIC, "-p", "2", "--set", "retention.ms=3600000") == 0
     assert tidegate("topics", "create", TOPIC) == 1 and "has a topic kafka-tools already" in tidegate.err
     assert tidegate("topics", "create", "other", "--set", "no.such.setting=1") == 78
-    assert tidegate("topics", "create", "other", "-r", "3") == 78 and "number of brokers or less" in tidegate.err
+    assert tidegate("topics", "create", "other", "-r", "3") == 78 and "with 3 copies: " in tidegate.err
+    assert "Give --replication, or kafka.replication in the settings, the number of brokers or less" in tidegate.err
 
     assert tidegate("topics", "create", "bad name") == 78 and "Topic name is invalid" in tidegate.err
     assert tidegate("topics", "create", f"{TOPIC}-compact", "--set", "cleanup.policy=compact") == 0

@@ -4,12 +4,13 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from ingest.contract.errors import RetryableError
+from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import READINGS
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.topic_setup import create_topic, ensure_topics
 from ingest.topic_state import describe_topics
 
 
@@ -42,3 +43,25 @@ def test_a_topic_that_is_not_described_in_time_is_asked_again(monkeypatch: pytes
     monkeypatch.setattr("ingest.topic_state.partition_counts", lambda *_: {READINGS: 1})
     with pytest.raises(RetryableError, match=r"describing topic telemetry\.readings: no answer in time"):
         describe_topics(KafkaSettings(), [READINGS])
+
+
+def test_more_copies_than_brokers_are_refused_by_their_number_and_both_places_that_set_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of `topics create -r 5` the settings say nothing, so nobody may look for the fault there alone."""
+
+    class OneBroker:
+        def create_topics(self, topics: list[Any], **_: Any) -> dict[str, "Future[None]"]:
+            futures: dict[str, Future[None]] = {topic.topic: Future() for topic in topics}
+            for future in futures.values():
+                future.set_exception(KafkaException(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "1 broker.")))
+            return futures
+
+    monkeypatch.setattr("ingest.topic_setup.partition_counts", lambda *_: {})
+    monkeypatch.setattr("ingest.topic_setup.admin_client", lambda _settings: OneBroker())
+    settings = KafkaSettings(replication=5)
+    wanted = "with 5 copies: 1 broker. Give --replication, or kafka.replication in the settings, the number of brokers"
+    for make in (lambda: ensure_topics(settings), lambda: create_topic(settings, "t", partitions=1)):
+        with pytest.raises(ConfigError, match=wanted) as fault:
+            make()
+        assert "kafka.replication = 5" not in str(fault.value)
