@@ -36,9 +36,12 @@ class Move:
     end: int
 
     @property
-    def again(self) -> int:
-        """Records that the group reads once more; less than 0: records it leaves out."""
-        return 0 if self.before is None else self.before - self.after
+    def again(self) -> int | None:
+        """Records that the group reads once more; less than 0: records it leaves out.
+
+        None where it never committed: where it would begin is known to its consumers alone (`auto.offset.reset`).
+        """
+        return None if self.before is None else self.before - self.after
 
 
 def plan_rewind(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.group_state import Member
-    from ingest.rewind import Target
+    from ingest.rewind import Move, Target
 
 __all__ = ["member_names", "register"]
 
@@ -115,7 +115,7 @@ def rewind(
         ]
         show_json({"group": group, "topic": topic, "written": execute, "partitions": shown})
         return
-    rows = [(str(m.partition), _or(m.before), str(m.after), str(m.end), _again(m.again)) for m in plan]
+    rows = [(str(m.partition), _or(m.before), str(m.after), str(m.end), _effect(m)) for m in plan]
     typer.echo("\n".join(text_table(("partition", "committed", "new", "end", "effect"), rows)))
     typer.echo("Written." if execute else "Nothing was changed: this is the plan. Add --yes to write it.", err=True)
 
@@ -161,7 +161,9 @@ def _or(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def _again(number: int) -> str:
-    if number == 0:
+def _effect(move: "Move") -> str:
+    if move.again is None:
+        return f"begins at {move.after}"
+    if move.again == 0:
         return "-"
-    return f"reads {number} again" if number > 0 else f"leaves out {-number}"
+    return f"reads {move.again} again" if move.again > 0 else f"leaves out {-move.again}"

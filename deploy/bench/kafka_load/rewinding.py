@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deploy.bench.kafka_load.keyed import Batch, batches_of, feed_batches, keyed_producer
 from deploy.bench.kafka_load.workload import KEEP_ALL, due_us
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
-from ingest.rewind import Target, plan_rewind, rewind
+from ingest.rewind import Move, Target, plan_rewind, rewind
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
@@ -115,7 +115,7 @@ class _Course:
         planned = self._set_back(at_ms)
         with closing(self._reader()) as consumer:
             consumer.subscribe([self._run.topic])
-            return self._read_again(consumer, began) | {"planned_again": planned}
+            return self._read_again(consumer, began) | ({} if planned is None else {"planned_again": planned})
 
     def _read_all(self, consumer: Consumer) -> None:
         topic, wanted = self._run.topic, self._run.messages
@@ -151,13 +151,13 @@ class _Course:
         for place in places:
             consumer.seek(place)
 
-    def _set_back(self, at_ms: int) -> int:
+    def _set_back(self, at_ms: int) -> int | None:
         """Returns how many records the plan says that the group reads again."""
         topic, back = self._run.topic, self._run.rewind
         target = Target("time", at_ms) if back == "group_time" else Target("offset", self._run.middle)
         moves = plan_rewind(self._kafka, topic, topic, target)
         rewind(self._kafka, topic, topic, moves)
-        return sum(move.again for move in moves)
+        return _planned_again(moves)
 
     def _read_again(self, consumer: Consumer, began: float) -> dict[str, float]:
         numbers, first_at = _read(consumer, len(self._run.expected))
@@ -185,6 +185,12 @@ class _Course:
                 "log_level": 0,
             }
         )
+
+
+def _planned_again(moves: Sequence[Move]) -> int | None:
+    """Of all partitions; not known where the group never committed in one."""
+    known = [move.again for move in moves if move.again is not None]
+    return sum(known) if len(known) == len(moves) else None
 
 
 def _read(consumer: Consumer, count: int) -> tuple[Sequence[int], float]:
