@@ -8,7 +8,7 @@ from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.load import connect_packet
 from deploy.bench.mqtt_load import subscribe
 from deploy.bench.mqtt_load.packets import Acknowledged, PacketForm, Rest
-from deploy.bench.mqtt_load.run import MqttLoad, _figures, _publish_plans
+from deploy.bench.mqtt_load.run import MqttLoad, _figures, _lost, _publish_plans
 from deploy.bench.mqtt_load.subscribe import Received
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.kinds import run_cell
@@ -92,6 +92,15 @@ def test_what_has_a_puback_and_no_reader_is_lost_and_what_has_none_is_not() -> N
     assert (found["publish_per_second"], found["receive_per_second"]) == (45, 20)
     assert "late_ms" not in found and "puback_p50_ms" not in found
     assert "receive_per_second" not in _figures(MqttLoad(topic="t", messages=100), [sent], {**received, "messages": 0})
+
+
+def test_a_message_that_came_without_a_puback_hides_none_that_was_lost() -> None:
+    assert _lost(100, 100, 100) == {"lost": 0}
+    assert _lost(100, 100, 97) == {"lost": 3}
+    assert _lost(100, 95, 90) == {"lost": 5}, "at least"
+    # Five have no PUBACK: those that came may be among them, and as many of the others may be missing.
+    assert _lost(100, 95, 95) == _lost(100, 95, 97) == {}
+    assert _lost(100, 0, 0) == {}
 
 
 def test_publishers_share_the_messages_and_their_numbers() -> None:

@@ -70,11 +70,11 @@ def run_mqtt(
         on_started: called before the clock starts.
 
     Returns:
-        `published`, those with a PUBACK; `received`, different ones; `lost`, published and not received; `unacknowledged`;
-        `duplicates`, received again; `publish_per_second`, `receive_per_second`; `puback_p50_ms` to `puback_max_ms`, from due
-        to PUBACK; `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to received; `client_cpu_us_per_message` and
-        `publish_client_cores` of publishers and subscriber together; with a rate `late_ms`, the longest time by which a
-        message left after it was due; `curves` and `over_time`, percentiles for plots.
+        `published`, those with a PUBACK; `received`, different ones; `lost`, published and not received, absent where that is not
+        known; `unacknowledged`; `duplicates`, received again; `publish_per_second`, `receive_per_second`; `puback_p50_ms` to
+        `puback_max_ms`, from due to PUBACK; `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to received;
+        `client_cpu_us_per_message` and `publish_client_cores` of publishers and subscriber together; with a rate `late_ms`, the
+        longest time by which a message left after it was due; `curves` and `over_time`, percentiles for plots.
 
     Raises:
         UnavailableError: a process of the load failed; the text has its last words.
@@ -132,7 +132,7 @@ def _figures(load: MqttLoad, sent: Sequence[Mapping[str, Any]], received: Mappin
     found: dict[str, Any] = {
         "published": published,
         "received": received["messages"],
-        "lost": max(0, published - received["messages"]),
+        **_lost(load.messages, published, received["messages"]),
         "unacknowledged": load.messages - published,
         "duplicates": received["again"],
         "publish_per_second": _rate(published, seconds),
@@ -149,6 +149,15 @@ def _figures(load: MqttLoad, sent: Sequence[Mapping[str, Any]], received: Mappin
         "curves": {"puback": acks.curve(), "end_to_end": reads.curve()},
         "over_time": {"puback": acks.over_time(), "end_to_end": reads.over_time()},
     }
+
+
+def _lost(messages: int, published: int, received: int) -> dict[str, int]:
+    """At least so many have a PUBACK and did not come; absent where it is not known whether any did.
+
+    One that came without a PUBACK hides one that has a PUBACK and did not come: both are counted, not named.
+    """
+    lost = max(0, published - received)
+    return {"lost": lost} if lost or published == messages else {}
 
 
 def _rate(messages: int, seconds: float) -> float:
