@@ -1,8 +1,7 @@
 """How Kafka is asked about itself: one kind of client, and one sentence where no answer comes."""
 
-import difflib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -10,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ingest.clients import make_client
-from ingest.contract.errors import FatalError, RetryableError
+from ingest.contract.errors import RetryableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 
@@ -19,7 +18,6 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "admin_client",
     "await_deleted",
-    "no_topic",
     "partition_counts",
     "result_of",
     "unanswered",
@@ -29,7 +27,14 @@ __all__ = [
 Answer = TypeVar("Answer")
 
 TIMEOUT_SECONDS: Final = 10.0
-DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+DENIED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Answers to a user without a right; ingest/topic_rights.py says which one is missing."""
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND})
 
 
@@ -96,17 +101,6 @@ def partition_counts(client: AdminClient, settings: KafkaSettings) -> dict[str, 
         reasons = client.reasons if isinstance(client, _Admin) else []
         raise unanswered(settings, RuntimeError(reasons[-1]) if reasons else error, "listing topics") from error
     return {name: len(topic.partitions) for name, topic in topics.items()}
-
-
-def no_topic(settings: KafkaSettings, topic: str, known: Iterable[str]) -> FatalError:
-    """What is raised where this user sees no such topic; names the nearest of those that it sees."""
-    close = difflib.get_close_matches(topic, [name for name in known if not name.startswith("__")], n=1)
-    guess = f"Did you mean {close[0]}? " if close else ""
-    hidden = f", or its user {settings.sasl_username} may not see it" if settings.sasl_username else ""
-    return FatalError(
-        f"Kafka at {settings.bootstrap_servers} has no topic {topic}{hidden}. {guess}See `tidegate topics ls --all`, or make it "
-        f"with `tidegate topics create {topic}`"
-    )
 
 
 def result_of(future: "Future[Answer]") -> Answer:

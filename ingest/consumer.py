@@ -11,6 +11,7 @@ from ingest.contract.errors import FatalError, RetryableError
 from ingest.log import LogRecord
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import missing_right
 
 __all__ = ["read_range"]
 
@@ -44,6 +45,7 @@ def read_range(
 
     Raises:
         RetryableError: Kafka stopped answering, or retention removed records while they were read.
+        MissingRightError: this user may not read the topic.
     """
     left = {p: end for p, end in until.items() if start.get(p, 0) < end}
     conf = consumer_conf(settings, client_id="tidegate-reader", group="tidegate-reader")
@@ -97,6 +99,8 @@ def _check(error: KafkaError, settings: KafkaSettings, topic: str, partition: in
     if error.code() in _GONE:
         message = f"Retention removed records of {topic}[{partition}] while they were read: run the command again"
         raise RetryableError(message) from KafkaException(error)
-    if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNKNOWN_PARTITION}:
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise missing_right(settings, f"read topic {topic}", "READ") from KafkaException(error)
+    if error.code() == KafkaError._UNKNOWN_PARTITION:
         message = f"Topic {topic} at {settings.bootstrap_servers} can't be read: {error.str()}"
         raise FatalError(message) from KafkaException(error)

@@ -12,6 +12,7 @@ from ingest.cluster_reader import ClusterReader
 from ingest.contract.errors import FatalError
 from ingest.group_reader import GroupReader
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import is_denied, missing_right
 
 __all__ = ["Group", "GroupPlace", "Member", "describe_group", "list_groups"]
 
@@ -103,7 +104,8 @@ def describe_group(settings: KafkaSettings, name: str) -> Group:
     """One group with its members and its places.
 
     Raises:
-        FatalError: there is no such group, or this user may not see it.
+        FatalError: there is no such group.
+        MissingRightError: this user may not see it.
         RetryableError: Kafka does not answer.
     """
     found = _described(settings, name)
@@ -145,10 +147,8 @@ def _described(settings: KafkaSettings, name: str) -> Any:
             raise unanswered(settings, error, f"describing group {name}") from error
         except KafkaException as error:
             code = error.args[0].code()
-            if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                user = settings.sasl_username or "ANONYMOUS"
-                message = f"The Kafka user {user} may not see group {name}: grant it DESCRIBE on the group"
-                raise FatalError(message) from error
+            if is_denied(error):
+                raise missing_right(settings, f"see group {name}", "DESCRIBE", "group") from error
             if code == KafkaError.INVALID_GROUP_ID:
                 message = f"Kafka takes no consumer group named {name!r}: see `tidegate groups ls`"
                 raise FatalError(message) from error

@@ -15,6 +15,7 @@ from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.offsets import end_offsets
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import is_denied, missing_right
 
 __all__ = ["OffsetMirror", "delete_group", "group_lag"]
 
@@ -147,11 +148,17 @@ def delete_group(settings: KafkaSettings, name: str) -> None:
     """Delete a consumer group's offsets; nothing happens where there are none.
 
     Raises:
-        RetryableError: Kafka does not answer, or does not let this user.
+        MissingRightError: this user may not delete it.
+        RetryableError: Kafka does not answer.
     """
     client = admin_client(settings)
     done = client.delete_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)
-    await_deleted(settings, done, f"deleting group {name}")
+    try:
+        await_deleted(settings, done, f"deleting group {name}")
+    except RetryableError as error:
+        if is_denied(error.__cause__):
+            raise missing_right(settings, f"delete group {name}", "DELETE", "group") from error
+        raise
 
 
 def _committed(consumer: Consumer, asked: list[TopicPartition], timeout_seconds: float) -> list[TopicPartition]:

@@ -6,8 +6,9 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, no_topic, partition_counts, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import is_denied, missing_right, no_topic
 
 __all__ = ["begin_offsets", "end_offsets", "offsets_at"]
 
@@ -50,6 +51,8 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
             answers = client.list_offsets(asked, request_timeout=TIMEOUT_SECONDS)
             return {where.partition: result_of(answer).offset for where, answer in answers.items()}
         except (KafkaException, TimeoutError) as error:
+            if is_denied(error):
+                raise missing_right(settings, f"see the offsets of topic {topic}", "DESCRIBE") from error
             if not _leads_nobody(error) or time.monotonic() > deadline:
                 raise unanswered(settings, error, f"asking for offsets of topic {topic}") from error
             time.sleep(0.1)

@@ -12,6 +12,7 @@ from ingest.clients import make_client
 from ingest.cluster_reader import CLIENT_ID, monitor_conf
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import missing_right
 
 __all__ = ["Budget", "PeekReader"]
 
@@ -26,7 +27,6 @@ _NOT_THERE: Final = frozenset(
 _NO_ANSWER: Final = "does not answer"
 _NO_OFFSETS: Final = "does not tell the offsets of topic {}"
 _NOTHING: Final = "sent nothing of topic {}"
-_DENIED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 
 Ends = dict[int, tuple[int, int]]
 """Partition -> the oldest offset that is there, and the next to be written."""
@@ -129,7 +129,7 @@ class PeekReader:
 
         Raises:
             RetryableError: Kafka sent nothing at all.
-            UnavailableError: this user may not read it.
+            MissingRightError: this user may not read it.
         """
         at = {one: start for one, (start, _end) in stretches.items()}
         left = {one: end for one, (start, end) in stretches.items() if start < end}
@@ -183,10 +183,10 @@ class PeekReader:
         self._consumer.incremental_unassign([TopicPartition(self._topic, number)])
 
     def _refuse(self, error: KafkaError) -> None:
-        if error.code() in _DENIED:
-            user = self._settings.sasl_username or "ANONYMOUS"
-            message = f"The Kafka user {user} may not read topic {self._topic}: grant it READ on the topic"
-            raise UnavailableError(message)
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise missing_right(self._settings, f"read topic {self._topic}", "READ")
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise missing_right(self._settings, f"read as group {CLIENT_ID}", "READ", "group")
         if error.code() in _NOT_THERE:
             message = f"Kafka has no topic {self._topic} any more"
             raise UnavailableError(message)

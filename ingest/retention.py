@@ -9,7 +9,7 @@ from ingest.groups import group_lag
 from ingest.offsets import begin_offsets, offsets_at
 from ingest.settings import KafkaSettings
 
-__all__ = ["AGE", "SIZE", "UNLIMITED", "ConfigChange", "retention_config", "unread_older"]
+__all__ = ["AGE", "SEGMENT", "SIZE", "UNLIMITED", "ConfigChange", "retention_config", "unread_older"]
 
 AGE: Final = "retention.ms"
 SIZE: Final = "retention.bytes"
@@ -18,7 +18,7 @@ UNLIMITED: Final = -1
 HOUR_MS: Final = 3_600_000
 CLOSE_MS: Final = 60_000
 """How far behind a reader may be when a limit of size is lowered."""
-_SEGMENT: Final = "segment.bytes"
+SEGMENT: Final = "segment.bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def retention_config(hours: int | None, size_bytes: int | None) -> dict[str, str
         wanted[SIZE] = str(size_bytes)
     if size_bytes is not None and size_bytes != UNLIMITED:
         readings, *_ = topic_specs(partitions=1, max_record_bytes=1, retention_bytes=size_bytes, retention_ms=1)
-        wanted[_SEGMENT] = readings.config[_SEGMENT]
+        wanted[SEGMENT] = readings.config[SEGMENT]
     return wanted
 
 

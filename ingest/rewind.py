@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ingest.clients import make_client
 from ingest.contract.errors import FatalError, RetryableError, UnavailableError
@@ -12,6 +12,7 @@ from ingest.group_state import Group, describe_group
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import is_denied, missing_right
 
 __all__ = ["Move", "Target", "plan_rewind", "rewind"]
 
@@ -80,7 +81,8 @@ def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -
     """Write a plan to the group.
 
     Raises:
-        FatalError: a member has joined meanwhile, or this user may not write to the group.
+        FatalError: a member has joined meanwhile.
+        MissingRightError: this user may not write the offsets.
         RetryableError: Kafka does not answer.
     """
     _refuse_own(group)
@@ -95,6 +97,7 @@ def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -
             offsets=[TopicPartition(topic, move.partition, move.after) for move in moves], asynchronous=False
         )
     except KafkaException as error:
+        _refuse_denied(settings, group, topic, error)
         # A group that has members takes no offsets from outside: one joined between plan and commit.
         _refuse_members(describe_group(settings, group))
         message = (
@@ -105,8 +108,16 @@ def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -
         consumer.close()
     for one in done or []:
         if one.error is not None:
+            _refuse_denied(settings, group, topic, KafkaException(one.error))
             message = f"Kafka refuses the offset of {topic}[{one.partition}] for group {group}: {one.error.str()}"
             raise FatalError(message)
+
+
+def _refuse_denied(settings: KafkaSettings, group: str, topic: str, error: KafkaException) -> None:
+    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise missing_right(settings, f"set offsets of topic {topic}", "READ") from error
+    if is_denied(error):
+        raise missing_right(settings, f"set the offsets of group {group}", "READ", "group") from error
 
 
 def _refuse_own(group: str) -> None:

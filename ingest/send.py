@@ -7,12 +7,12 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ingest.admin import admin_client, no_topic, partition_counts
+from ingest.admin import admin_client, partition_counts
 from ingest.clients import make_client
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
-from ingest.topic_rights import missing_rights
+from ingest.topic_rights import is_denied, missing_right, missing_rights, no_topic
 from ingest.topic_state import describe_topics
 
 __all__ = ["Outgoing", "Sent", "send"]
@@ -32,12 +32,16 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Sent:
-    """How many Kafka acknowledged, why others failed, and whether Ctrl-C ended it before its records did."""
+    """How many Kafka acknowledged, why others failed, and whether Ctrl-C ended it before its records did.
+
+    `denied`: a right was taken away meanwhile.
+    """
 
     acknowledged: int = 0
     failed: int = 0
     why: str = ""
     interrupted: bool = False
+    denied: bool = False
 
 
 def send(
@@ -59,7 +63,7 @@ def send(
 
     Raises:
         FatalError: there is no such topic.
-        UnavailableError: there is no such partition, or this user may not write to the topic.
+        UnavailableError: there is no such partition, or this user may not write to the topic (MissingRightError).
         RetryableError: Kafka does not answer.
     """
     known = partition_counts(admin_client(settings), settings)
@@ -71,9 +75,7 @@ def send(
         raise UnavailableError(message)
     if "WRITE" in missing_rights(settings, topic):
         # The client itself ends with a fault of its own, because it may not even ask for a producer's id.
-        user = settings.sasl_username or "ANONYMOUS"
-        message = f"The Kafka user {user} may not write to topic {topic}: grant it WRITE on the topic"
-        raise UnavailableError(message)
+        raise missing_right(settings, f"write to topic {topic}", "WRITE")
     done = Sent()
     needs_key = _is_compacted(settings, topic)
 
@@ -82,6 +84,8 @@ def send(
             done.acknowledged += 1
         else:
             done.failed, done.why = done.failed + 1, error.str()
+            if is_denied(error):
+                done.denied, done.why = True, str(missing_right(settings, f"write to topic {topic}", "WRITE"))
 
     conf = client_conf(settings, client_id="tidegate-produce") | {
         "enable.idempotence": True,

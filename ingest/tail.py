@@ -20,6 +20,7 @@ from ingest.contract.errors import FatalError, RetryableError, UnavailableError
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import missing_right
 
 __all__ = ["Silence", "Start", "TailRecord", "judge_error", "tail", "tail_record"]
 
@@ -88,7 +89,8 @@ def tail(
 
     Raises:
         FatalError: there is no such topic.
-        UnavailableError: there is no such partition, no partition has that offset yet, or this user may not read the topic.
+        UnavailableError: there is no such partition, no partition has that offset yet, or this user may not read the topic
+            (MissingRightError).
         RetryableError: Kafka does not answer; also while it follows, after half a minute without a broker.
     """
     oldest, ends = begin_offsets(settings, topic), end_offsets(settings, topic)
@@ -198,14 +200,12 @@ def judge_error(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
     A client asks for its group's coordinator even where it needs none: a user without rights on the group reads all the same.
 
     Raises:
-        UnavailableError: this user may not read the topic.
+        MissingRightError: this user may not read the topic.
         FatalError: the topic was deleted.
         RetryableError: retention removed what was to be read.
     """
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        user = settings.sasl_username or "ANONYMOUS"
-        message = f"The Kafka user {user} may not read topic {topic}: grant it READ on the topic"
-        raise UnavailableError(message)
+        raise missing_right(settings, f"read topic {topic}", "READ")
     if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
         message = f"Topic {topic} was deleted while it was read"
         raise FatalError(message)

@@ -5,13 +5,14 @@ from typing import Any, Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ingest.admin import admin_client, no_topic, partition_counts
+from ingest.admin import admin_client, partition_counts
 from ingest.clients import make_client
-from ingest.contract.errors import FatalError, RetryableError, UnavailableError
+from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.topics import LAND_GROUP, stream_group
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
 from ingest.tail import Silence, TailRecord, judge_error, tail_record
+from ingest.topic_rights import missing_right, no_topic
 
 __all__ = ["Protocol", "tail_group"]
 
@@ -50,7 +51,7 @@ def tail_group(
 
     Raises:
         FatalError: the group is one of Tidegate's own, or there is no such topic.
-        UnavailableError: this user may not read the topic, or not as this group.
+        MissingRightError: this user may not read the topic, or not as this group.
         RetryableError: Kafka does not answer, for half a minute.
     """
     if group == LAND_GROUP or group.startswith(stream_group("")):
@@ -132,9 +133,7 @@ class _Member:
         if error.code() == KafkaError._PARTITION_EOF and number is not None:
             self._at_end.add(number)
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            user = self._settings.sasl_username or "ANONYMOUS"
-            text = f"The Kafka user {user} may not read as group {self._group}: grant it READ on the group"
-            raise UnavailableError(text)
+            raise missing_right(self._settings, f"read as group {self._group}", "READ", "group")
         else:
             judge_error(error, self._topic, self._settings)
         return None

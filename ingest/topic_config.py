@@ -1,23 +1,28 @@
-"""Settings of a topic that is in use: changed by name, and not where a reader would lose records."""
+"""Settings of a topic that is in use: changed by name, and not where a reader of Tidegate would lose records."""
 
+import difflib
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_topic, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, result_of, unanswered
 from ingest.cluster import is_own_topic
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, TidegateError
-from ingest.retention import AGE, SIZE, ConfigChange, unread_older
+from ingest.retention import AGE, SEGMENT, SIZE, ConfigChange, unread_older
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import is_denied, missing_right, no_topic
 from ingest.topic_setup import wanted_config
 from ingest.topic_state import describe_topics, topic_names
 
 __all__ = ["change_topic", "settings_config"]
 
 _COMPACTED: Final = "compact"
+_RETENTION: Final = frozenset({AGE, SIZE, SEGMENT})
 _REFUSED: Final = frozenset({KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REQUEST})
 
 
@@ -25,9 +30,14 @@ def settings_config(settings: KafkaSettings, name: str) -> dict[str, str]:
     """All that the settings want of this topic.
 
     Raises:
-        FatalError: it is none of Tidegate's.
+        FatalError: it is not one of Tidegate's.
     """
-    _refuse_foreign(name)
+    if not is_own_topic(name):
+        message = (
+            f"Topic {name} is not one of Tidegate's, so the settings say nothing of it: name what to change, such as "
+            "--set retention.ms=3600000"
+        )
+        raise FatalError(message)
     return wanted_config(settings, name)
 
 
@@ -35,6 +45,8 @@ def change_topic(
     settings: KafkaSettings, name: str, wanted: Mapping[str, str], *, readers: Iterable[str] = (), dry_run: bool = False
 ) -> list[ConfigChange]:
     """Give a topic these settings and return those that differed; all others stay.
+
+    Of Tidegate's own topics only retention is changed, or what the settings want. Of all others, each setting that Kafka knows.
 
     Kafka deletes what is past a limit at its next look, minutes later. Back when Kafka shows what was asked for.
 
@@ -46,30 +58,71 @@ def change_topic(
         dry_run: Kafka judges the change and makes none.
 
     Raises:
-        FatalError: no such topic, none of Tidegate's, no permission, or a reader would lose records.
-        ConfigError: Kafka refuses a value, or would do nothing for it.
+        FatalError: no such topic, one of Kafka's own, or a reader would lose records.
+        MissingRightError: this user may not read or change the settings.
+        ConfigError: Kafka has no such setting, refuses a value, or would do nothing for it.
         RetryableError: Kafka does not answer.
     """
-    _refuse_foreign(name)
+    if name.startswith("__"):
+        message = f"Topic {name} is Kafka's own, and is not changed here"
+        raise FatalError(message)
     has = _config_of(settings, name)
-    if has.get("cleanup.policy") == _COMPACTED and {AGE, SIZE} & wanted.keys():
-        message = f"Topic {name} is compacted: it keeps the newest record of each key, however old; retention does nothing there"
-        raise ConfigError(message)
-    changes = [ConfigChange(key, has.get(key, ""), value) for key, value in wanted.items() if has.get(key) != value]
+    if is_own_topic(name):
+        _refuse_unusual(settings, name, has, wanted)
+    _refuse_unknown(name, has, wanted)
+    changes = [
+        ConfigChange(key, has[key] or "", value) for key, value in wanted.items() if not _is_same(has[key] or "", value)
+    ]
+    if not changes:
+        return []
+    # Kafka judges the values first: only then are limits sure to be numbers.
+    _alter(settings, name, changes, dry_run=True)
     _refuse_loss(settings, name, changes, readers)
-    if changes:
-        _alter(settings, name, changes, dry_run=dry_run)
-    if changes and not dry_run:
+    if not dry_run:
+        _alter(settings, name, changes, dry_run=False)
         _await_shown(settings, name, changes)
     return changes
 
 
-def _refuse_foreign(name: str) -> None:
-    if not is_own_topic(name):
+def _refuse_unusual(settings: KafkaSettings, name: str, has: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Tidegate relies on the other settings of its topics: on time by Kafka's clock, compaction, the largest record."""
+    usual = wanted_config(settings, name)
+    odd = [key for key, value in wanted.items() if key not in _RETENTION and usual.get(key) != value]
+    if odd:
         message = (
-            f"Topic {name} is none of Tidegate's (see `tidegate topics ls`): change it with the tools of your Kafka"
+            f"Topic {name} is Tidegate's, which relies on its {', '.join(odd)}: change its retention, or give it what the "
+            "settings want (--as-settings)"
         )
         raise FatalError(message)
+    if has.get("cleanup.policy") == _COMPACTED and {AGE, SIZE} & wanted.keys():
+        message = f"Topic {name} is compacted: it keeps the newest record of each key, however old; retention does nothing there"
+        raise ConfigError(message)
+
+
+def _refuse_unknown(name: str, has: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    for key in wanted:
+        if key not in has:
+            close = difflib.get_close_matches(key, has, n=1)
+            guess = f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(has))}."
+            message = f"Kafka has no setting {key!r} of a topic, so none of {name}. {guess}"
+            raise ConfigError(message)
+
+
+def _is_same(has: str, wanted: str) -> bool:
+    """Whether Kafka shows one where the other was asked for: it writes numbers, lists and true in a form of its own."""
+    return _plain(has) == _plain(wanted)
+
+
+def _plain(value: str) -> tuple[str | float, ...]:
+    return tuple(_number(part.strip().lower()) for part in value.split(","))
+
+
+def _number(text: str) -> str | float:
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        return number if isfinite(number := float(text)) else text
+    return text
 
 
 def _config_of(settings: KafkaSettings, name: str) -> Mapping[str, str]:
@@ -77,7 +130,7 @@ def _config_of(settings: KafkaSettings, name: str) -> Mapping[str, str]:
     if name not in states:
         raise no_topic(settings, name, topic_names(settings))
     if not states[name].config:
-        raise _denied(settings, name, "read the settings of", "DESCRIBE_CONFIGS")
+        raise missing_right(settings, f"read the settings of topic {name}", "DESCRIBE_CONFIGS")
     return states[name].config
 
 
@@ -112,14 +165,9 @@ def _fault(settings: KafkaSettings, name: str, error: KafkaException) -> Tidegat
     code = error.args[0].code()
     if code in _REFUSED:
         return ConfigError(f"Kafka refuses this of topic {name}: {error.args[0].str()}")
-    if code in DENIED:
-        return _denied(settings, name, "change", "ALTER_CONFIGS")
+    if is_denied(error):
+        return missing_right(settings, f"change topic {name}", "ALTER_CONFIGS")
     return unanswered(settings, error, f"changing topic {name}")
-
-
-def _denied(settings: KafkaSettings, name: str, what: str, right: str) -> FatalError:
-    user = settings.sasl_username or "ANONYMOUS"
-    return FatalError(f"The Kafka user {user} may not {what} topic {name}: grant it {right} on the topic")
 
 
 def _await_shown(settings: KafkaSettings, name: str, changes: Sequence[ConfigChange]) -> None:
@@ -127,9 +175,11 @@ def _await_shown(settings: KafkaSettings, name: str, changes: Sequence[ConfigCha
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         has = _config_of(settings, name)
-        if all(has.get(one.setting) == one.after for one in changes):
+        if all(_is_same(has.get(one.setting, ""), one.after) for one in changes):
             return
         if time.monotonic() > deadline:
-            message = f"Kafka took the change of topic {name} and does not show it yet: look with `tidegate topics ls`"
+            message = (
+                f"Kafka took the change of {name} and does not show it yet: look with `tidegate topics describe {name}`"
+            )
             raise RetryableError(message)
         time.sleep(0.1)

@@ -1,20 +1,64 @@
-"""What a user may do with a topic and a group: asked of Kafka, instead of learned by a failure in the middle of a run."""
+"""What a user may do with a topic and a group: asked of Kafka beforehand, and one error where Kafka refuses."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import difflib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.contract.errors import FatalError, MissingRightError
 from ingest.settings import KafkaSettings
 
-__all__ = ["missing_group_rights", "missing_rights"]
+__all__ = ["is_denied", "missing_group_rights", "missing_right", "missing_rights", "no_topic"]
+
+Resource = Literal["topic", "group", "cluster"]
 
 _OF_TOPIC: Final = (AclOperation.WRITE, AclOperation.READ, AclOperation.DELETE)
 _OF_GROUP: Final = (AclOperation.READ,)
-_HIDDEN: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
-"""Each of those rights lets its user describe too: who may not describe has none of them."""
+
+
+def is_denied(error: BaseException | KafkaError | None) -> bool:
+    """Whether Kafka refuses for a missing right, and for nothing else."""
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    return isinstance(cause, KafkaError) and cause.code() in DENIED
+
+
+def missing_right(
+    settings: KafkaSettings, doing: str, right: str, on: Resource = "topic", *, instead: str = ""
+) -> MissingRightError:
+    """What is raised where Kafka refuses for a missing right.
+
+    Args:
+        settings: the cluster and its user.
+        doing: what was refused, with the topic's or the group's name, such as `read topic rooms`.
+        right: by Kafka's name of the operation.
+        on: what the right is granted on.
+        instead: another next step.
+    """
+    user = settings.sasl_username or "ANONYMOUS"
+    other = f", or {instead}" if instead else ""
+    return MissingRightError(f"The Kafka user {user} may not {doing}: grant it {right} on the {on}{other}")
+
+
+def no_topic(settings: KafkaSettings, topic: str, known: Iterable[str]) -> FatalError:
+    """What is raised where this user sees no such topic; names the nearest of those that it sees.
+
+    Kafka hides a topic from a user without a right on it, and then does not say whether there is one.
+    """
+    close = difflib.get_close_matches(topic, [name for name in known if not name.startswith("__")], n=1)
+    guess = f"Did you mean {close[0]}? " if close else ""
+    none = f"Kafka at {settings.bootstrap_servers} has no topic {topic}"
+    if _is_hidden(settings, topic):
+        user = settings.sasl_username or "ANONYMOUS"
+        return MissingRightError(
+            f"{none}, or its user {user} may not see it. {guess}If it is there, grant it READ, WRITE or DESCRIBE on the topic"
+        )
+    return FatalError(
+        f"{none}. {guess}See `tidegate topics ls --all`, or make it with `tidegate topics create {topic}`"
+    )
 
 
 def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
@@ -55,6 +99,17 @@ def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
     )
 
 
+def _is_hidden(settings: KafkaSettings, topic: str) -> bool:
+    """Whether Kafka refuses to say that this topic exists; False where it does not answer."""
+    client = admin_client(settings)
+    try:
+        # Unlike a look at the topic's metadata, this question never makes a topic.
+        result_of(client.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_SECONDS)[topic])
+    except (KafkaException, TimeoutError) as error:
+        return is_denied(error)
+    return False
+
+
 def _missing(
     ask: Callable[[], Any],
     needed: Sequence[AclOperation],
@@ -64,16 +119,26 @@ def _missing(
     is_there: bool = True,
 ) -> list[str]:
     """Names of the rights that are needed and not there; none where what is asked about is not there and so cannot say."""
-    try:
-        allowed = result_of(ask()).authorized_operations
-    except (KafkaException, TimeoutError) as error:
-        code = error.args[0].code() if isinstance(error, KafkaException) else None
-        if code in _HIDDEN:
-            return [each.name for each in needed]
-        if code is not None and not is_there:
-            return []
-        raise unanswered(settings, error, what) from error
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            allowed = result_of(ask()).authorized_operations
+            break
+        except (KafkaException, TimeoutError) as error:
+            # Each of those rights lets its user describe too: who may not describe has none of them.
+            if is_denied(error):
+                return [each.name for each in needed]
+            if isinstance(error, KafkaException) and not is_there:
+                return []
+            # A broker hears of a new topic after the controller has answered.
+            if not _is_unknown(error) or time.monotonic() > deadline:
+                raise unanswered(settings, error, what) from error
+            time.sleep(0.1)
     # A broker that does not say has nothing to forbid.
     if allowed is None or AclOperation.ALL in allowed:
         return []
     return [each.name for each in needed if each not in allowed]
+
+
+def _is_unknown(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART

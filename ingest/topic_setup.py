@@ -7,10 +7,11 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
-from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, await_deleted, partition_counts, result_of, unanswered
-from ingest.contract.errors import ConfigError, FatalError, RetryableError
+from ingest.admin import TIMEOUT_SECONDS, admin_client, await_deleted, partition_counts, result_of, unanswered
+from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import TopicSpec, topic_specs
 from ingest.settings import KafkaSettings
+from ingest.topic_rights import is_denied, missing_right
 from ingest.topic_state import TopicState, describe_topics
 
 __all__ = ["create_topic", "delete_topic", "ensure_topics", "wanted_config"]
@@ -33,7 +34,7 @@ def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = l
 
     Raises:
         ConfigError: Kafka can't create them so, for example fewer brokers than `kafka.replication`.
-        FatalError: no permission to create.
+        MissingRightError: this user may not create topics.
         RetryableError: Kafka does not answer.
     """
     specs = _specs(settings, settings.partitions)
@@ -58,7 +59,7 @@ def create_topic(
 
     Raises:
         ConfigError: Kafka can't create it so.
-        FatalError: no permission to create.
+        MissingRightError: this user may not create topics.
         RetryableError: Kafka does not answer.
     """
     client = admin_client(settings)
@@ -75,7 +76,7 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
     """Delete a topic; nothing happens where there is none.
 
     Raises:
-        FatalError: this user may not delete it.
+        MissingRightError: this user may not delete it.
         RetryableError: Kafka does not answer.
     """
     client = admin_client(settings)
@@ -83,10 +84,8 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
     try:
         await_deleted(settings, futures, f"deleting topic {name}")
     except RetryableError as error:
-        cause = error.__cause__
-        if isinstance(cause, KafkaException) and cause.args[0].code() in DENIED:
-            message = f"The Kafka user {settings.sasl_username or 'ANONYMOUS'} may not delete topic {name}: grant it DELETE on it"
-            raise FatalError(message) from error
+        if is_denied(error.__cause__):
+            raise missing_right(settings, f"delete topic {name}", "DELETE") from error
         raise
 
 
@@ -109,12 +108,10 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
         if code in _REFUSED:
             message = f"Kafka refuses to create topic {name!r} so: {error.args[0].str()}"
             raise ConfigError(message) from error
-        if code in DENIED:
-            message = (
-                f"The Kafka user {settings.sasl_username or 'ANONYMOUS'} may not create topic {name}: grant it CREATE "
-                "on the cluster, or let an administrator create the topic."
-            )
-            raise FatalError(message) from error
+        if is_denied(error):
+            raise missing_right(
+                settings, f"create topic {name}", "CREATE", "cluster", instead="let an administrator create the topic"
+            ) from error
         raise unanswered(settings, error, f"creating topic {name}") from error
     return True
 

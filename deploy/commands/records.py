@@ -78,14 +78,14 @@ def produce(
 
     Ctrl-C ends a pipe that has no end: what was sent by then is waited for and counted.
 
-    Exit 1 when Kafka refused a record, 130 after Ctrl-C.
+    Exit 1 when Kafka refused a record, 69 where a right is missing, 130 after Ctrl-C.
     """
     from deploy.commands.options import show_json
     from deploy.commands.record_text import delimiter, parse_headers, records_from, typed
     from deploy.local.locate import locate_kafka
     from deploy.local.words import counted
     from ingest.cluster import is_own_topic
-    from ingest.contract.errors import FatalError
+    from ingest.contract.errors import FatalError, UnavailableError
     from ingest.send import send
     from ingest.settings import KafkaSettings
 
@@ -121,7 +121,7 @@ def produce(
         typer.echo(f"{counted(done.acknowledged, 'record')} acknowledged", err=True)
     if done.failed:
         typer.echo(f"{counted(done.failed, 'record')} failed; the last: {done.why}", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(UnavailableError.exit_code if done.denied else 1)
     if done.interrupted:
         raise KeyboardInterrupt
 

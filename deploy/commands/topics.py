@@ -10,18 +10,18 @@ import typer
 from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deploy.settings import Settings
     from ingest.settings import KafkaSettings
     from ingest.topic_sight import TopicSight
 
-__all__ = ["parse_bytes", "parse_hours", "register"]
+__all__ = ["parse_bytes", "parse_hours", "parse_settings", "register"]
 
 topics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Kafka's topics: list, describe, create, remove, set retention.",
+    help="Kafka's topics: list, describe, create, remove, change settings.",
 )
 
 UNLIMITED: Final = "unlimited"
@@ -31,6 +31,12 @@ _SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 _UNITS: Final = ("", "k", "m", "g", "t")
 
 Name = Annotated[str, typer.Argument(help="As `topics ls` lists it.")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A topic setting, such as retention.ms=3600000.", show_default=False
+    ),
+]
 
 
 def register(parent: typer.Typer) -> None:
@@ -125,12 +131,7 @@ def create(
             show_default=False,
         ),
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A topic setting, such as retention.ms=3600000.", show_default=False
-        ),
-    ] = None,
+    setting: Setting = None,
     brokers: Brokers = None,
     config: KafkaConfig = None,
     data: Data = None,
@@ -146,14 +147,10 @@ def create(
     if is_own_topic(topic):
         message = f"Topic {topic} is Tidegate's: its gateway makes it at its start, as the settings want it"
         raise FatalError(message)
-    pairs = [text.partition("=") for text in setting or ()]
-    if wrong := next((name + equals + value for name, equals, value in pairs if not (name and equals)), None):
-        msg = f"--set {wrong!r}: wanted NAME=VALUE, such as retention.ms=3600000"
-        raise typer.BadParameter(msg)
+    own = parse_settings(setting or ())
     kafka = locate_kafka(config, data, brokers)
     if replication is not None:
         kafka = kafka.model_copy(update={"replication": replication})
-    own = {name: value for name, _, value in pairs}
     if not create_topic(kafka, topic, partitions=partitions, config=own):
         message = (
             f"Kafka at {kafka.bootstrap_servers} has a topic {topic} already: see `tidegate topics describe {topic}`"
@@ -224,6 +221,7 @@ def set_topic(
             show_default=False,
         ),
     ] = None,
+    setting: Setting = None,
     as_settings: Annotated[
         bool, typer.Option("--as-settings", help="All that the settings say of this topic, as a new one would have it.")
     ] = False,
@@ -233,31 +231,60 @@ def set_topic(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Kafka only judges the change; nothing is changed.")
     ] = False,
+    brokers: Brokers = None,
     config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Set how long a topic keeps its records; it goes on being written and read meanwhile.
+    """Set how long a topic keeps its records, or any other of its settings (--set); it goes on being written and read meanwhile.
 
     Kafka deletes what is past a limit within minutes, the oldest first, a segment at a time.
+
+    Of Tidegate's own topics only retention is changed, and not below what a stream has still to read.
     """
     from deploy.commands.topics_text import change_lines
-    from ingest.retention import retention_config
+    from deploy.local.locate import locate_kafka
+    from ingest.cluster import is_own_topic
+    from ingest.contract.errors import FatalError
     from ingest.topic_config import change_topic, settings_config
 
-    if as_settings == (hours is not None or size is not None):
-        msg = "name --retention-hours, --retention-bytes or both; or --as-settings alone"
+    if as_settings == (hours is not None or size is not None or bool(setting)):
+        msg = "name --retention-hours, --retention-bytes or both, or --set; or --as-settings alone"
         raise typer.BadParameter(msg)
-    limits = (None if hours is None else parse_hours(hours), None if size is None else parse_bytes(size))
-    settings = _settings(config, data)
-    wanted = settings_config(settings.kafka, topic) if as_settings else retention_config(*limits)
-    readers = [] if accept_loss else _readers(settings)
-    changes = change_topic(settings.kafka, topic, wanted, readers=readers, dry_run=dry_run)
+    own = is_own_topic(topic)
+    wanted = _wanted(hours, size, setting or (), own=own)
+    if own and (setting or brokers is not None):
+        message = (
+            f"Topic {topic} is Tidegate's: of its settings only --retention-hours, --retention-bytes or --as-settings change, "
+            "with the --config or --data of its streams, which have to read what then goes"
+        )
+        raise FatalError(message)
+    if own:
+        settings = _settings(config, data)
+        kafka, readers = settings.kafka, [] if accept_loss else _readers(settings)
+    else:
+        kafka, readers = locate_kafka(config, data, brokers), list[str]()
+    if as_settings:
+        wanted = settings_config(kafka, topic)
+    changes = change_topic(kafka, topic, wanted, readers=readers, dry_run=dry_run)
     if as_json:
         told = [{"setting": each.setting, "before": each.before, "after": each.after} for each in changes]
         show_json({"topic": topic, "dry_run": dry_run, "changes": told})
         return
     typer.echo("\n".join(change_lines(topic, changes, dry_run=dry_run)))
+
+
+def parse_settings(texts: "Sequence[str]") -> dict[str, str]:
+    """Settings of a topic by name, each given as NAME=VALUE; the last one of a name counts.
+
+    Raises:
+        BadParameter: one is none.
+    """
+    pairs = [text.partition("=") for text in texts]
+    if wrong := next((name + equals + value for name, equals, value in pairs if not (name and equals)), None):
+        msg = f"--set {wrong!r}: wanted NAME=VALUE, such as retention.ms=3600000"
+        raise typer.BadParameter(msg)
+    return {name: value for name, _, value in pairs}
 
 
 def parse_hours(text: str) -> int:
@@ -290,13 +317,25 @@ def parse_bytes(text: str) -> int:
     return size
 
 
+def _wanted(hours: str | None, size: str | None, setting: "Sequence[str]", *, own: bool) -> dict[str, str]:
+    """Kafka's settings of these flags; a topic that is not ours keeps the size of its segments unless that is named too."""
+    from ingest.retention import SEGMENT, retention_config
+
+    wanted = retention_config(
+        None if hours is None else parse_hours(hours), None if size is None else parse_bytes(size)
+    )
+    if not own:
+        wanted.pop(SEGMENT, None)
+    return wanted | parse_settings(setting)
+
+
 def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "TopicSight":
     """One topic as it is.
 
     Raises:
         FatalError: there is none.
     """
-    from ingest.admin import no_topic
+    from ingest.topic_rights import no_topic
     from ingest.topic_sight import topic_sights
 
     seen: list[str] = []

@@ -5,9 +5,10 @@ TidegateError
 └── FatalError          a promise or the set-up is broken: the process ends with `exit_code`
     ├── ConfigError         exit 78: a setting is wrong
     └── UnavailableError    exit 69: something that is needed is not there
+        └── MissingRightError   the same exit: a right in Kafka, which only its administrator grants
 """
 
-__all__ = ["ConfigError", "FatalError", "RetryableError", "TidegateError", "UnavailableError"]
+__all__ = ["ConfigError", "FatalError", "MissingRightError", "RetryableError", "TidegateError", "UnavailableError"]
 
 
 class TidegateError(Exception):
@@ -38,3 +39,7 @@ class UnavailableError(FatalError):
     """A part that this command needs is missing or cannot be reached."""
 
     exit_code = 69
+
+
+class MissingRightError(UnavailableError):
+    """The user of the settings lacks a right; names the user, the right, what it is granted on, and what was refused."""

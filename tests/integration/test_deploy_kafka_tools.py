@@ -93,6 +93,17 @@ def test_a_topic_is_made_filled_read_and_removed(tidegate: Commands, tmp_path: P
     assert (told["records"], told["settings"], len(told["by_partition"])) == (4, {"retention.ms": "3600000"}, 2)
     assert tidegate("topics", "describe", TOPIC) == 0 and "retention.ms = 3600000" in tidegate.out
 
+    change = ("topics", "set", TOPIC, "--set", "segment.ms=60000", "--retention-hours", "2")
+    assert tidegate(*change, "--dry-run") == 0 and "Nothing was changed" in tidegate.out
+    assert tidegate(*change, "--json") == 0
+    assert json.loads(tidegate.out)["changes"] == [
+        {"setting": "retention.ms", "before": "3600000", "after": "7200000"},
+        {"setting": "segment.ms", "before": "604800000", "after": "60000"},
+    ]
+    assert tidegate(*change) == 0 and "nothing was changed" in tidegate.out
+    assert tidegate("topics", "set", TOPIC, "--as-settings") == 1 and "not one of Tidegate's" in tidegate.err
+    assert tidegate("topics", "set", TOPIC, "--set", "segment.ms=soon") == 78 and "Kafka refuses this" in tidegate.err
+
     assert tidegate("topics", "ls") == 0 and TOPIC not in tidegate.out and "add --all" in tidegate.err
     assert tidegate("topics", "describe", "kafka-tool") == 1 and "Did you mean kafka-tools?" in tidegate.err
     assert tidegate("topics", "rm", TOPIC) == 2 and "add --yes" in tidegate.err
@@ -105,6 +116,9 @@ def test_what_is_tidegates_or_kafkas_own_is_refused(tidegate: Commands) -> None:
         ("produce", READINGS),
         ("topics", "create", READINGS),
         ("topics", "rm", READINGS, "--yes"),
+        ("topics", "set", READINGS, "--retention-hours", "1"),
+        ("topics", "set", READINGS, "--set", "cleanup.policy=compact"),
+        ("topics", "set", "__consumer_offsets", "--set", "cleanup.policy=delete"),
         ("topics", "rm", "__consumer_offsets", "--yes"),
         ("rewind", LAND_GROUP, "-t", READINGS, "--to", "earliest", "--yes"),
         ("rewind", stream_group("hot"), "-t", READINGS, "--to", "latest", "--yes"),

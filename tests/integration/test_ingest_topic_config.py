@@ -74,12 +74,41 @@ def test_retention_is_changed_and_nothing_else(settings: KafkaSettings, topic: s
     assert config_of(settings, topic) == before, "as the settings say again"
 
 
-def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str, unique_name: str) -> None:
+def test_each_setting_of_a_topic_of_others_is_changed(settings: KafkaSettings, unique_name: str) -> None:
     client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     client.create_topics([NewTopic(unique_name, 1, 1)])[unique_name].result(60)
+    before = config_of(settings, unique_name)
+    wanted = {
+        "cleanup.policy": "compact, delete", "min.cleanable.dirty.ratio": "0.10", "retention.ms": "60000",
+        "unclean.leader.election.enable": "TRUE",
+    }  # fmt: skip
+    assert change_topic(settings, unique_name, wanted, dry_run=True) and config_of(settings, unique_name) == before
+    done = change_topic(settings, unique_name, wanted)
+    assert [(one.setting, one.before, one.after) for one in done] == [(key, before[key], wanted[key]) for key in wanted]
+    assert config_of(settings, unique_name) == before | {
+        "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.1", "retention.ms": "60000",
+        "unclean.leader.election.enable": "true",
+    }  # fmt: skip
+    assert change_topic(settings, unique_name, wanted) == [], "Kafka writes the same in its own form"
+    with pytest.raises(ConfigError, match=r"no setting 'retention.mss' of a topic.*Did you mean retention.ms\?"):
+        change_topic(settings, unique_name, {"retention.mss": "1"})
+    with pytest.raises(ConfigError, match=f"Kafka refuses this of topic {unique_name}"):
+        change_topic(settings, unique_name, {"retention.ms": "soon"}, readers=[LAND_GROUP])
+
+
+def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str, unique_name: str) -> None:
     wanted = retention_config(24, None)
-    with pytest.raises(FatalError, match=r"is none of Tidegate's.*the tools of your Kafka"):
-        change_topic(settings, unique_name, wanted)
+    with pytest.raises(FatalError, match="Kafka's own"):
+        change_topic(settings, "__consumer_offsets", wanted)
+    with pytest.raises(FatalError, match="is not one of Tidegate's"):
+        settings_config(settings, unique_name)
+    for key, value in (
+        ("cleanup.policy", "compact"),
+        ("message.timestamp.type", "CreateTime"),
+        ("max.message.bytes", "1"),
+    ):
+        with pytest.raises(FatalError, match=rf"is Tidegate's, which relies on its {key}.*--as-settings"):
+            change_topic(settings, topic, {key: value})
     with pytest.raises(FatalError, match=r"has no topic telemetry\.stream\.none-.*`tidegate topics ls --all`"):
         change_topic(settings, stream_topic(f"none-{unique_name}"), wanted)
     before = config_of(settings, topic)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, Message
+from pydantic import SecretStr
 
 from ingest import send as sending
 from ingest import tail as reading
@@ -119,3 +120,20 @@ def test_a_user_without_the_right_to_write_is_refused_by_name(monkeypatch: pytes
     monkeypatch.setattr(sending, "missing_rights", lambda *_: ["WRITE", "DELETE"])
     with pytest.raises(UnavailableError, match="grant it WRITE on the topic"):
         send(KafkaSettings(), "rooms", [Outgoing(b"v")])
+
+
+def test_a_right_that_is_taken_away_meanwhile_is_named_with_the_next_step(
+    producer: _Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(report: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        return lambda _error, message: report(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), message)
+
+    monkeypatch.setattr(
+        producer, "produce", lambda *_, on_delivery, headers: producer.waiting.append(refuse(on_delivery))
+    )
+    settings = KafkaSettings(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512", sasl_username="guest", sasl_password=SecretStr("x")
+    )  # fmt: skip
+    done = send(settings, "rooms", [Outgoing(b"1")])
+    assert (done.failed, done.denied) == (1, True)
+    assert done.why == "The Kafka user guest may not write to topic rooms: grant it WRITE on the topic"
