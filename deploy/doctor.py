@@ -6,18 +6,52 @@ from pathlib import Path
 
 from deploy.local.preflight import Check, checks
 from deploy.settings import Settings
+from ingest.contract.errors import MissingRightError, TidegateError
 
 __all__ = ["examine"]
 
 
 def examine(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[Check]:
-    """Every finding; with `servers` also whether broker and Kafka of the settings answer."""
+    """Every finding; with `servers` also whether broker and Kafka of the settings answer, and what the user may do there."""
     yield from checks(settings, data)
     if servers:
         yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)
-        for server in settings.kafka.bootstrap_servers.split(","):
-            host, _, port = server.strip().rpartition(":")
-            yield _reachable("kafka", host or server, int(port) if port.isdecimal() else 9092, timeout_seconds)
+        brokers = list(_brokers(settings, timeout_seconds))
+        yield from brokers
+        if any(check.state == "ok" for check in brokers):
+            yield from _streams(settings)
+
+
+def _brokers(settings: Settings, timeout_seconds: float) -> Iterator[Check]:
+    for server in settings.kafka.bootstrap_servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        yield _reachable("kafka", host or server, int(port) if port.isdecimal() else 9092, timeout_seconds)
+
+
+def _streams(settings: Settings) -> Iterator[Check]:
+    """Whether the user of Kafka may do with the topics of applied SQL streams what they do, also after a crash."""
+    from ingest.contract.topics import stream_topic
+    from ingest.topic_rights import no_topic
+    from ingest.topic_state import topic_names
+    from streaming.sql.applied import load_applied
+    from streaming.sql.rights import check_stream_rights
+
+    try:
+        names = [name for name, one in load_applied(settings.lake.root).items() if "topic" in one.shape.sinks]
+        known = topic_names(settings.kafka) if names else []
+    except TidegateError as error:
+        yield Check("streams", "fail", str(error))
+        return
+    for name in names:
+        topic = stream_topic(name)
+        try:
+            if topic in known:
+                check_stream_rights(settings.kafka, name)
+                yield Check("streams", "ok", f"{topic} may be written and read")
+            elif isinstance(hidden := no_topic(settings.kafka, topic, known), MissingRightError):
+                yield Check("streams", "fail", str(hidden))
+        except TidegateError as error:
+            yield Check("streams", "fail", str(error))
 
 
 def _reachable(name: str, host: str, port: int, timeout_seconds: float) -> Check:

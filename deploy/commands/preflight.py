@@ -22,7 +22,8 @@ def doctor(
 ) -> None:
     """Check what a run needs, with remedies.
 
-    Java, JVM parts, memory, disk, packages; with --config also that its broker and Kafka answer.
+    Java, JVM parts, memory, disk, packages; with --config also that its broker and Kafka answer, and that its user may write and
+    read the topics of applied SQL streams.
 
     Exit 1 where a check fails; each says how to mend it.
     """

@@ -23,6 +23,7 @@ from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.plan import Change, compare, refused, survives
 from streaming.sql.prepare import Prepared, prepare
 from streaming.sql.query import check_slots
+from streaming.sql.rights import check_stream_rights
 from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.supervisor import supervisor_of
 from streaming.sql.swap import forget_shadow, shadow_name
@@ -64,6 +65,7 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
     Raises:
         ConfigError: the definition can't run, its checkpoint would not survive, or its table has other columns.
+        MissingRightError: this user may not create, write or read the stream's topic; nothing was stopped.
         RetryableError: Kafka does not answer.
     """
     prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
@@ -92,12 +94,13 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         )
     if applied.shape.trigger_seconds is None:
         check_slots(writer, applied)
+    make_topic(writer, prepared)
     # A table gets its new columns while nothing writes it; a shadow of the older definition is of no use any more.
     if supervisor := supervisor_of(writer.root):
         supervisor.stop_stream(name)
     if load_shadow(writer.root, name) is not None:
         forget_shadow(writer, name)
-    make_sinks(writer, prepared)
+    make_table(writer, prepared)
     applied.save(writer.root)
     return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}
 
@@ -150,11 +153,21 @@ def _refuse_joined_table(name: str, applied: dict[str, Applied]) -> None:
         raise TidegateError(message)
 
 
-def make_sinks(writer: Writer, prepared: Prepared) -> None:
-    """Create the topic and the table where they are missing; add new columns to the table."""
+def make_topic(writer: Writer, prepared: Prepared) -> None:
+    """Create the topic where it is missing.
+
+    Raises:
+        MissingRightError: this user may not create it, or not write and read it.
+    """
     name = prepared.definition.name
     if "topic" in prepared.definition.sinks:
         create_topic(writer.kafka, stream_topic(name), partitions=writer.kafka.partitions)
+        check_stream_rights(writer.kafka, name)
+
+
+def make_table(writer: Writer, prepared: Prepared) -> None:
+    """Create the table where it is missing, or add new columns to it."""
+    name = prepared.definition.name
     if "table" in prepared.definition.sinks:
         hours = writer.lake.log_retention_hours
         ensure_table(writer.root, name, prepared.schema, log_retention_hours=hours)

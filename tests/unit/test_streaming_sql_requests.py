@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ingest.contract.errors import ConfigError, TidegateError
+from ingest.contract.errors import ConfigError, MissingRightError, TidegateError
+from ingest.settings import KafkaSettings
 from lakehouse.requests import Request
 from monitoring.metrics.stream import StreamMetrics
 from streaming.sql import handlers, rewind, supervisor
-from streaming.sql.applied import Applied
+from streaming.sql.applied import Applied, load_applied
 from streaming.sql.header import parse_definition
 from streaming.sql.plan import Shape
 from streaming.sql.prepare import Prepared
@@ -148,3 +149,24 @@ def test_a_stream_whose_table_another_one_joins_is_dropped_without_its_table_onl
     applied().save(writer.root)
     assert handlers.drop_stream(writer, Request("streams.drop", {"name": "y"}))["dropped"]
     assert handlers.drop_stream(writer, Request("streams.drop", {"name": "x"}))["gone"] == ["table x"]
+
+
+@pytest.mark.parametrize("missing", [["READ"], ["WRITE", "READ"], ["DELETE"], []])
+def test_a_right_that_is_needed_after_a_crash_only_is_asked_for_before_anything_is_stopped(
+    writer: Any, monkeypatch: pytest.MonkeyPatch, missing: list[str]
+) -> None:
+    text = TEXT.replace("table", "topic\n-- key: device")
+    request = prepares(monkeypatch, text, SHAPE.columns, LONG)
+    done: list[str] = []
+    writer.kafka = KafkaSettings(sasl_username="guest")
+    monkeypatch.setattr(handlers, "create_topic", lambda *_, **__: done.append("made"))
+    monkeypatch.setattr(handlers, "starts_of", lambda *_: {})
+    monkeypatch.setattr("streaming.sql.rights.missing_rights", lambda *_: missing)
+    stop = SimpleNamespace(stop_stream=lambda name: done.append("stopped"))
+    monkeypatch.setattr(handlers, "supervisor_of", lambda root: stop)
+    lacking = [right for right in ("WRITE", "READ") if right in missing]
+    words = rf"guest may not {' and '.join(lacking).lower()} topic telemetry.stream.x, which .* reads after a crash: grant it "
+    with pytest.raises(MissingRightError, match=words + " and ".join(lacking)) if lacking else nullcontext():
+        handlers.apply_stream(writer, request)
+    assert done == (["made"] if lacking else ["made", "stopped"])
+    assert list(load_applied(writer.root)) == ([] if lacking else ["x"])

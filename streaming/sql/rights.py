@@ -1,0 +1,22 @@
+"""What a stream's user needs on the stream's own topic: asked of Kafka beforehand, as it is read after a crash only."""
+
+from ingest.contract.topics import stream_topic
+from ingest.settings import KafkaSettings
+from ingest.topic_rights import missing_right, missing_rights
+
+__all__ = ["check_stream_rights"]
+
+
+def check_stream_rights(kafka: KafkaSettings, name: str) -> None:
+    """Ask whether this user may write and read the topic of the stream, which exists.
+
+    Raises:
+        MissingRightError: it may not; names each right that is missing.
+        RetryableError: Kafka does not answer.
+    """
+    topic = stream_topic(name)
+    missing = missing_rights(kafka, topic)
+    lacking = [right for right in ("WRITE", "READ") if right in missing]
+    if lacking:
+        doing = f"{' and '.join(lacking).lower()} topic {topic}, which its stream writes, and reads after a crash"
+        raise missing_right(kafka, doing, " and ".join(lacking))
