@@ -121,7 +121,9 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make one report of several results; of a cell that was measured more than once the last one counts.
+    """Make one report of several results, scenarios in the order of `bench ls`.
+
+    Of a cell that was measured more than once the last one counts.
 
     --markdown replaces what is between the file's two marks, and makes a missing file. Without options the tables go to stdout.
     """

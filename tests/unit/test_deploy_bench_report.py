@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.library import list_scenarios
 from deploy.bench.suite.report.benchmarks_file import BEGIN, END, fill_file, render_tables
 from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.merge import merge_results
@@ -165,6 +166,19 @@ def test_results_merge_by_scenario_machine_and_cell_the_last_one_counts() -> Non
     assert speeds == {(1, "zookeeper"): 900, (1, "kraft"): 1800, (3, "zookeeper"): 800, (3, "kraft"): 1600}
     assert (merged[0]["faults"], merged[0]["revision"], merged[0]["repeats"]) == (["new"], "b", "5")
     assert merged[0]["busy"] == "", "its cells say it where it holds for some only"
+
+
+def test_sections_come_in_the_order_of_the_list_however_the_files_are_named() -> None:
+    listed = [one["name"] for one in list_scenarios()]
+    names = [*reversed(listed), "of-my-own", "another"]
+    results = [result(700, scenario=name, versions={name: "1"}) for name in names]
+    wanted = [*listed, "another", "of-my-own"]
+    for given in (results, sorted(results, key=lambda one: str(one["scenario"]))):
+        merged = merge_results(given)
+        assert [one["scenario"] for one in merged] == wanted
+        assert render_tables(merged) == render_tables(merge_results(results))
+    text = render_tables(merge_results(results))
+    assert [line[3:].partition(":")[0] for line in text.splitlines() if line.startswith("## ")][1:] == wanted
 
 
 def test_a_file_keeps_the_text_around_its_tables(tmp_path: Path) -> None:

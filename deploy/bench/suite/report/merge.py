@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.suite.curves import curves_of
+from deploy.bench.suite.library import scenario_names
 from deploy.bench.suite.parameters import identity
 from deploy.bench.suite.scenario import Curve
 
@@ -18,7 +19,9 @@ _JUDGED: Final[Mapping[str, Any]] = {"goal": "", "goals": [], "met": None, "why"
 
 
 def merge_results(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One result per scenario and machine, in the order in which they first come.
+    """One result per scenario and machine: scenarios in the order of `bench ls`, then those that are not shipped, by name.
+
+    So the order of the files counts only between machines, and for which measurement of a cell is the last.
 
     A cell that a later result measured again replaces the earlier one; a result of which no cell is left brings no fault along.
     """
@@ -27,7 +30,9 @@ def merge_results(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         machine = result["hardware"]
         key = (result["scenario"], machine["cpu"], machine["cores"], machine.get("memory_gb"))
         groups.setdefault(key, []).append(_whole(result))
-    return [_together(group) for group in groups.values()]
+    known = scenario_names()
+    ordered = sorted(groups, key=lambda key: (known.index(key[0]) if key[0] in known else len(known), key[0]))
+    return [_together(groups[key]) for key in ordered]
 
 
 def _whole(result: Mapping[str, Any]) -> dict[str, Any]:
