@@ -447,6 +447,43 @@ def test_progress_estimates_the_time_left_from_what_was_done() -> None:
     assert [duration_text(seconds) for seconds in (0.2, 89, 600, 4800)] == ["1 s", "89 s", "10 min", "1 h 20 min"]
 
 
+def test_the_time_left_weighs_each_run_by_its_scenario() -> None:
+    """A run of `ksql` takes minutes, and one of `dsbs` a second: how many there are says nothing of the time."""
+    now, told = [0.0], list[str]()
+    progress = Progress(told.append, steps=4, seconds_per_step=305.0, clock=lambda: now[0])
+
+    @contextmanager
+    def open_bed(target: Target | None) -> Iterator[Bed]:
+        yield Bed(KafkaSettings())
+
+    for seconds in (10.0, 600.0):
+        scenario = Scenario.model_validate(
+            {"title": "x", "matrix": [{"message_bytes": [10, 20]}], "seconds_per_run": seconds, "repeats": 1}
+        )
+
+        def run_cell(work: Parameters, topic: str, bed: Bed, seconds: float = seconds) -> Mapping[str, Any]:
+            now[0] += 2 * seconds
+            return {"lost": 0}
+
+        plan = Plan("x", scenario, scenario.cells(), 1)
+        run_plan(plan, progress=progress, open_bed=open_bed, run_cell=run_cell)
+    lefts = [line.rpartition(", ")[2] for line in told if line.startswith("[")]
+    assert lefts == ["20 min left", "40 min left", "40 min left", "20 min left"]
+
+
+def test_steps_that_failed_or_will_not_come_do_not_speed_up_the_others() -> None:
+    now, told = [0.0], list[str]()
+    progress = Progress(told.append, steps=5, seconds_per_step=60.0, clock=lambda: now[0])
+    progress.step("a", 100.0)
+    now[0] = 200.0
+    progress.step("b", 100.0)
+    assert told[-1] == "[2/5] b, 7 min left", "200 s were expected, and each takes twice as long"
+    progress.end_step(failed=True)
+    progress.skip(1, 40.0)
+    progress.step("c", 60.0)
+    assert told[-1] == "[3/4] c, 2 min left"
+
+
 def test_a_child_that_one_look_misses_is_still_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; input()'], stdin=sys.stdin)"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as broker:

@@ -7,7 +7,7 @@ __all__ = ["Progress", "duration_text"]
 
 
 class Progress:
-    """Counts steps; the time left follows from the steps so far, and before the first from the estimate."""
+    """Counts steps, each by the seconds that it is expected to take; the pace of the steps so far corrects the time left."""
 
     def __init__(
         self,
@@ -17,20 +17,33 @@ class Progress:
         seconds_per_step: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._say, self._steps, self._estimate, self._clock = say, steps, seconds_per_step, clock
-        self._done, self._spent = 0, 0.0
+        """Begin before the first step.
+
+        Args:
+            say: gets a line for each step.
+            steps: all that will come.
+            seconds_per_step: the mean of what they are expected to take.
+            clock: monotonic, in seconds.
+        """
+        self._say, self._steps, self._mean, self._clock = say, steps, seconds_per_step, clock
+        self._expected_left = steps * seconds_per_step
+        self._expected_done = self._spent = 0.0
+        self._done, self._running = 0, 0.0
         self._began: float | None = None
 
-    def step(self, text: str) -> None:
-        """A step begins, and the one before has ended."""
+    def step(self, text: str, seconds: float | None = None) -> None:
+        """A step begins, which is expected to take so long, and the one before has ended."""
         self.end_step()
-        self._began = self._clock()
+        self._began, self._running = self._clock(), self._mean if seconds is None else seconds
         self._say(f"[{self._done + 1}/{self._steps}] {text}, {duration_text(self.left_seconds())} left")
 
-    def end_step(self) -> None:
-        """The step that runs has ended, if any does."""
+    def end_step(self, *, failed: bool = False) -> None:
+        """The step that runs has ended, if any does; one that failed says nothing of the pace."""
         if self._began is not None:
-            self._spent += self._clock() - self._began
+            if not failed:
+                self._spent += self._clock() - self._began
+                self._expected_done += self._running
+            self._expected_left -= self._running
             self._done += 1
             self._began = None
 
@@ -44,14 +57,15 @@ class Progress:
         """Those that have ended."""
         return self._done
 
-    def skip(self, steps: int) -> None:
-        """So many steps will not come."""
+    def skip(self, steps: int, seconds: float | None = None) -> None:
+        """So many steps will not come, each of which was expected to take so long."""
         self._steps -= steps
+        self._expected_left -= steps * (self._mean if seconds is None else seconds)
 
     def left_seconds(self) -> float:
         """Until the last step ends."""
-        each = self._spent / self._done if self._done else self._estimate
-        return each * max(0, self._steps - self._done)
+        pace = self._spent / self._expected_done if self._expected_done else 1.0
+        return pace * max(0.0, self._expected_left)
 
     def tell(self, text: str) -> None:
         """A sentence next to the steps."""

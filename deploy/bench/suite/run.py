@@ -143,6 +143,7 @@ class _Course:
         doubt: str,
     ) -> None:
         self._plan, self._run_cell, self._run_peer = plan, run_cell, run_peer
+        self._seconds = plan.scenario.seconds_per_run
         self._progress, self._live, self._doubt = progress, live, doubt
         self.measured: list[Measured] = []
         self.resources: list[dict[str, Any]] = []
@@ -164,7 +165,7 @@ class _Course:
                 self._run_cells(target, cells, bed)
         except Exception as error:  # hours of other cells are worth more than this one's traceback
             missing = cells[len(self.measured) - before :]
-            self._progress.skip(len(missing) * self._plan.repeats)
+            self._progress.skip(len(missing) * self._plan.repeats, self._seconds)
             self._fault(target_text(target), error)
             self.measured += [Measured(cell.parameters, fault=_text(error)) for cell in missing]
 
@@ -223,7 +224,7 @@ class _Course:
         self._marks.append((time.monotonic(), _cell_text(self._plan, cell).partition(" ")[2]))
         try:
             for number in range(1, wanted + 1):
-                self._progress.step(f"{_cell_text(self._plan, cell)}, run {number} of {wanted}")
+                self._progress.step(f"{_cell_text(self._plan, cell)}, run {number} of {wanted}", self._seconds)
                 fit(cell.workload)
                 words = _differing_text(self._plan, cell) or "the only cell"
                 self._live.begin(self._plan.name, target_text(cell.target), words, number)
@@ -238,8 +239,8 @@ class _Course:
         except Exception as error:
             fault = _text(error)
             self._fault(_cell_text(self._plan, cell), error)
-            self._progress.end_step()
-            self._progress.skip(max(0, wanted - len(runs) - 1))
+            self._progress.end_step(failed=True)
+            self._progress.skip(max(0, wanted - len(runs) - 1), self._seconds)
         finally:
             if runs or fault:
                 short = f"interrupted after {len(runs)} of {wanted} runs" if len(runs) < wanted else ""
