@@ -6,9 +6,7 @@ names; the log gives each link the times of its own day. So a table of 100 milli
 
 import json
 import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deploy.balance import MINUTE_US, Books, Figures
 from deploy.bench.environment import hardware, hardware_line, versions
+from deploy.bench.temporary import own_folder
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
@@ -68,12 +67,12 @@ def measure_audit(
         runs: of each; the medians are shown.
         tell: gets a sentence for each step.
     """
-    machine, folder = hardware(), Path(tempfile.mkdtemp(prefix="tidegate-audit-bench-"))
+    machine = hardware()
     start = (datetime.now(UTC) - timedelta(minutes=WINDOW_MINUTES)).replace(second=0, microsecond=0)
     records, outcomes, stored = _window(start, messages)
     cells: dict[int, list[float]] = {size: [] for size in rows}
     balanced = True
-    try:
+    with own_folder() as folder:
         for size in rows:
             tell(f"Making a table of {size:,} rows next to {len(stored):,}.")
             _write(folder / str(size), stored, start, size)
@@ -83,8 +82,6 @@ def measure_audit(
                 figures = _strike(str(folder / str(size)), start, records, outcomes)
                 cells[size].append(time.process_time() - began)
                 balanced = balanced and not (figures.unaccounted or figures.duplicate_rows or figures.order_violations)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     medians = {size: statistics.median(times) for size, times in cells.items()}
     return {
         "messages": messages,

@@ -6,9 +6,7 @@ same after maintenance.
 
 import json
 import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.bench.environment import hardware, versions
+from deploy.bench.temporary import own_folder
 from deploy.local.artifacts import ensure
 from deploy.requests import run_request
 from deploy.settings import load_settings
@@ -41,11 +40,11 @@ def measure_day(
     *, commits: int, rows_per_commit: int, devices: int = 100, tell: Callable[[str], object] = lambda text: None
 ) -> dict[str, Any]:
     """Make the day, measure, maintain, measure again; the result as it is printed with --json."""
-    machine, folder = hardware(), Path(tempfile.mkdtemp(prefix="tidegate-day-"))
+    machine = hardware()
     ensure("spark", lambda text: None)
-    root = str(folder / "tables")
-    overrides = {"lake.root": root, "stream.checkpoint": str(folder / "checkpoint"), "stream.driver_memory": "1g"}
-    try:
+    with own_folder() as folder:
+        root = str(folder / "tables")
+        overrides = {"lake.root": root, "stream.checkpoint": str(folder / "checkpoint"), "stream.driver_memory": "1g"}
         tell(f"Making {commits} commits.")
         write_day(root, commits=commits, rows_per_commit=rows_per_commit, devices=devices)
         before = reader_figures(root)
@@ -53,8 +52,6 @@ def measure_day(
         settings = load_settings(overrides=overrides, environ={})
         kept = run_request(settings, Request("maintain", {"table": READINGS.name, "full": True}), tell=tell)
         after = reader_figures(root)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return {
         "commits": commits,
         "rows": commits * rows_per_commit,

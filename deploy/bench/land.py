@@ -6,11 +6,9 @@ worse: the load stands beside it.
 """
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -25,6 +23,7 @@ from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.land_feed import FeedPlan
 from deploy.bench.land_run import CatchUpPlan
 from deploy.bench.stage import kafka_stage, running, to_toml
+from deploy.bench.temporary import own_folder
 from deploy.local.artifacts import ensure
 from deploy.local.ports import choose_port
 from ingest.contract.errors import FatalError
@@ -130,8 +129,7 @@ def measure_live(
 
 
 def _stage(parts: ExitStack, partitions: int) -> tuple[Path, KafkaSettings]:
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-    parts.callback(shutil.rmtree, folder, ignore_errors=True)
+    folder = parts.enter_context(own_folder())
     return folder, parts.enter_context(kafka_stage(folder, partitions=partitions))
 
 

@@ -5,9 +5,7 @@ over), that with small row groups, and Z-ordered by Delta. All are partitioned b
 that, and needs a table feature that not every reader has.
 """
 
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.environment import hardware, versions
+from deploy.bench.temporary import own_folder
 from deploy.local.artifacts import ensure, spark_jars
 from deploy.local.java import find_java
 from lakehouse.create import create_table, table_uri
@@ -72,13 +71,13 @@ def measure_layouts(*, rows: int, devices: int, tell: Callable[[str], object] = 
         devices: evenly over the rows.
         tell: gets a sentence for each step.
     """
-    machine, folder = hardware(), Path(tempfile.mkdtemp(prefix="tidegate-layout-"))
+    machine = hardware()
     ensure("spark", lambda text: None)
     java = find_java()
-    jvm = JvmOptions(java.home, tuple(spark_jars()), folder / "logs", heap="3g", flags=tuple(java.gc_options))
     first = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS)
     found: dict[str, dict[str, float]] = {}
-    try:
+    with own_folder() as folder:
+        jvm = JvmOptions(java.home, tuple(spark_jars()), folder / "logs", heap="3g", flags=tuple(java.gc_options))
         session = open_session(jvm, app_name="tidegate-bench-layout")
         try:
             for layout in LAYOUTS:
@@ -91,8 +90,6 @@ def measure_layouts(*, rows: int, devices: int, tell: Callable[[str], object] = 
         for layout in LAYOUTS:
             tell(f"Asking {layout}.")
             found[layout] |= _ask(str(folder / layout), devices, first)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     cells = [{"layout": layout, **figures} for layout, figures in found.items()]
     return {"rows": rows, "devices": devices, "days": DAYS, "cells": cells, "hardware": machine, "versions": versions()}
 

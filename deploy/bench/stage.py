@@ -2,10 +2,8 @@
 
 import json
 import secrets
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.bench.temporary import own_folder
 from deploy.local.broker import EmbeddedBroker, find_broker, make_broker
 from deploy.local.logs import last_lines
 from deploy.local.ports import choose_port
@@ -61,9 +60,8 @@ def stage(
     Raises:
         UnavailableError: a part did not start; the text says which and ends with its last words.
     """
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     with ExitStack() as parts:
-        parts.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = parts.enter_context(own_folder())
         password = secrets.token_hex(8)
         broker = _broker(folder, password)
         parts.enter_context(running(broker.command(), folder / "broker.log", ready=broker.ready))

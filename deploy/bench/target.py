@@ -1,10 +1,8 @@
 """Which pipeline a benchmark runs against: the one of --config, a running embedded run, or one started for it."""
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from typing import Final
 import psutil
 import typer
 
+from deploy.bench.temporary import own_folder
 from deploy.local.locate import locate_settings
 from deploy.local.runfile import is_locked, read_run
 from deploy.settings import Settings, data_dir, load_settings
@@ -38,13 +37,12 @@ def bench_target(config: Path | None, data: Path | None) -> Iterator[Settings]:
 
 @contextmanager
 def _started() -> Iterator[Settings]:
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-    typer.echo(f"Nothing runs here: starting a pipeline of its own in {folder}.", err=True)
-    try:
-        with own_run(folder, port_offset=2000) as settings:
+    with own_folder() as folder:
+        data = folder / "data"
+        data.mkdir()
+        typer.echo(f"Nothing runs here: starting a pipeline of its own in {data}.", err=True)
+        with own_run(data, port_offset=2000) as settings:
             yield settings
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

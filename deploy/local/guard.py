@@ -25,29 +25,33 @@ MODULE = "deploy.local.guard"
 logger = logging.getLogger("tidegate.deploy.guard")
 
 
-def marked(run_id: str) -> list[psutil.Process]:
+def marked(run_id: str, *, variable: str = RUN_ID) -> list[psutil.Process]:
     """Every process of the run, except the one that asks."""
-    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _carries(process, run_id)]
+    others = (process for process in psutil.process_iter() if process.pid != os.getpid())
+    return [process for process in others if _carries(process, run_id, variable)]
 
 
-def _carries(process: psutil.Process, run_id: str) -> bool:
+def _carries(process: psutil.Process, run_id: str, variable: str) -> bool:
     try:
-        return bool(process.environ().get(RUN_ID) == run_id and process.status() != psutil.STATUS_ZOMBIE)
+        return bool(process.environ().get(variable) == run_id and process.status() != psutil.STATUS_ZOMBIE)
     except (psutil.Error, OSError):
         return False
 
 
-def kill_marked(run_id: str, *, grace_seconds: float = 5.0, spare: Iterable[int] = ()) -> int:
-    """Ask every process of the run to stop, kill what is still there after the grace; returns how many were found."""
+def kill_marked(run_id: str, *, grace_seconds: float = 5.0, spare: Iterable[int] = (), variable: str = RUN_ID) -> int:
+    """Ask every process of the run to stop, kill what is still there after the grace; returns how many were found.
+
+    `variable` of their environment holds the id.
+    """
     spared = set(spare)
-    found = [process for process in marked(run_id) if process.pid not in spared]
+    found = [process for process in marked(run_id, variable=variable) if process.pid not in spared]
     for process in found:
         _signal(process.terminate)
     psutil.wait_procs(found, timeout=grace_seconds)
     deadline = time.monotonic() + grace_seconds
     # A process may have started another one meanwhile: look again until nothing is left.
     while (
-        left := [process for process in marked(run_id) if process.pid not in spared]
+        left := [process for process in marked(run_id, variable=variable) if process.pid not in spared]
     ) and time.monotonic() < deadline:
         for process in left:
             _signal(process.kill)

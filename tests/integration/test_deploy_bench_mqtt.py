@@ -9,10 +9,10 @@ import pytest
 
 from deploy.bench.mqtt_load.link import Link
 from deploy.bench.mqtt_load.packets import PacketForm
-from deploy.bench.suite.bed import PREFIX, clear_orphans
 from deploy.bench.suite.command import RunRequest, run_scenarios
 from deploy.bench.suite.run import target_text
 from deploy.bench.suite.scenario import Target
+from deploy.bench.temporary import PREFIX, clear_orphans
 from deploy.local.broker import find_mosquitto
 from deploy.testbed.mosquitto import open_mosquitto
 

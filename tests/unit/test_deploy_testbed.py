@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.suite.bed import PREFIX, _sign, clear_orphans
+from deploy.bench.temporary import PREFIX, clear_orphans, sign_folder
 from deploy.cli import run
 from deploy.local import artifacts
 from deploy.local.java import find_java
@@ -242,7 +242,7 @@ def test_the_next_run_ends_what_a_killed_one_left_and_nothing_else(stubborn: Kaf
     for folder in folders:
         folder.mkdir(parents=True)
     shutil.copy(stubborn.folder / LAYOUT_FILE, killed)
-    _sign(runs)
+    sign_folder(runs)
     broken.joinpath("owner.json").write_text("[")
     gone = json.dumps({"pid": 2**22 + 1, "started_at": 1.0})
     for folder in (killed, empty):

@@ -1,6 +1,5 @@
 """A consumer group while something happens to it: who has which partitions, and how long each member pauses."""
 
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final, Literal
 
 from deploy.bench.kafka_load.feed import Feed, count_backwards, longest_pause_ms
 from deploy.bench.kafka_load.worker import Worker, open_worker
+from deploy.bench.temporary import signed_folder
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
@@ -132,7 +132,7 @@ class _Course:
     def figures(self, kill_leader: Callable[[str], object] | None) -> dict[str, float]:
         run = self._run
         with self._parts:
-            folder = Path(self._parts.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
+            folder = self._parts.enter_context(signed_folder())
             feed = Feed(run.topic, run.partitions, run.rate, self._conf)
             feed.start()
             self._parts.callback(feed.stop)

@@ -2,15 +2,14 @@
 
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.workload import KEEP_ALL, Workload, producer_options, shares
+from deploy.bench.temporary import signed_folder
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
@@ -162,11 +161,9 @@ def _consume(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
 def _run(command: list[str]) -> str:
     # Our servers do without the second compiler; a peer runs as people start it.
     command = [word for word in command if word != "-XX:TieredStopAtLevel=1"]
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+    with signed_folder() as folder:
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=Path(folder)
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=folder)
         except subprocess.TimeoutExpired:
             message = f"Kafka's own test took longer than {_SECONDS:g} s: {command[-1]}"
             raise UnavailableError(message) from None

@@ -1,10 +1,7 @@
 """Where cells run: a cluster that is started for them, or an existing one; and the topics that are made there."""
 
-import json
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from deploy.bench.suite.scenario import Parameters, Target
-from deploy.testbed.layout import LAYOUT_FILE
-from deploy.testbed.mosquitto import IDENTITY_FILE, MqttAddress, end_mosquitto, open_mosquitto
-from ingest.contract.errors import FatalError, TidegateError
+from deploy.bench.temporary import PREFIX, own_folder
+from deploy.testbed.mosquitto import MqttAddress, open_mosquitto
+from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -24,19 +21,15 @@ if TYPE_CHECKING:
     from deploy.testbed.process import ServerProcess
 
 __all__ = [
-    "PREFIX",
     "Bed",
     "LivePids",
     "Topics",
     "check_rights",
-    "clear_orphans",
     "cluster_bed",
     "existing_bed",
     "mosquitto_bed",
 ]
 
-PREFIX: Final = "tidegate-bench-"
-_OWNER: Final = "owner.json"
 _NO_KAFKA: Final = KafkaSettings(bootstrap_servers="127.0.0.1:1")
 _DEAD_MEMBERS: Final = {
     "group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000,
@@ -140,11 +133,8 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
     from deploy.bench.suite.outage import without_controller, without_leader, without_zookeeper
     from deploy.testbed.cluster import open_cluster
 
-    clear_orphans(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     with ExitStack() as parts:
-        parts.callback(shutil.rmtree, folder, ignore_errors=True)
-        _sign(folder)
+        folder = parts.enter_context(own_folder())
         cluster = parts.enter_context(
             open_cluster(
                 folder,
@@ -188,44 +178,10 @@ def mosquitto_bed(target: Target) -> Iterator[Bed]:
     Raises:
         UnavailableError: it does not start, or it is not on this machine.
     """
-    clear_orphans(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     with ExitStack() as parts:
-        parts.callback(shutil.rmtree, folder, ignore_errors=True)
-        _sign(folder)
+        folder = parts.enter_context(own_folder())
         server, address = parts.enter_context(open_mosquitto(folder, cast("MqttSecurity", target.security)))
         yield Bed(_NO_KAFKA, LivePids({"mosquitto": server}), folder=folder, makes_topics=False, mqtt=address)
-
-
-def clear_orphans(place: Path) -> list[Path]:
-    """End the clusters of runs that were killed (kill -9 lets nobody clean up), and remove their folders; those folders.
-
-    Only folders of this user count, whose signed process is gone; a server is ended by its id and its start time.
-    """
-    from deploy.testbed.cluster import KafkaCluster
-    from deploy.testbed.process import Identity, find_process
-
-    cleared = []
-    for folder in sorted(place.glob(f"{PREFIX}*")):
-        with suppress(OSError, ValueError, TypeError, TidegateError):
-            owner = Identity(**json.loads((folder / _OWNER).read_text("utf-8")))
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or find_process(owner) is not None:
-                continue
-            if (folder / IDENTITY_FILE).exists():
-                end_mosquitto(folder)
-            if (folder / LAYOUT_FILE).exists():
-                KafkaCluster.attach(folder).stop(0)
-            shutil.rmtree(folder)
-            cleared.append(folder)
-    return cleared
-
-
-def _sign(folder: Path) -> None:
-    """Note which process has this folder."""
-    from psutil import Process
-
-    owner = {"pid": os.getpid(), "started_at": Process().create_time()}
-    (folder / _OWNER).write_text(json.dumps(owner), "utf-8")
 
 
 @contextmanager
@@ -233,7 +189,7 @@ def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[
     """A cluster that runs already; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, where it has any.
 
     Raises:
-        FatalError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
+        MissingRightError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
         RetryableError: Kafka does not answer.
     """
     check_rights(kafka)
@@ -244,7 +200,7 @@ def check_rights(kafka: KafkaSettings) -> None:
     """Make a topic, ask what this user may do with it and with a group of its name, remove it.
 
     Raises:
-        FatalError: a right is missing.
+        MissingRightError: a right is missing.
     """
     from ingest.topic_rights import missing_group_rights, missing_rights
     from ingest.topic_setup import create_topic, delete_topic
@@ -254,8 +210,10 @@ def check_rights(kafka: KafkaSettings) -> None:
         create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
         missing = missing_rights(kafka, topic)
         of_group = missing_group_rights(kafka, topic)
+    except ConfigError:
+        raise
     except FatalError as error:
-        raise FatalError(_without_rights(kafka, ["CREATE"], [])) from error
+        raise MissingRightError(_without_rights(kafka, ["CREATE"], [])) from error
     except BaseException:
         with suppress(TidegateError):
             delete_topic(kafka, topic)
@@ -264,7 +222,7 @@ def check_rights(kafka: KafkaSettings) -> None:
     if not left:
         delete_topic(kafka, topic)
     if missing or of_group:
-        raise FatalError(_without_rights(kafka, missing, of_group) + left)
+        raise MissingRightError(_without_rights(kafka, missing, of_group) + left)
 
 
 def _without_rights(kafka: KafkaSettings, of_topics: Sequence[str], of_groups: Sequence[str]) -> str:

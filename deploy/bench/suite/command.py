@@ -12,7 +12,7 @@ import psutil
 
 from deploy.bench.environment import hardware_line
 from deploy.bench.kafka_load.workload import AWAITED_MB
-from deploy.bench.suite.bed import PREFIX, Bed, cluster_bed, existing_bed, mosquitto_bed
+from deploy.bench.suite.bed import Bed, cluster_bed, existing_bed, mosquitto_bed
 from deploy.bench.suite.kinds import run_cell as run_kind
 from deploy.bench.suite.kinds import run_peer
 from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
@@ -23,6 +23,7 @@ from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.resources import busy_before
 from deploy.bench.suite.run import Plan, RunCell, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, Target
+from deploy.bench.temporary import PREFIX, clear_orphans
 from deploy.process import terminated_as_interrupted
 from deploy.settings import Settings, load_settings
 from deploy.testbed.budget import check_budget
@@ -90,6 +91,8 @@ def run_scenarios(
     if kafka is not None and not request.agreed and not ask(_question(plans, kafka)):
         msg = "Nothing was written. Give --yes to start without the question."
         raise FatalError(msg)
+    for folder in clear_orphans(Path(tempfile.gettempdir())):
+        say(f"Removed what a benchmark left that was killed: {folder}.")
     if kafka is None:
         check_disk(plans, shutil.disk_usage(tempfile.gettempdir()).free // 10**6)
         for line in clusters_too_large(plans):
@@ -100,7 +103,8 @@ def run_scenarios(
     seconds = sum(estimated_seconds(plan.scenario, repeats=plan.repeats) for plan in plans)
     say(f"{len(plans)} scenarios, {sum(len(plan.cells) for plan in plans)} workloads, about {duration_text(seconds)}.")
     steps = sum(plan.steps for plan in plans)
-    progress = Progress(say, steps=steps, seconds_per_step=seconds / steps)
+    runs = sum(plan.steps * plan.scenario.seconds_per_run for plan in plans)
+    progress = Progress(say, steps=steps, seconds_per_step=runs / steps)
     results: list[dict[str, Any]] = []
 
     def open_bed(target: Target | None) -> AbstractContextManager[Bed]:

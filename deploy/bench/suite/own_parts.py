@@ -1,7 +1,6 @@
 """Cells of the benchmarks that start their own parts: the landing, layouts, a day of commits, a soak; their figures flat."""
 
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Kind, Parameters
+from deploy.bench.temporary import own_folder
 from ingest.settings import KafkaSettings
 
 __all__ = ["own_bed", "own_cell", "soak_figures"]
@@ -89,16 +89,18 @@ def _soak(work: Parameters, parts: Mapping[str, int]) -> dict[str, Any]:
     """
     from deploy.soak.run import SoakOptions, run_soak
 
-    rate, folder = work.rate or SOAK_RATE, Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-    try:
-        if isinstance(parts, RunParts):
-            parts.folder = folder
-        options = SoakOptions(minutes=work.messages / rate / 60, rate=rate, faults=False, seed=0)
-        return soak_figures(run_soak(options, folder, tell=_tell))
-    finally:
-        if isinstance(parts, RunParts):
-            parts.folder = None
-        shutil.rmtree(folder, ignore_errors=True)
+    rate = work.rate or SOAK_RATE
+    with own_folder() as folder:
+        data = folder / "data"
+        data.mkdir()
+        try:
+            if isinstance(parts, RunParts):
+                parts.folder = data
+            options = SoakOptions(minutes=work.messages / rate / 60, rate=rate, faults=False, seed=0)
+            return soak_figures(run_soak(options, data, tell=_tell))
+        finally:
+            if isinstance(parts, RunParts):
+                parts.folder = None
 
 
 def soak_figures(result: Mapping[str, Any]) -> dict[str, Any]:

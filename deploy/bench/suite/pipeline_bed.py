@@ -1,7 +1,6 @@
 """A whole pipeline for cells: started again where a cell wants other partitions, its fleet introduced, its table grown."""
 
 import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.table_rows import grow_table
 from deploy.bench.target import own_run
+from deploy.bench.temporary import own_folder
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
@@ -73,8 +73,7 @@ class RunningPipeline:
         self._stack.close()
 
     def _start(self, partitions: int) -> Settings:
-        folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = self._stack.enter_context(own_folder())
         config, data = folder / "config.toml", folder / "data"
         config.write_text(to_toml({"embedded": {"kafka_partitions": partitions}}), "utf-8")
         data.mkdir()

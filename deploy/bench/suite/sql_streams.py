@@ -2,11 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +22,7 @@ from deploy.bench.suite.derived_figures import Outcome, derived_figures
 from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.bench.target import own_run
+from deploy.bench.temporary import own_folder
 from deploy.local.runfile import read_run
 from deploy.requests import run_request
 from deploy.settings import Settings
@@ -60,8 +59,7 @@ def streams_bed(target: Target) -> Iterator[Bed]:
         FatalError: it does not start, or its streams do not.
     """
     with ExitStack() as parts:
-        folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-        parts.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = parts.enter_context(own_folder())
         data = folder / "data"
         data.mkdir()
         if target.disk_mb:
