@@ -121,11 +121,13 @@ def test_the_busiest_part_is_named_where_the_parts_fill_the_processors() -> None
 def test_a_process_that_ended_still_counts_with_its_part() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     code = (
-        "import subprocess, sys; sys.stdin.readline(); "
+        "import subprocess, sys; print(0, flush=True); sys.stdin.readline(); "
         f"subprocess.run([sys.executable, '-c', {burn!r}]); print(1, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as part:
         assert part.stdin is not None and part.stdout is not None
+        # Between its fork and its exec a process has next to no memory.
+        assert part.stdout.readline() == b"0\n"
         with PartsWatch({"monitor": part.pid}).running() as watch:
             part.stdin.write(b"\n")
             part.stdin.flush()
