@@ -139,7 +139,7 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
         delete_table(writer, name)
         dropped.append(f"table {name}")
     # Last: killed before it, the same request does the rest.
-    for kind in ("shadow", "started", "position", "json"):
+    for kind in ("shadow", "started", "position", "sent", "json"):
         remove_file(streams_folder(writer.root) / f"{name}.{kind}")
     return {"name": name, "dropped": True, "gone": dropped}
 

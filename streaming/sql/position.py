@@ -17,7 +17,7 @@ from ingest.topic_state import topic_ids
 from lakehouse.whole_file import write_json
 from streaming.losses import Lost
 from streaming.marking import LastNames
-from streaming.offsets import Mark, Offsets, parse_names, parse_offsets
+from streaming.offsets import Mark, Offsets, largest, moved, parse_names, parse_offsets
 from streaming.same_log import KafkaLog, KafkaView, lost_records
 from streaming.sql.applied import Applied, read_json, streams_folder
 from streaming.sql.marks import stream_marks
@@ -32,7 +32,9 @@ __all__ = ["Follower", "Position", "going_on", "newest_position", "refuse_lost"]
 class Position:
     """Where the newest batch of an incarnation ended, in which topics, with the names of the last records.
 
-    `version` is that of the table after its newest commit, -1 where there is none.
+    `version` is that of the table after its newest commit, -1 where there is none. `batch` is the number of that batch and
+    `starts` where it began; older files say neither (-1). Where plans were lost, the batch that reached furthest stays: what
+    comes before its end is done. With state it is the newest one, since what a batch gives depends on those before it.
     """
 
     incarnation: str
@@ -41,10 +43,18 @@ class Position:
     last: Names = field(default_factory=dict)
     version: int = -1
     at_ms: int = 0
+    batch: int = -1
+    starts: Offsets = field(default_factory=dict)
+
+    def after(self, starts: Offsets, ends: Offsets, batch: int, *, stateful: bool) -> "Position":
+        """The position once this batch is done too."""
+        if not stateful and not moved(self.offsets, ends):
+            return self
+        return replace(self, offsets=ends if stateful else largest(self.offsets, ends), batch=batch, starts=starts)
 
     def save(self, root: str, name: str) -> None:
         """Replace the file."""
-        fields = ("incarnation", "offsets", "topics", "last", "version", "at_ms")
+        fields = ("incarnation", "offsets", "topics", "last", "version", "at_ms", "batch", "starts")
         write_json(_file(root, name), {key: getattr(self, key) for key in fields})
 
     def as_mark(self) -> Mark:
@@ -53,21 +63,26 @@ class Position:
 
 
 class Follower:
-    """Keeps the position of one running stream: names of records on a thread, a file after each batch."""
+    """Keeps the position of one running stream: names of records on a thread, a file after each batch.
+
+    `known` is the position at the start; None where nothing says it.
+    """
 
     def __init__(self, writer: "Writer", applied: Applied) -> None:
-        known = newest_position(writer.root, applied)
+        self.known = known = newest_position(writer.root, applied)
         self._root, self._applied = writer.root, applied
+        self._at = known or Position(applied.incarnation, applied.start)
+        self._starts = applied.start
         self._reader = NameReader(writer.kafka)
         self._topics = topic_ids(writer.kafka, list(applied.start))
         self._names = LastNames(known.last if known is not None else {}, self._reader.read)
         version = _table_version(writer.root, applied)
         if known is None or known.version > version:  # a table that was set aside begins again
-            at = known or Position(applied.incarnation, applied.start)
-            self._save(at.offsets, at.last, version)
+            self._save(self._at.last, version)
 
     def begin(self, starts: Offsets, ends: Offsets) -> None:
         """A batch of these records begins."""
+        self._starts = starts
         self._names.begin(starts, ends)
 
     def names(self, ends: Offsets) -> tuple[Mapping[str, str], Names]:
@@ -78,30 +93,34 @@ class Follower:
         """
         return self._topics, self._names.before(ends)
 
-    def reached(self, ends: Offsets, version: int) -> None:
-        """The batch is done; `version` is that of the table now."""
-        self._save(ends, self._names.before(ends), version)
+    def reached(self, ends: Offsets, version: int, batch: int) -> None:
+        """The batch of this number is done; `version` is that of the table now."""
+        self._at = self._at.after(self._starts, ends, batch, stateful=self._applied.shape.stateful)
+        self._save(self._names.before(ends), version)
 
     def close(self) -> None:
         """Free thread and client."""
         self._names.close()
         self._reader.close()
 
-    def _save(self, ends: Offsets, last: Names, version: int) -> None:
+    def _save(self, last: Names, version: int) -> None:
         at_ms = int(time.time() * 1000)
-        Position(self._applied.incarnation, ends, self._topics, last, version, at_ms).save(
-            self._root, self._applied.name
-        )
+        self._at = replace(self._at, topics=self._topics, last=last, version=version, at_ms=at_ms)
+        self._at.save(self._root, self._applied.name)
 
 
 def newest_position(root: str, applied: Applied) -> Position | None:
     """The position of this incarnation; None where nothing says it."""
     if (data := _read(_file(root, applied.name))) and data["incarnation"] == applied.incarnation:
         offsets, last = parse_offsets(data["offsets"]), parse_names(data["last"])
-        return Position(applied.incarnation, offsets, data["topics"], last, data["version"], data["at_ms"])
+        batch, starts = data.get("batch", -1), parse_offsets(data.get("starts", {}))
+        return Position(
+            applied.incarnation, offsets, data["topics"], last, data["version"], data["at_ms"], batch, starts
+        )
     for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
         if mark.incarnation == applied.incarnation:
-            return Position(mark.incarnation, mark.offsets, mark.topics, mark.last, at_ms=mark.at_ms)
+            known = Position(mark.incarnation, mark.offsets, mark.topics, mark.last, at_ms=mark.at_ms)
+            return replace(known, batch=mark.batch, starts=mark.starts)
     return None
 
 

@@ -131,7 +131,6 @@ def start_stream(
     checkpoint = StreamCheckpoint(writer.spark, path)
     if checkpoint.query_id() is not None:
         refuse_lost(writer, applied, checkpoint.next_offsets() or {}, path)
-    planned = checkpoint.planned()
     rows = _rows(writer, applied)
     if table_name is None:
         write_json(streams_folder(writer.root) / f"{applied.name}.started", {"incarnation": applied.incarnation})
@@ -150,7 +149,6 @@ def start_stream(
         follow=Follower(writer, applied) if table_name is None else None,
         topic=table_name is None,
         table_name=table_name,
-        planned=-1 if planned is None else planned,
         log_retention_hours=writer.lake.log_retention_hours,
         fsync=writer.settings.fsync,
     )

@@ -4,11 +4,15 @@ A process may die after it sent a batch and before its checkpoint says so. Spark
 that reads the topic would take its records for new ones. Only the stream itself writes there, one batch after the other, so
 the records of its newest batches are the last ones of each partition. Records are compared by key and value, since a batch
 that is planned again may end elsewhere and number its rows otherwise.
+
+What no batch met yet is kept in `<root>/_streams/<name>.sent` while batches are compared, and a second start goes on from
+there: a number says nothing of it once other plans use it, and what was met already would hide new records that are equal.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -17,11 +21,14 @@ from pyspark.sql.window import Window
 from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 from ingest.tail import Start, TailRecord, tail
+from lakehouse.whole_file import write_json
+from streaming.offsets import Offsets, parse_offsets
+from streaming.sql.applied import read_json, remove_file, streams_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Records", "Sent", "batch_number", "sent_since", "unsent"]
+__all__ = ["Left", "Records", "Sent", "SentFile", "batch_number", "sent_after", "sent_since", "unsent"]
 
 Records = Counter[tuple[str | None, str | None]]
 """How often there is a record of this key and value."""
@@ -47,17 +54,66 @@ class _Part:
     newest: int = -1
 
 
-def sent_since(kafka: KafkaSettings, topic: str, *, incarnation: str, number: int) -> Sent:
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a topic has and no batch met yet, and the topic's ends up to which it was read for that."""
+
+    records: Records
+    ends: dict[int, int]
+
+
+class SentFile:
+    """The file of one incarnation: what was left before the newest batch that was compared, and after it.
+
+    A crash after its write may have that batch run again, or not.
+    """
+
+    def __init__(self, root: str, name: str, incarnation: str) -> None:
+        self._path, self._incarnation = streams_folder(root) / f"{name}.sent", incarnation
+        self.is_there = False
+
+    def read(self, number: int) -> tuple[Left, int, Offsets] | None:
+        """What is left for the batch of this number, the newest number sent, and behind which source offsets nothing is left."""
+        data = read_json(self._path)
+        if data is None or data.get("incarnation") != self._incarnation:
+            return None
+        self.is_there = True
+        found = data["before" if number <= data["number"] else "after"]
+        records: Records = Counter({(key, value): count for key, value, count in found["records"]})
+        left = Left(records, {int(part): end for part, end in found["ends"].items()})
+        return left, data["newest"], parse_offsets(data["until"])
+
+    def write(self, number: int, *, newest: int, until: Offsets, before: Left, after: Left) -> None:
+        """Keep it once the batch of this number is sent."""
+        content = {"incarnation": self._incarnation, "number": number, "newest": newest, "until": until}
+        for name, left in (("before", before), ("after", after)):
+            records = [[key, value, count] for (key, value), count in left.records.items()]
+            content[name] = {"records": records, "ends": left.ends}
+        write_json(self._path, content)
+        self.is_there = True
+
+    def remove(self) -> None:
+        """Batches are compared no longer."""
+        if self.is_there:
+            remove_file(self._path)
+            self.is_there = False
+
+
+def sent_since(
+    kafka: KafkaSettings, topic: str, *, incarnation: str, number: int, finished: Collection[str] = ()
+) -> Sent:
     """What the topic has of the batch of this number and of later ones of the incarnation.
 
-    Held are these records alone, however far back a partition is read to find where they begin.
+    Held are these records alone, however far back a partition is read to find where they begin. Batches with the names
+    `finished` are left out.
 
     Raises:
         FatalError: there is no such topic, or this user may not read it.
         RetryableError: Kafka does not answer.
     """
     oldest, ends = begin_offsets(kafka, topic), end_offsets(kafka, topic)
-    found = _look(tail(kafka, topic, Start("last", _FIRST_LOOK), follow=False), incarnation, number)
+    read = tail(kafka, topic, Start("last", _FIRST_LOOK), follow=False)
+    found = _look(read, incarnation, number, finished)
     sent = Sent()
     for part, end in sorted(ends.items()):
         depth = _FIRST_LOOK
@@ -65,8 +121,25 @@ def sent_since(kafka: KafkaSettings, topic: str, *, incarnation: str, number: in
         while end - depth > oldest[part] and not found.get(part, _Part()).is_whole:
             depth *= _DEEPER
             read = tail(kafka, topic, Start("last", depth), partition=part, follow=False)
-            found |= _look(read, incarnation, number)
+            found |= _look(read, incarnation, number, finished)
         one = found.pop(part, _Part())
+        sent.records += one.records
+        sent.newest = max(sent.newest, one.newest)
+    return sent
+
+
+def sent_after(kafka: KafkaSettings, topic: str, *, incarnation: str, offsets: Mapping[int, int]) -> Sent:
+    """What the topic has of the incarnation from these offsets on.
+
+    Raises:
+        FatalError: there is no such topic, or this user may not read it.
+        RetryableError: Kafka does not answer.
+    """
+    ends = end_offsets(kafka, topic)
+    begun = {part: offsets.get(part, 0) for part, end in ends.items() if offsets.get(part, 0) < end}
+    read = (tail(kafka, topic, Start("offset", at), partition=part, follow=False) for part, at in begun.items())
+    sent = Sent()
+    for one in _look(chain.from_iterable(read), incarnation, 0).values():
         sent.records += one.records
         sent.newest = max(sent.newest, one.newest)
     return sent
@@ -98,15 +171,18 @@ def batch_number(record: TailRecord, incarnation: str) -> int | None:
     return int(number) if headers.get("incarnation") == incarnation and number.isdecimal() else None
 
 
-def _look(read: Iterable[TailRecord], incarnation: str, number: int) -> dict[int, _Part]:
+def _look(
+    read: Iterable[TailRecord], incarnation: str, number: int, finished: Collection[str] = ()
+) -> dict[int, _Part]:
     found: dict[int, _Part] = {}
     for record in read:
         at = batch_number(record, incarnation)
         is_earlier = at is None or at < number
         part = found.setdefault(record.partition, _Part(is_whole=is_earlier))
         if at is not None and not is_earlier:
-            part.records[_text(record.key), _text(record.value)] += 1
             part.newest = max(part.newest, at)
+            if not finished or _text(dict(record.headers)["batch"]) not in finished:
+                part.records[_text(record.key), _text(record.value)] += 1
     return found
 
 

@@ -4,15 +4,17 @@ Each commit of the table says which stream, incarnation and batch it is and wher
 looked up at start, and its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same
 number to a batch that ends later, and the rest of that batch is written then.
 Batches that may have been sent before a crash are compared with what the topic has, and only the rest of them is sent: as batch
-`<number>-rest-<ends>`. So a stream that reads the topic sees nothing twice. A record comes a second time where a request that
-the client gave up reaches Kafka late, where the statement gives another row than before (the time of the run, a joined table
-that changed), where the topic no longer has the records to compare with, or where a new incarnation begins after a lost
-checkpoint.
+`<number>-rest-<ends>`. A batch that the table has (without a table: that `<name>.position` calls done) was sent whole before,
+so it is not sent again, and of a batch that the table has in part the rest alone is sent. So a stream that reads the topic sees
+nothing twice. A record comes a second time where a request that the client gave up reaches Kafka late, where the statement gives
+another row of a batch that was cut off (the time of the run, a joined table that changed), where the topic no longer has the
+records to compare with, or where a new incarnation begins after a lost checkpoint.
 """
 
 import json
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -34,17 +36,19 @@ from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
 from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.prepare import table_schema
-from streaming.sql.sent import Sent, sent_since, unsent
+from streaming.sql.sent import Left, Records, Sent, SentFile, sent_after, sent_since, unsent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.sql.position import Follower
+    from streaming.sql.position import Follower, Position
 
 __all__ = [
     "Sink",
+    "counted_records",
     "ensure_table",
     "refuse_other_types",
+    "rest_name",
     "table_of",
     "topic_rows",
     "unstored",
@@ -147,6 +151,8 @@ def _kind(kind: Any) -> str:
 class Sink(Batches):
     """Of one applied stream, or of its shadow."""
 
+    _known: "Position | None" = None
+    _kept: SentFile | None = None
     _begun: Offsets | None = None
 
     def __init__(
@@ -162,7 +168,6 @@ class Sink(Batches):
         follow: "Follower | None" = None,
         topic: bool = True,
         table_name: str | None = None,
-        planned: int = -1,
         log_retention_hours: int,
         fsync: bool = False,
     ) -> None:
@@ -179,7 +184,6 @@ class Sink(Batches):
             follow: keeps the stream's position; None for a shadow.
             topic: False leaves the topic out.
             table_name: of a shadow.
-            planned: number of the newest batch that the checkpoint has a plan of at the start, -1 for none.
             log_retention_hours: of a new table.
             fsync: each commit is on the disk when it returns.
         """
@@ -190,7 +194,9 @@ class Sink(Batches):
         self._again, self._follow, self._reached = again, follow, applied.start
         self._number = 0
         self._sent: Sent | None = None
-        self._planned, self._sent_before = planned, Offsets()
+        self._seen: dict[int, int] = {}
+        self._sent_before = Offsets()
+        self._kept = SentFile(root, applied.name, applied.incarnation) if self._topic else None
         self.done, self.stored = -2, Offsets()
         name = table_name or applied.name
         if "table" in applied.shape.sinks:
@@ -199,6 +205,11 @@ class Sink(Batches):
             mark = newest_stream_mark(root, name)
             if mark is not None and mark.incarnation == applied.incarnation:
                 self.done, self.stored, self._begun = mark.batch, mark.offsets, mark.starts or None
+        known = follow.known if follow is not None else None
+        if known is not None and (self._appender is None or known.version < 0):  # there was no table until now
+            self._known = known
+            if not applied.shape.stateful:
+                self.done, self.stored = known.batch, known.offsets
         self.rows = 0
         self.committed_at: float | None = None
 
@@ -206,22 +217,21 @@ class Sink(Batches):
         starts, ends = self._starts(number), self._ends(number)
         if self._follow is not None:
             self._follow.begin(starts, ends)
-        begin = (
-            unstored(starts, ends, self.stored, replay=number <= self.done) if self._appender is not None else starts
-        )
-        in_part = begin is not None and moved(starts, begin)
+        begin = self._begin(starts, ends, number)
         self._refuse_other_plan(starts, ends, number, begin)
-        if begin is None or self._appender is None:
-            self._send(rows, number, ends)
-        elif in_part:
-            self._send(rows, number, ends)
-            self._commit(self._appender, self._again(begin, ends), number, ends)
-        else:
+        if begin is not None and moved(starts, begin):
+            rest = self._again(begin, ends)
+            self._send(rest, number, ends)
+            if self._appender is not None:
+                self._commit(self._appender, rest, number, ends)
+        elif begin is not None and self._appender is not None:
             self._write_both(self._appender, rows, number, ends)
+        elif begin is not None:
+            self._send(rows, number, ends)
         self._number, self._reached = number + 1, ends
         self.committed_at = time.time()
         if self._follow is not None:
-            self._follow.reached(ends, self._appender.version if self._appender is not None else -1)
+            self._follow.reached(ends, self._appender.version if self._appender is not None else -1, number)
         self._mirror(ends)
 
     def close(self) -> None:
@@ -234,6 +244,16 @@ class Sink(Batches):
         if number > 0 and number != self._number:
             return self._ends(number - 1)
         return self._reached
+
+    def _begin(self, starts: Offsets, ends: Offsets, number: int) -> Offsets | None:
+        """From where a batch is to be written; None where all of it is. Its topic comes first, so it has what the table has."""
+        known = self._known
+        if known is None and self._appender is None:
+            return starts
+        # What a stream with state gives depends on the batches before too: only the very same batch is known to be there.
+        if known is not None and (known.batch, known.starts, known.offsets) == (number, starts, ends):
+            return None
+        return unstored(starts, ends, self.stored, replay=number <= self.done)
 
     def _write_both(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
         if self._topic:
@@ -285,37 +305,85 @@ class Sink(Batches):
     def _send(self, rows: "DataFrame", number: int, ends: Offsets) -> None:
         if not self._topic:
             return
-        applied = self._applied
+        applied, topic = self._applied, stream_topic(self._applied.name)
         if self._sent is None:  # the first batch since the start
-            topic = stream_topic(applied.name)
-            self._sent = sent_since(self._kafka, topic, incarnation=applied.incarnation, number=number)
-            if self._sent.newest > self._planned:
-                # Its plan is lost, and new plans may spread its records over other numbers. It read nothing behind this.
-                self._sent_before = {source: end_offsets(self._kafka, source) for source in ends}
-        is_scattered = bool(self._sent.records) and moved(self._starts(number), self._sent_before)
-        if number > self._sent.newest and not is_scattered:
+            self._sent, self._sent_before, self._seen = self._look(topic, number, ends)
+        sent, is_before = self._sent, moved(self._starts(number), self._sent_before)
+        # Windows come a batch later than the records that close them, so the first batch behind it is compared too.
+        if number > sent.newest and not (sent.records and (is_before or applied.shape.stateful)):
+            if self._kept is not None:
+                self._kept.remove()
             write_topic(rows, self._kafka, applied, batch=str(number))
             return
         records = _records(rows, applied).persist()  # read twice, and a statement may give other rows the second time
         try:
-            left, again = unsent(records, self._sent.records)
-            self._sent.records -= again
-            # A name of its own: a batch that ends elsewhere than before numbers its rows otherwise.
-            batch = f"{number}-rest-{zlib.crc32(json.dumps(ends, sort_keys=True).encode()):08x}"
-            _produce(_with_headers(left, applied, batch), self._kafka, applied)
+            before = sent.records
+            left, again = unsent(records, before)
+            sent.records = before - again
+            _produce(_with_headers(left, applied, rest_name(number, ends)), self._kafka, applied)
         finally:
             with suppress(Exception):
                 records.unpersist()
+        if number >= sent.newest and not is_before:
+            sent.records = Counter()
+        if self._kept is not None and (sent.records or number < sent.newest or self._kept.is_there):
+            was, self._seen = self._seen, end_offsets(self._kafka, topic)
+            states = {"before": Left(before, was), "after": Left(sent.records, self._seen)}
+            self._kept.write(number, newest=sent.newest, until=self._sent_before, **states)
+
+    def _look(self, topic: str, number: int, sources: Offsets) -> tuple[Sent, Offsets, dict[int, int]]:
+        """What the topic may have of this batch and of later ones, behind which offsets none of it is, and how far it was read.
+
+        Another plan may spread it over other numbers; what was sent read nothing behind the end of the sources.
+        """
+        seen, before = end_offsets(self._kafka, topic), Offsets()
+        kept = self._kept.read(number) if self._kept is not None else None
+        if kept is None:
+            sent = news = self._look_back(topic, number)
+        else:
+            left, newest, before = kept
+            incarnation = self._applied.incarnation
+            news = sent_after(self._kafka, topic, incarnation=incarnation, offsets=left.ends)
+            sent = Sent(left.records + news.records, max(newest, news.newest))
+        if news.records:
+            before = largest(before, {source: end_offsets(self._kafka, source) for source in sources})
+        return sent, before, seen
+
+    def _look_back(self, topic: str, number: int) -> Sent:
+        incarnation = self._applied.incarnation
+        done = self.done if self._appender is not None or self._known is not None else -1
+        if 0 <= done < number:  # a lost plan may have had what is not done under a smaller number
+            return sent_since(self._kafka, topic, incarnation=incarnation, number=done + 1)
+        if number <= done:
+            finished = {*map(str, range(number, done + 1)), rest_name(done, self.stored)}
+            return sent_since(self._kafka, topic, incarnation=incarnation, number=number, finished=finished)
+        return sent_since(self._kafka, topic, incarnation=incarnation, number=number)
 
 
-def write_topic(rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:
-    """Send rows to the stream's topic: key as text, value as JSON, and where they come from as headers."""
-    _produce(topic_rows(rows, applied, batch=batch), kafka, applied)
+def rest_name(number: int, ends: Offsets) -> str:
+    """The name of a batch in the headers of its records, where it was sent in part before: its rows are numbered otherwise."""
+    return f"{number}-rest-{zlib.crc32(json.dumps(ends, sort_keys=True).encode()):08x}"
+
+
+def write_topic(
+    rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str, sent: Records | None = None
+) -> None:
+    """Send rows to the stream's topic: key as text, value as JSON, and where they come from as headers; not those in `sent`."""
+    records = _records(rows, applied)
+    if sent:
+        records, _ = unsent(records, sent)
+    _produce(_with_headers(records, applied, batch), kafka, applied)
 
 
 def topic_rows(rows: "DataFrame", applied: Applied, *, batch: str) -> "DataFrame":
     """Records of the topic."""
     return _with_headers(_records(rows, applied), applied, batch)
+
+
+def counted_records(rows: "DataFrame", applied: Applied) -> Records:
+    """How often the topic has a record of each key and value, once these rows are sent."""
+    counted = _records(rows, applied).groupBy("key", "value").count().collect()
+    return Counter({(row["key"], row["value"]): row["count"] for row in counted})
 
 
 def _produce(records: "DataFrame", kafka: KafkaSettings, applied: Applied) -> None:

@@ -1,6 +1,7 @@
-"""SQL streams whose checkpoint lost its newest plans: windows are written once or the stream refuses."""
+"""SQL streams whose checkpoint lost its newest plans: windows are written once or refused, and nothing is sent again."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
+from ingest.settings import KafkaSettings
 from streaming.batches import Batches
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied
 from streaming.sql.marks import StreamMark
 from streaming.sql.plan import Shape
-from streaming.sql.sinks import Sink
+from streaming.sql.position import Position
+from streaming.sql.sent import Sent
+from streaming.sql.sinks import Sink, rest_name
 
 SHAPE = Shape(
     body="SELECT device FROM readings", sources=("readings",), tables=(), state=(), columns=(("device", "string"),),
@@ -114,3 +118,87 @@ def test_over_any_plans_that_are_lost_a_window_is_written_once_or_the_stream_ref
     assert len(written) == len(set(written))
     if not is_refused:
         assert set(closed(0, plans[-1])) <= set(written), "what the table had before the plans were lost may be more"
+
+
+class Sending(Sink):
+    """The sink of a stream without a table, which notes what it would send."""
+
+    sent: list[Any]
+
+    def _send(self, rows: Any, number: int, ends: Offsets) -> None:
+        self.sent.append(rows)
+
+
+def sending(root: Path, shape: Shape, known: Position | None, plans: list[int]) -> Sending:
+    follow = SimpleNamespace(known=known, begin=lambda *_: None, reached=lambda *_: None)
+    (root / "_streams").mkdir(exist_ok=True)
+    sink = Sending(
+        cast("Any", None), str(root), KafkaSettings(), Applied("s", "SELECT 1", "i", "", shape, at(plans[0])),
+        ends=lambda number: at(plans[number + 1]), again=cast("Any", lambda starts, ends: (starts, ends)),
+        mirror=lambda _: None, follow=cast("Any", follow), log_retention_hours=1,
+    )  # fmt: skip
+    sink.sent = []
+    return sink
+
+
+@pytest.mark.parametrize(
+    ("state", "known", "plans", "sent"),
+    [
+        ((), None, [0, 10, 15], ["rows"]),
+        ((), Position("i", at(10), batch=0), [0, 10, 15], ["rows"]),
+        ((), Position("i", at(15), batch=1), [0, 10, 15], []),
+        ((), Position("i", at(15)), [0, 10, 15], []),
+        ((), Position("i", at(15), batch=1), [0, 10, 13], []),
+        ((), Position("i", at(15), batch=1), [0, 10, 40], [(at(15), at(40))]),
+        # With state a batch gives more than its records: the very same one is known, another is compared with the topic.
+        (("window",), Position("i", at(15), batch=1, starts=at(10)), [0, 10, 15], []),
+        (("window",), Position("i", at(15), batch=1, starts=at(15)), [0, 10, 15], ["rows"]),
+        (("window",), Position("i", at(15), batch=0, starts=at(10)), [0, 15, 15], ["rows"]),
+        (("window",), Position("i", at(15), batch=1, starts=at(10)), [0, 10, 20], ["rows"]),
+    ],
+)
+def test_without_a_table_the_position_says_what_was_sent(
+    state: tuple[str, ...], known: Position | None, plans: list[int], sent: list[Any], tmp_path: Path
+) -> None:
+    sink = sending(tmp_path, replace(SHAPE, state=state), known, plans)
+    sink(cast("Any", "rows"), 1)
+    assert sink.sent == sent
+
+
+@pytest.mark.parametrize(
+    ("known", "number", "asked"),
+    [
+        (None, 7, {"number": 7}),
+        (Position("i", at(15)), 7, {"number": 7}),
+        (Position("i", at(15), batch=7), 8, {"number": 8}),
+        # What the lost plan called 8 may come under a later number now.
+        (Position("i", at(15), batch=7), 9, {"number": 8}),
+        # Of a batch that is done in part, what was sent of it before would hide new records that are equal.
+        (Position("i", at(15), batch=7), 6, {"number": 6, "finished": {"6", "7", rest_name(7, at(15))}}),
+    ],
+)
+def test_the_topic_is_asked_for_what_is_not_known_to_be_done(
+    known: Position | None, number: int, asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[dict[str, Any]]()
+
+    def sent_since(_kafka: Any, _topic: str, *, incarnation: str, **asked: Any) -> Sent:
+        looks.append(asked)
+        return Sent()
+
+    monkeypatch.setattr("streaming.sql.sinks.sent_since", sent_since)
+    monkeypatch.setattr("streaming.sql.sinks.end_offsets", lambda *_: {0: 0})
+    monkeypatch.setattr("streaming.sql.sinks.write_topic", lambda *_, **__: None)
+    sink = sending(tmp_path, SHAPE, known, [0] * 20)
+    Sink._send(sink, cast("Any", "rows"), number, at(40))
+    assert looks == [asked]
+
+
+def test_a_position_keeps_the_batch_that_reached_furthest_unless_there_is_state() -> None:
+    first = Position("i", {"a": {0: 100, 1: 7}}, batch=4, starts={"a": {0: 0, 1: 0}})
+    again = {"a": {0: 50, 1: 7}}
+    assert first.after({"a": {0: 0, 1: 0}}, again, 4, stateful=False) == first
+    assert first.after(again, {"a": {0: 60, 1: 9}}, 5, stateful=False) == replace(
+        first, offsets={"a": {0: 100, 1: 9}}, batch=5, starts=again
+    )
+    assert first.after({}, again, 4, stateful=True) == replace(first, offsets=again, starts={})

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaming.sql.sent
-from ingest.contract.errors import FatalError, UnavailableError
+from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.tail import Start, TailRecord, judge_error
 from streaming.batches import Batches
@@ -21,7 +22,7 @@ from streaming.offsets import Offsets
 from streaming.sql.applied import Applied
 from streaming.sql.plan import Shape
 from streaming.sql.position import Position
-from streaming.sql.sent import Records, Sent, sent_since
+from streaming.sql.sent import Records, Sent, SentFile, sent_after, sent_since
 from streaming.sql.sinks import Sink, unstored
 from streaming.sql.swap import sent_until
 
@@ -78,7 +79,7 @@ def test_over_any_plans_that_are_lost_each_record_is_in_the_table_once(steps: li
     assert rows == list(range(end))
 
 
-def test_a_batch_that_ends_later_than_the_table_says_is_sent_and_its_rest_is_written() -> None:
+def test_of_a_batch_that_the_table_has_in_part_the_rest_is_sent_and_written() -> None:
     written, sent = list[Any](), list[Any]()
 
     class Counted(Sink):
@@ -101,14 +102,12 @@ def test_a_batch_that_ends_later_than_the_table_says_is_sent_and_its_rest_is_wri
     sink = Counted()
     sink(cast("Any", "all of it"), 7)
     assert written == [rest]
-    assert sent == [("all of it", 7, 0)], "before the table, which nobody waits for"
+    assert sent == [(rest, 7, 0)], "before the table, which nobody waits for; what the table has was sent before it"
 
-    # What remembers rows has no output of a part.
-    sink._applied = Applied("s", "SELECT 1", "i", "", replace(SHAPE, state=("dedupe",)), {"a": {0: 0}})
-    sink._number, sink._reached = 7, {"a": {0: 10}}
-    with pytest.raises(FatalError, match="tidegate streams rewind s"):
-        sink(cast("Any", None), 7)
-    assert len(sent) == 1, "what is refused is not sent either"
+    # The statement may give other rows by now: what the table has is not sent in the new form.
+    sink._number, sink._reached, sink._ends = 7, {"a": {0: 10}}, lambda number: {"a": {0: 15}}
+    sink(cast("Any", "the same in a new form"), 7)
+    assert (len(sent), len(written)) == (1, 1)
 
 
 def _record(part: int, at: int, batch: str, incarnation: str = "i") -> TailRecord:
@@ -127,7 +126,8 @@ def _topic(monkeypatch: pytest.MonkeyPatch, log: list[TailRecord]) -> list[tuple
         assert not follow
         looks.append((partition, start.at))
         for one in log:
-            if partition in (None, one.partition) and one.offset >= ends[one.partition] - start.at:
+            begin = start.at if start.kind == "offset" else ends[one.partition] - start.at
+            if partition in (None, one.partition) and one.offset >= begin:
                 yield one
 
     monkeypatch.setattr(streaming.sql.sent, "tail", tail)
@@ -176,12 +176,14 @@ _Rows = list[tuple[int, int]]
 class _Rerun(Sink):
     """A sink that only sends; its topic is a list of batches and rows."""
 
-    def __init__(self, log: list[tuple[int, tuple[int, int]]], plans: list[Offsets], planned: int) -> None:
+    def __init__(
+        self, log: list[tuple[int, tuple[int, int]]], plans: list[Offsets], kept: SentFile | None = None
+    ) -> None:
         Batches.__init__(self)
         self._applied, self._appender = Applied("s", "SELECT 1", "i", "", SHAPE, plans[0]), None
         self._kafka, self._topic, self._follow = KafkaSettings(), True, None
         self._number, self._reached, self._sent = -1, plans[0], None
-        self._planned, self._sent_before = planned, Offsets()
+        self._sent_before, self._kept = Offsets(), kept
         self._ends = lambda number: plans[number + 1]
         self._mirror = lambda offsets: None
         self.log = log
@@ -190,9 +192,21 @@ class _Rerun(Sink):
 _step = st.tuples(st.integers(0, 4), st.integers(0, 4))
 
 
-@given(st.lists(_step, min_size=1, max_size=6), st.lists(_step, max_size=9), st.integers(0, 6), st.integers(0, 20))
+@given(
+    st.lists(_step, min_size=1, max_size=6),
+    st.lists(_step, max_size=9),
+    st.integers(0, 6),
+    st.integers(0, 20),
+    st.sets(st.tuples(st.integers(0, 15), st.booleans())),
+    st.sampled_from([2, 1000]),
+)
 def test_over_plans_that_are_lost_and_planned_otherwise_each_record_is_sent_once(
-    before: list[tuple[int, int]], after: list[tuple[int, int]], lost: int, unsent_rows: int
+    before: list[tuple[int, int]],
+    after: list[tuple[int, int]],
+    lost: int,
+    unsent_rows: int,
+    restarts: set[tuple[int, bool]],
+    kinds: int,
 ) -> None:
     def plans_of(steps: list[tuple[int, int]], start: Offsets) -> list[Offsets]:
         plans = [start]
@@ -203,45 +217,64 @@ def test_over_plans_that_are_lost_and_planned_otherwise_each_record_is_sent_once
     def rows_of(starts: Offsets, ends: Offsets) -> _Rows:
         return [(part, at) for part in (0, 1) for at in range(starts["a"][part], ends["a"][part])]
 
+    def value(row: tuple[int, int]) -> str:
+        return f"{row[0]} {row[1] % kinds}"
+
     old = plans_of(before, {"a": {0: 0, 1: 0}})
     log = [(number, row) for number in range(len(before)) for row in rows_of(old[number], old[number + 1])]
     # The newest batch may be there in part, and the newest plans may be gone.
     newest = [one for one in log if one[0] == len(before) - 1]
     log = log[: len(log) - min(unsent_rows, len(newest))]
     kept = old[: max(1, len(old) - lost)]
-    planned = len(kept) - 2
-    first = max(0, planned)
+    first = max(0, len(kept) - 2)
     whole = {"a": {part: old[-1]["a"][part] + 3 for part in (0, 1)}}
     caught_up = [
         {"a": {part: min(at, whole["a"][part]) for part, at in plan["a"].items()}} for plan in plans_of(after, kept[-1])
     ]
     plans = [*kept, *caught_up[1:], whole]
 
+    def found(ones: list[tuple[int, tuple[int, int]]]) -> Sent:
+        counted = Counter((None, value(row)) for _, row in ones)
+        return Sent(cast("Records", counted), max((at for at, _ in ones), default=-1))
+
     def sent_since(_kafka: Any, _topic: str, *, incarnation: str, number: int) -> Sent:
         assert incarnation == "i"
-        found = [(at, row) for at, row in log if at >= number]
-        counted = Counter((None, str(row)) for _, row in found)
-        return Sent(cast("Records", counted), max((at for at, _ in found), default=-1))
+        return found([(at, row) for at, row in log if at >= number])
+
+    def sent_after(_kafka: Any, _topic: str, *, incarnation: str, offsets: dict[int, int]) -> Sent:
+        return found(log[offsets[0] :])
 
     def unsent(rows: Any, sent: Records) -> tuple[_Rows, Records]:
-        again = [row for row in rows.rows if sent[None, str(row)]]
-        return [row for row in rows.rows if row not in again], Counter((None, str(row)) for row in again)
+        left, again, counts = list[tuple[int, int]](), Counter[tuple[str | None, str | None]](), Counter(sent)
+        for row in rows.rows:
+            if counts[None, value(row)] > 0:
+                counts[None, value(row)] -= 1
+                again[None, value(row)] += 1
+            else:
+                left.append(row)
+        return left, again
 
-    sink = _Rerun(log, plans, planned)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as root:
         target = "streaming.sql.sinks."
         patch.setattr(f"{target}sent_since", sent_since)
+        patch.setattr(f"{target}sent_after", sent_after)
         patch.setattr(f"{target}unsent", unsent)
-        patch.setattr(f"{target}end_offsets", lambda _kafka, _topic: whole["a"])
+        patch.setattr(f"{target}end_offsets", lambda _kafka, topic: whole["a"] if topic == "a" else {0: len(log)})
         patch.setattr(f"{target}_records", lambda rows, _applied: _Frame(rows))
         patch.setattr(f"{target}_with_headers", lambda rows, _applied, batch: (rows, batch))
         patch.setattr(
             f"{target}_produce", lambda sent, _k, _a: log.extend((int(sent[1].split("-")[0]), r) for r in sent[0])
         )
         patch.setattr(f"{target}write_topic", lambda rows, _k, _a, *, batch: log.extend((int(batch), r) for r in rows))
+        sink = _Rerun(log, plans, SentFile(root, "s", "i"))
         for number in range(first, len(plans) - 1):
             sink(cast("Any", rows_of(plans[number], plans[number + 1])), number)
-    assert sorted(row for _, row in log) == rows_of({"a": {0: 0, 1: 0}}, whole)
+            for again in (True, False):  # a crash before the checkpoint says that the batch is done, or after it
+                if (number, again) in restarts:
+                    sink = _Rerun(log, plans, SentFile(root, "s", "i"))
+                    if again:
+                        sink(cast("Any", rows_of(plans[number], plans[number + 1])), number)
+    assert sorted(value(row) for _, row in log) == sorted(map(value, rows_of({"a": {0: 0, 1: 0}}, whole)))
 
 
 class _Frame:
@@ -255,6 +288,17 @@ class _Frame:
 
     def unpersist(self) -> None:
         """Nothing is held."""
+
+
+def test_what_came_to_the_topic_since_is_found_by_offset_and_not_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = [_record(0, at, "9") for at in range(5)] + [_record(1, 0, "9"), _record(1, 1, "7-rest-00ff00ff")]
+    log += [_record(1, 2, "8", "other")]
+    _topic(monkeypatch, log)
+    sent = sent_after(KafkaSettings(), "t", incarnation="i", offsets={0: 5, 1: 1})
+    assert (dict(sent.records), sent.newest) == ({("k", "7-rest-00ff00ff 1"): 1}, 7)
+    assert sent_after(KafkaSettings(), "t", incarnation="i", offsets={0: 4}).records.total() == 3
+    done = {"9", "8-rest-1"}
+    assert sent_since(KafkaSettings(), "t", incarnation="i", number=7, finished=done) == Sent(sent.records, 9)
 
 
 def test_a_user_without_rights_on_the_readers_group_reads_all_the_same() -> None:
