@@ -10,7 +10,7 @@ import typer
 
 from deploy.command_line import of_options
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
-from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, rewind_lines, table_lines
+from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, rewind_lines, swap_lines, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -207,9 +207,7 @@ def rewind(
             msg = "--swap goes alone, after a rewind"
             raise typer.BadParameter(msg)
         answer = _ask(settings, "swap", name, reason=reason)
-        show_json(answer) if as_json else typer.echo(
-            f"{name} is swapped: its rows since {answer.get('since', 'then')} are anew"
-        )
+        show_json(answer) if as_json else _show(swap_lines(answer))
         return
     if since is None or into != "shadow":
         msg = "give --since TIME --into shadow, or --swap"

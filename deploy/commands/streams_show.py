@@ -8,7 +8,7 @@ from deploy.commands.text_table import text_table
 if TYPE_CHECKING:
     from deploy.settings import Settings
 
-__all__ = ["golden_lines", "plan_land", "plan_lines", "rewind_lines", "table_lines"]
+__all__ = ["golden_lines", "plan_land", "plan_lines", "rewind_lines", "swap_lines", "table_lines"]
 
 _VERDICTS: Final = {
     "new": "new",
@@ -76,6 +76,14 @@ def rewind_lines(answer: dict[str, Any]) -> Iterator[str]:
     for sign, key in (("-", "only_live_examples"), ("+", "only_shadow_examples")):
         for row in diff[key]:
             yield f"{sign} {row}"
+
+
+def swap_lines(answer: dict[str, Any]) -> Iterator[str]:
+    """Since when its rows are new, and which records stay missing."""
+    yield f"{answer['name']} is swapped: its rows since {answer.get('since', 'then')} are new"
+    for topic, parts in answer.get("missing", {}).items():
+        for part, (first, end) in parts.items():
+            yield f"missing     {topic} partition {part}: Kafka no longer has offsets {first} to {end - 1}"
 
 
 def golden_lines(found: dict[str, Any]) -> Iterator[str]:

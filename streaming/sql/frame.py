@@ -135,15 +135,19 @@ def from_kafka(
 
 
 def from_history(
-    session: "SparkSession", root: str, before: Mapping[int, int], since: datetime | None
+    session: "SparkSession", root: str, before: Mapping[int, int], since: datetime | None, after: Mapping[int, int]
 ) -> Callable[[Source], "DataFrame"]:
-    """Reads from the table `readings` what Kafka no longer has: rows whose offset lies before the partition's oldest."""
+    """Reads from the table `readings` what Kafka no longer has: rows whose offset lies before the partition's oldest.
+
+    `after`: per partition the first offset that is wanted; without it all are.
+    """
 
     def read(source: Source) -> "DataFrame":
         rows = session.read.format("delta").load(table_uri(root, READINGS.name))
         gone = F.lit(False)
         for partition, offset in before.items():
-            gone = gone | ((F.col("partition") == partition) & (F.col("offset") < offset))
+            is_wanted = (F.col("offset") >= after.get(partition, 0)) & (F.col("offset") < offset)
+            gone = gone | ((F.col("partition") == partition) & is_wanted)
         rows = rows.where(gone)
         if since is not None:
             rows = rows.where(F.col("kafka_time") >= F.lit(since))

@@ -39,6 +39,15 @@ class StreamCheckpoint(Checkpoint):
                 self._broken(f"its file `offsets/{batch}` is {'damaged' if text else 'missing'}")
             ) from error
 
+    def watermark_ms(self) -> int:
+        """Up to which time the newest finished batch closed windows (epoch ms); 0 where nothing says it."""
+        finished = self.finished()
+        lines = (self._read(f"offsets/{finished}") or "").splitlines() if finished is not None else []
+        try:
+            return int(json.loads(lines[1])["batchWatermarkMs"])
+        except (IndexError, ValueError, KeyError, TypeError):
+            return 0
+
     def delete(self) -> None:
         """Take the folder away."""
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)

@@ -6,6 +6,8 @@ From Kafka by time; where Kafka's retention has passed, streams that remember no
 """
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -34,11 +36,13 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["rewind_stream"]
+__all__ = ["closed_before", "rewind_stream"]
 
 AHEAD_SECONDS: Final = 600
 """How far a device's clock may run ahead where the request does not say it: the default of gateway.max_future_seconds."""
 EXAMPLES: Final = 5
+_LATER: Final = ("aggregate", "distinct")
+"""Operators whose rows come out once the watermark has passed them."""
 
 
 def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
@@ -46,7 +50,8 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
     Raises:
         ConfigError: the stream has no table, no column that is a time, or a column of another type than its table's.
-        TidegateError: Kafka no longer has what is needed, and Delta can't stand in.
+        TidegateError: Kafka no longer has what is needed, and Delta can't stand in; or the live stream still remembers rows of
+            before `since`.
     """
     name, since = request.arguments["name"], datetime.fromisoformat(request.arguments["since"])
     earliest = since - timedelta(seconds=request.arguments.get("ahead_seconds", AHEAD_SECONDS))
@@ -65,13 +70,19 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
         topic: {part: at for part, at in parts.items() if 0 < at == begin[topic][part]}
         for topic, parts in starts.items()
     }
+    if applied.shape.stateful:
+        _refuse_gone(gone, since)
+    _refuse_open(writer, live, since)
     if (older := load_shadow(writer.root, name)) is not None:
         path = checkpoint_path(writer.settings.checkpoint, name, older.applied.incarnation)
         StreamCheckpoint(writer.spark, path).delete()
     forget_shadow(writer, name)
-    build = _build_stateful if applied.shape.stateful else _build_stateless
-    ends, from_delta = build(writer, replace(applied, start=starts), gone, since, earliest, when)
-    Shadow(replace(applied, start=starts), since.isoformat(), ends, column).save(writer.root)
+    applied, from_delta = replace(applied, start=starts), dict[str, Any]()
+    if applied.shape.stateful:
+        ends = _build_stateful(writer, applied)
+    else:
+        ends, from_delta = _build_stateless(writer, applied, gone, since, earliest, when)
+    Shadow(applied, since.isoformat(), ends, column).save(writer.root)
     return {
         "name": name,
         "shadow": shadow_name(name),
@@ -130,9 +141,7 @@ def _build_stateless(
     return ends, told
 
 
-def _build_stateful(
-    writer: Writer, applied: Applied, gone: Offsets, since: datetime, earliest: datetime, when: str
-) -> tuple[Offsets, dict[str, Any]]:
+def _refuse_gone(gone: Offsets, since: datetime) -> None:
     for topic, parts in gone.items():
         if parts and since > datetime.fromtimestamp(0, UTC):
             part, at = next(iter(parts.items()))
@@ -141,6 +150,44 @@ def _build_stateful(
                 f"{since.isoformat()} or later. A stream that remembers rows is rebuilt from Kafka alone: name a later --since."
             )
             raise TidegateError(message)
+
+
+def _refuse_open(writer: Writer, live: Applied, since: datetime) -> None:
+    """Refuse where windows that began before `since` are still open: nobody would write them after the swap.
+
+    The swap deletes what the live stream remembers, and the shadow leaves out what is of before `since`. Windows of one length
+    close in their order: one that is in the table says that all before it are closed. So does the watermark, if no row came out.
+    """
+    if not any(state.startswith(_LATER) for state in live.shape.state):
+        return
+    schema: Any = StructType.fromJson(json.loads(live.schema))
+    rows = writer.spark.read.format("delta").load(table_uri(writer.root, live.name))
+    found = rows.selectExpr(f"unix_micros(max({time_expression(schema, live.name)[1]}))").first()
+    closed = [] if found is None or found[0] is None else [int(found[0])]
+    path = checkpoint_path(writer.settings.checkpoint, live.name, live.incarnation)
+    closed += closed_before(live.shape.state, StreamCheckpoint(writer.spark, path).watermark_ms())
+    newest = datetime.fromtimestamp(max(closed) / 1_000_000, UTC) if closed else None
+    if newest is not None and since <= newest:
+        return
+    ways = "wait for its first window, or drop the stream and apply it with `-- backfill: earliest`"
+    message = (
+        f"Stream {live.name} has not written all windows yet that begin before {since.isoformat()}, and a swap would lose them: "
+        + (f"the newest --since is {newest.isoformat()}." if newest is not None else f"{ways}.")
+    )
+    raise TidegateError(message)
+
+
+def closed_before(states: Sequence[str], watermark_ms: int) -> list[int]:
+    """The time (epoch us) before which no window begins that is open at this watermark; nothing where that is not known."""
+    text = "; ".join(states)
+    if watermark_ms <= 0 or "session_window" in text:
+        return []
+    spans = re.findall(r"\bwindow [^(]*\(([^)]*)\)", text)
+    lengths = [max(map(int, re.findall(r"\b[0-9]{4,}\b", span)), default=watermark_ms * 1000) for span in spans]
+    return [watermark_ms * 1000 - max(lengths, default=0)]
+
+
+def _build_stateful(writer: Writer, applied: Applied) -> Offsets:
     running = start_stream(
         writer, applied, lambda offsets: None, table_name=shadow_name(applied.name), only_available=True
     )
@@ -152,7 +199,7 @@ def _build_stateful(
     if ends is None:
         message = f"Kafka holds nothing for stream {applied.name} since then."
         raise FatalError(message)
-    return ends, {}
+    return ends
 
 
 def _diff(writer: Writer, name: str, since: datetime, when: str) -> dict[str, Any]:

@@ -41,8 +41,14 @@ def kafka_rows(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets)
     return _over(writer, applied, lambda session: from_kafka(session, writer.kafka, starts, ends))
 
 
-def history_rows(writer: Writer, applied: Applied, before: Mapping[int, int], since: datetime | None) -> "DataFrame":
-    """The stream's output of the rows of `readings` whose records Kafka no longer has.
+def history_rows(
+    writer: Writer,
+    applied: Applied,
+    before: Mapping[int, int],
+    since: datetime | None,
+    after: Mapping[int, int] | None = None,
+) -> "DataFrame":
+    """The stream's output of the rows of `readings` whose records Kafka no longer has; see `from_history`.
 
     Raises:
         TidegateError: it reads another stream too, whose records no table holds as they were.
@@ -51,7 +57,7 @@ def history_rows(writer: Writer, applied: Applied, before: Mapping[int, int], si
         others = ", ".join(name for name in applied.shape.sources if name != "readings")
         message = f"Stream {applied.name} reads {others}: what Kafka no longer has of that can't be read from Delta."
         raise TidegateError(message)
-    return _over(writer, applied, lambda session: from_history(session, writer.root, before, since))
+    return _over(writer, applied, lambda session: from_history(session, writer.root, before, since, after or {}))
 
 
 def write_history(writer: Writer, applied: Applied) -> None:

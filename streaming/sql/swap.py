@@ -1,7 +1,12 @@
 """Puts a rewound shadow in the place of the live table: one Delta commit, so that readers see the old or the new whole.
 
 The commit removes the live table's files and adds: its rows from before `since`, the shadow's rows, and what both streams
-read since the rewind. It carries the new incarnation's mark; a crash after it is finished at the next start.
+read since the rewind (what Kafka no longer has of that comes from the table `readings`). It carries the new incarnation's mark;
+a crash after it is finished at the next start.
+
+The topic is not written again: it gets what it lacks. Without state that are the records that the live stream did not read.
+With state it is the shadow's windows that are newer than those of the live table; those that the live stream closed after the
+rewind are closed by the new one again, and compared with the topic then.
 """
 
 from dataclasses import replace
@@ -10,25 +15,29 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from ingest.contract.errors import TidegateError
+from ingest.contract.topics import stream_topic
+from ingest.offsets import begin_offsets, end_offsets
 from lakehouse.append import Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import table_files
 from lakehouse.create import table_uri
 from lakehouse.requests import Request
+from lakehouse.tables import READINGS
 from streaming.offsets import Offsets, largest, moved
 from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, remove_file, streams_folder
 from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.position import newest_position
-from streaming.sql.sinks import ensure_table, write_topic
-from streaming.sql.spans import kafka_rows
+from streaming.sql.sent import Left, Sent, SentFile, sent_since
+from streaming.sql.sinks import counted_records, ensure_table, write_topic
+from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.times import time_expression
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["finished", "forget_shadow", "sent_until", "shadow_name", "swap_stream"]
+__all__ = ["expired", "finished", "forget_shadow", "sent_until", "shadow_name", "swap_stream"]
 
 
 def shadow_name(name: str) -> str:
@@ -55,10 +64,12 @@ def swap_stream(writer: Writer, request: Request) -> dict[str, Any]:
     if supervisor := supervisor_of(writer.root):
         supervisor.stop_stream(name)
     mark = newest_stream_mark(writer.root, name)
+    missing: dict[str, Any] = {}
     if mark is None or mark.incarnation != shadow.applied.incarnation:
-        _commit(writer, live, shadow, mark, request)
+        missing = _commit(writer, live, shadow, mark, request)
     applied = finished(writer, live)
-    return {"name": name, "swapped": True, "incarnation": applied.incarnation, "since": shadow.since}
+    answer = {"name": name, "swapped": True, "incarnation": applied.incarnation, "since": shadow.since}
+    return answer | {"missing": missing}
 
 
 def finished(writer: Writer, live: Applied) -> Applied:
@@ -94,26 +105,38 @@ def sent_until(root: str, live: Applied, finished: Offsets) -> Offsets:
     return finished if reached is None else largest(finished, reached.offsets)
 
 
-def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | None, request: Request) -> None:
+def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | None, request: Request) -> dict[str, Any]:
+    """Commit; returns the offsets whose output stays missing, since neither Kafka nor `readings` has it."""
     applied, name = shadow.applied, live.name
     done = StreamCheckpoint(writer.spark, _path(writer, live)).next_offsets() or live.start
-    stored = largest(done, mark.offsets) if mark is not None and mark.incarnation == live.incarnation else done
+    # A table gets a batch after its topic: what is stored was sent.
+    own = mark if mark is not None and mark.incarnation == live.incarnation else None
+    done = largest(sent_until(writer.root, live, done), own.offsets if own is not None else {})
     hours = writer.lake.log_retention_hours
     table = ensure_table(writer.root, name, applied.schema, log_retention_hours=hours)
+    spark = writer.spark
+    old = spark.read.format("delta").load(table_uri(writer.root, name))
+    fresh = spark.read.format("delta").load(table_uri(writer.root, shadow_name(name)))
+    parts, missing = [], dict[str, Any]()
     if applied.shape.stateful:
         newest = newest_stream_mark(writer.root, shadow_name(name))
         checkpoint = StreamCheckpoint(writer.spark, _path(writer, applied))
         batch, ends = max(checkpoint.planned() or 0, newest.batch if newest else 0), shadow.ends
-        parts = []
+        if "topic" in live.shape.sinks and "topic" in applied.shape.sinks:
+            late, more = _other_windows(old, fresh)
+            sent = _sent_last(writer, live, own).records
+            write_topic(late, writer.kafka, applied, batch="swap", sent=sent)
+            if live.shape.columns == applied.shape.columns:
+                _keep_sent(writer, applied, more, done)
     else:
-        batch, ends = -1, largest(stored, shadow.ends)
-        parts = _caught_up(writer, shadow, stored, ends)
-        sent = sent_until(writer.root, live, done)
-        if "topic" in applied.shape.sinks and moved(sent, ends):
-            write_topic(kafka_rows(writer, applied, sent, ends), writer.kafka, applied, batch="swap")
-    spark = writer.spark
-    old = spark.read.format("delta").load(table_uri(writer.root, name))
-    fresh = spark.read.format("delta").load(table_uri(writer.root, shadow_name(name)))
+        oldest = {topic: begin_offsets(writer.kafka, topic) for topic in applied.start}
+        batch, ends = -1, largest(done, shadow.ends, oldest)
+        parts = _caught_up(writer, shadow, done, ends, oldest)
+        if not _is_kept(applied):
+            missing = expired((done, shadow.ends), oldest)
+        if "topic" in applied.shape.sinks and moved(done, ends):
+            rows = _between(writer, applied, done, ends, oldest)
+            write_topic(rows, writer.kafka, applied, batch="swap", sent=_sent_last(writer, live, own).records)
     columns = [field.name for field in open_table(writer.root, name).schema().fields]
     rows = _aligned(old.where(_before(old, shadow)), old, columns).unionByName(_aligned(fresh, old, columns))
     for part in parts:
@@ -122,18 +145,74 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
         append.write(rows)
         append.replace(table_files(writer.root, name))
         append.commit(StreamMark(name, applied.incarnation, batch, ends).encode(request=request.mark()))
+    return missing
 
 
-def _caught_up(writer: Writer, shadow: Shadow, stored: Offsets, ends: Offsets) -> list["DataFrame"]:
+def _sent_last(writer: Writer, live: Applied, mark: StreamMark | None) -> Sent:
+    """What the topic has of batches that the live stream did not finish: it may have been killed between topic and table."""
+    if "topic" not in live.shape.sinks:
+        return Sent()
+    known = newest_position(writer.root, live)
+    finished = max(known.batch if known is not None else -1, mark.batch if mark is not None else -1)
+    return sent_since(writer.kafka, stream_topic(live.name), incarnation=live.incarnation, number=finished + 1)
+
+
+def _other_windows(old: "DataFrame", fresh: "DataFrame") -> "tuple[DataFrame, DataFrame]":
+    """The shadow's windows that the live stream did not close, and those that it alone closed: by their times."""
+    found = []
+    for rows, others in ((fresh, old), (old, fresh)):
+        (when, than) = (time_expression(each.schema)[1] for each in (rows, others))
+        newest = others.selectExpr(f"unix_micros(max({than}))").first()
+        least = newest[0] if newest is not None else None
+        found.append(rows if least is None else rows.where(f"unix_micros({when}) > {least}"))
+    return found[0], found[1]
+
+
+def _keep_sent(writer: Writer, applied: Applied, rows: "DataFrame", done: Offsets) -> None:
+    """Have the new incarnation find these rows in the topic, as if batches of its own had sent them."""
+    records = counted_records(rows.select(*(column for column, _ in applied.shape.columns)), applied)
+    left = Left(records, end_offsets(writer.kafka, stream_topic(applied.name)))
+    if records:
+        SentFile(writer.root, applied.name, applied.incarnation).write(
+            -1, newest=-1, until=done, before=left, after=left
+        )
+
+
+def _caught_up(writer: Writer, shadow: Shadow, stored: Offsets, ends: Offsets, oldest: Offsets) -> list["DataFrame"]:
     """What the shadow has not read yet; and rows of before `since` that the live table has not."""
     parts = []
     if moved(shadow.ends, ends):
-        rows = kafka_rows(writer, shadow.applied, shadow.ends, ends)
+        rows = _between(writer, shadow.applied, shadow.ends, ends, oldest)
         parts.append(rows.where(~_before(rows, shadow)))
     if moved(stored, ends):
-        rows = kafka_rows(writer, shadow.applied, stored, ends)
+        rows = _between(writer, shadow.applied, stored, ends, oldest)
         parts.append(rows.where(_before(rows, shadow)))
     return parts
+
+
+def _between(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets, oldest: Offsets) -> "DataFrame":
+    """The output of a span: what Kafka no longer has of it comes from the table `readings`, where the stream reads that alone."""
+    rows = kafka_rows(writer, applied, largest(starts, oldest), ends)
+    if moved(starts, oldest) and _is_kept(applied):
+        topic = writer.topics.readings
+        rows = rows.unionByName(history_rows(writer, applied, oldest[topic], None, starts.get(topic)))
+    return rows
+
+
+def _is_kept(applied: Applied) -> bool:
+    """Whether a table holds what Kafka no longer has."""
+    return applied.shape.sources == (READINGS.name,)
+
+
+def expired(starts: tuple[Offsets, ...], oldest: Offsets) -> dict[str, Any]:
+    """Per topic and partition the offsets of these spans that Kafka no longer has."""
+    found: dict[str, Any] = {}
+    for topic, parts in oldest.items():
+        for part, edge in parts.items():
+            begin = min(each.get(topic, {}).get(part, edge) for each in starts)
+            if begin < edge:
+                found.setdefault(topic, {})[part] = [begin, edge]
+    return found
 
 
 def _before(rows: "DataFrame", shadow: Shadow) -> Any:

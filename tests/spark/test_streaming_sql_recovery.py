@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import TidegateError
+from ingest.offsets import end_offsets
 from streaming.sql.offsets import checkpoint_path
 from streaming.sql.status import read_status
 from streaming.sql.supervisor import Streams
@@ -53,6 +54,28 @@ def test_what_kafka_no_longer_has_comes_from_delta_or_a_clock_that_runs_ahead(sc
     scene.apply("windows", windows)
     with pytest.raises(TidegateError, match="is rebuilt from Kafka alone: name a later --since"):
         scene.ask("rewind", "windows", text=windows, since=hour_ago)
+
+    # What expires before the stream reads it comes from the table `readings` at the swap, of before `since` too.
+    scene.until_read("past")
+    scene.streams.close()
+    scene.send("d4", "temperature", at=datetime.now(UTC) - timedelta(hours=2), value=4.0)
+    scene.send("d5", "temperature", value=5.0)
+    scene.lander.land()
+    ends = end_offsets(scene.lander.kafka, scene.lander.topics.readings)
+    expired = [TopicPartition(scene.lander.topics.readings, part, end) for part, end in ends.items()]
+    for done in admin.delete_records(expired).values():
+        done.result(60)
+    scene.send("d6", "temperature", value=6.0)
+    scene.streams = Streams(scene.writer)
+    scene.until(lambda: read_status(scene.lander.root)[1]["past"]["state"] == "failed", "the refusal")
+    said = read_status(scene.lander.root)[1]["past"]["detail"]
+    assert "Kafka no longer has what stream past reads next" in said
+    assert "tidegate streams rewind past --since TIME" in said
+    scene.ask("rewind", "past", text=past, since=hour_ago)
+    assert scene.ask("swap", "past")["missing"] == {}
+    scene.send("d7", "temperature", value=7.0)
+    scene.until(lambda: "d7" in {row["device"] for row in scene.rows("past")}, "the swapped stream to go on")
+    assert sorted(row["device"] for row in scene.rows("past")) == ["ahead", *(f"d{number}" for number in range(8))]
 
 
 def newest_files(folder: Path) -> list[Path]:

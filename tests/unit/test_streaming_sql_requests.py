@@ -3,6 +3,7 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from ingest.contract.errors import ConfigError, MissingRightError, TidegateError
 from ingest.settings import KafkaSettings
 from lakehouse.requests import Request
 from monitoring.metrics.stream import StreamMetrics
-from streaming.sql import handlers, rewind, supervisor
+from streaming.sql import handlers, rewind, supervisor, swap
 from streaming.sql.applied import Applied, load_applied
 from streaming.sql.header import parse_definition
 from streaming.sql.plan import Shape
@@ -170,3 +171,57 @@ def test_a_right_that_is_needed_after_a_crash_only_is_asked_for_before_anything_
         handlers.apply_stream(writer, request)
     assert done == (["made"] if lacking else ["made", "stopped"])
     assert list(load_applied(writer.root)) == ([] if lacking else ["x"])
+
+
+def test_a_rewind_that_would_lose_open_windows_is_refused_and_names_the_newest_since(
+    writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noon = int(datetime(2026, 11, 28, 12, tzinfo=UTC).timestamp())
+    found: dict[str, Any] = {"row": None, "watermark_ms": 0}
+    rows = SimpleNamespace(selectExpr=lambda _: SimpleNamespace(first=lambda: [found["row"]]))
+    writer.spark = SimpleNamespace(read=SimpleNamespace(format=lambda _: SimpleNamespace(load=lambda _: rows)))
+    writer.settings, writer.topics = SimpleNamespace(checkpoint="checkpoints/land"), None
+    checkpoint = SimpleNamespace(watermark_ms=lambda: found["watermark_ms"])
+    monkeypatch.setattr(rewind, "StreamCheckpoint", lambda *_: checkpoint)
+    monkeypatch.setattr(rewind, "load_shadow", lambda *_: 1 / 0)  # what follows the checks
+    state = ("aggregate by window struct<start:timestamp,end:timestamp> (3600000000 INTERVAL '10' SECOND), device: n",)
+    schema_at = schema(window_start="timestamp", n="long")
+    replace(applied(state=state), schema=schema_at).save(writer.root)
+    request = prepares(monkeypatch, TEXT, (("window_start", "timestamp"), ("n", "bigint")), schema_at)
+
+    def ask(minute: int) -> None:
+        request.arguments["since"] = datetime.fromtimestamp(noon + 60 * minute, UTC).isoformat()
+        rewind.rewind_stream(writer, request)
+
+    with pytest.raises(TidegateError, match="wait for its first window, or drop the stream"):
+        ask(-600)
+    found["row"] = (noon - 3600) * 1_000_000
+    with pytest.raises(TidegateError, match=r"would lose them: the newest --since is 2026-11-28T11:00:00\+00:00"):
+        ask(30)
+    with pytest.raises(ZeroDivisionError):
+        ask(-60)
+    # A stream whose windows give no row says by its watermark what is closed: a window that began by then may last an hour.
+    found["watermark_ms"] = (noon + 4000) * 1000
+    with pytest.raises(ZeroDivisionError):
+        ask(6)
+    with pytest.raises(TidegateError, match=r"the newest --since is 2026-11-28T12:06:40\+00:00"):
+        ask(30)
+
+
+@pytest.mark.parametrize(
+    ("state", "closed"),
+    [
+        ("aggregate by event_time timestamp: count(1) bigint", [5_000_000_000]),
+        ("aggregate by window struct<start:timestamp,end:timestamp> (60000000 120000000): n", [4_880_000_000]),
+        ("aggregate by window struct<start:timestamp,end:timestamp> (): n", [0]),
+        ("aggregate by session_window struct<start:timestamp,end:timestamp> (60000000): n", []),
+    ],
+)
+def test_the_watermark_says_which_windows_are_closed(state: str, closed: list[int]) -> None:
+    assert rewind.closed_before((state,), 5_000_000) == closed
+    assert rewind.closed_before((state,), 0) == []
+
+
+def test_what_neither_kafka_nor_a_table_has_is_named() -> None:
+    oldest = {"t": {0: 10, 1: 4, 2: 7}}
+    assert swap.expired(({"t": {0: 12, 1: 2}}, {"t": {0: 8, 1: 3}}), oldest) == {"t": {0: [8, 10], 1: [2, 4]}}
