@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,20 +9,18 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from deploy.bench.kafka_load.workload import Workload
-from deploy.bench.suite.bed import Bed, LivePids, Topics, cluster_bed
+from deploy.bench.suite.bed import Bed, Topics, cluster_bed
 from deploy.bench.suite.command import exit_code
 from deploy.bench.suite.judge import Measured, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
 from deploy.bench.suite.progress import Progress, duration_text
-from deploy.bench.suite.resources import Sampler, busy_before
+from deploy.bench.suite.resources import busy_before
 from deploy.bench.suite.run import Plan, run_plan
 from deploy.bench.suite.scenario import Parameters, Scenario, Target
 from deploy.bench.suite.spread import spread_of
-from deploy.testbed.process import ServerProcess
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 
@@ -388,55 +384,6 @@ def test_a_cell_of_which_a_run_failed_was_not_measured(own: Callable[[str], Scen
     assert exit_code([result]) == 1
 
 
-def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path) -> None:
-    process = ServerProcess(tmp_path / "log")
-    pids = LivePids({"broker_1": process})
-    sampler = Sampler(folder=tmp_path, brokers=pids)
-    assert (dict(pids), len(pids)) == ({}, 0)
-    try:
-        seen = list[int]()
-        for _ in range(2):
-            process.spawn([sys.executable, "-c", "import time; time.sleep(600)"])
-            seen.append(pids["broker_1"])
-            assert sampler.look().gauges["broker_1_rss_mb"] > 0
-            process.kill()
-        assert seen[0] != seen[1]
-    finally:
-        process.kill()
-
-
-@pytest.mark.parametrize("is_child", [True, False])
-def test_what_a_broker_used_until_it_was_killed_is_neither_forgotten_nor_that_of_others(
-    tmp_path: Path, is_child: bool
-) -> None:
-    process = ServerProcess(tmp_path / "log")
-    burn = "import time\nwhile time.process_time() < 1.2: pass\ntime.sleep(600)"
-    program = [sys.executable, "-c", burn]
-    parent = f"import subprocess; print(subprocess.Popen({program!r}, stdout=-3, stderr=-3).pid, flush=True)"
-    pids: dict[str, int] = {}
-    try:
-        if is_child:
-            process.spawn(program)
-            pids["broker_1"] = process.pid or 0
-        else:
-            said = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
-            pids["broker_1"] = int(said.stdout)
-        while sum(psutil.Process(pids["broker_1"]).cpu_times()[:2]) < 1:
-            pass
-        sampler = Sampler(folder=tmp_path, brokers=pids)
-        before = sampler.look().counters
-    finally:
-        if is_child:
-            process.kill()
-        else:
-            psutil.Process(pids["broker_1"]).kill()
-    pids.clear()
-    after = sampler.look().counters
-    for name in ("broker_cpu_cores", "broker_1_cpu_cores"):
-        assert after[name] == before[name] >= 1
-    assert after["client_cpu_cores"] - before["client_cpu_cores"] < 0.5
-
-
 def test_progress_estimates_the_time_left_from_what_was_done() -> None:
     now, told = [0.0], list[str]()
     progress = Progress(told.append, steps=4, seconds_per_step=10.0, clock=lambda: now[0])
@@ -482,19 +429,3 @@ def test_steps_that_failed_or_will_not_come_do_not_speed_up_the_others() -> None
     progress.skip(1, 40.0)
     progress.step("c", 60.0)
     assert told[-1] == "[3/4] c, 2 min left"
-
-
-def test_a_child_that_one_look_misses_is_still_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; input()'], stdin=sys.stdin)"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as broker:
-        try:
-            # Between its fork and its exec a child has as much memory as its parent, and less afterwards.
-            while [one.cmdline()[-1:] for one in psutil.Process(broker.pid).children()] != [["import time; input()"]]:
-                assert broker.poll() is None
-            sampler = Sampler(brokers={"broker_1": broker.pid}, folder=tmp_path)
-            both = sampler.look().gauges["broker_rss_mb"]
-            monkeypatch.setattr(psutil.Process, "children", lambda self, recursive=False: [])
-            assert sampler.look().gauges["broker_rss_mb"] > 0.7 * both
-        finally:
-            broker.communicate(b"\n")
-    assert sampler.look().gauges["broker_rss_mb"] == 0
