@@ -8,8 +8,6 @@ of a real fleet cost this machine nothing.
 
 import json
 import math
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -22,11 +20,12 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from deploy.bench.backlog import backlog_figures
+from deploy.bench.child import run_child
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load import LoadPlan
+from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
 from gateway.settings import MqttSettings
-from ingest.contract.errors import FatalError
 from lakehouse.follow import Commit, TableFollower
 
 __all__ = ["Landing", "RowCount", "following", "load_plan", "measure_e2e", "percentile", "publish", "render"]
@@ -101,7 +100,7 @@ def measure_e2e(
     with following(follower, landing):
         acknowledged, publisher_cpu = publish(plan)
         sent = {_key(plan, number): plan.due_at(number) for number in range(plan.messages)}
-        _await_rows(landing, sent)
+        await_arrivals(lambda: len(landing.seen_at), len(sent), silent_seconds=GIVE_UP_SECONDS)
     measured = {key: at for key, at in sent.items() if at >= plan.begin_at + warmup_seconds}
     return {
         "rate": rate,
@@ -156,15 +155,8 @@ def publish(plan: LoadPlan) -> tuple[int, float]:
     Raises:
         FatalError: it could not connect, or the broker closed its connections.
     """
-    command = [sys.executable, "-P", "-m", "deploy.bench.load"]
-    # The plan holds a password, which has no place on a command line.
-    said = subprocess.run(
-        command, input=json.dumps(asdict(plan)) + "\n\n", stdout=subprocess.PIPE, text=True, check=False
-    )
-    if said.returncode != 0:
-        message = f"the publisher could not use the broker at {plan.host}:{plan.port}; its words are above"
-        raise FatalError(message)
-    result = json.loads(said.stdout.splitlines()[-1])
+    otherwise = f"the publisher could not use the broker at {plan.host}:{plan.port}"
+    result = json.loads(run_child("deploy.bench.load", asdict(plan), otherwise)[-1])
     return int(result["acknowledged"]), float(result["cpu_seconds"])
 
 
@@ -186,15 +178,6 @@ def following(follower: TableFollower, landing: "Landing | RowCount") -> Iterato
     finally:
         done.set()
         reader.join()
-
-
-def _await_rows(landing: Landing, sent: Mapping[tuple[str, int], float]) -> None:
-    """Wait for the last rows as long as any still arrive."""
-    count, since = -1, time.monotonic()
-    while len(landing.seen_at) < len(sent) and time.monotonic() - since < GIVE_UP_SECONDS:
-        if len(landing.seen_at) != count:
-            count, since = len(landing.seen_at), time.monotonic()
-        time.sleep(0.1)
 
 
 def _figures(measured: Mapping[tuple[str, int], float], landing: Landing) -> dict[str, Any]:

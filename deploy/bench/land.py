@@ -18,12 +18,14 @@ from typing import Any, Final
 
 import psutil
 
+from deploy.bench.child import run_child
 from deploy.bench.e2e import COLUMNS, Landing, following, percentile
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.land_feed import FeedPlan
 from deploy.bench.land_run import CatchUpPlan
 from deploy.bench.stage import kafka_stage, running, to_toml
 from deploy.bench.temporary import own_folder
+from deploy.bench.waiting import await_arrivals
 from deploy.local.artifacts import ensure
 from deploy.local.ports import choose_port
 from ingest.contract.errors import FatalError
@@ -108,7 +110,7 @@ def measure_live(
             busy = _cores(process, max(1.0, plan.begin_at + warmup_seconds + seconds - time.time()))
             _await(feed)
             sent = {plan.names(number): plan.due_at(number) for number in range(plan.records)}
-            _await_rows(landing, len(sent))
+            await_arrivals(lambda: len(landing.seen_at), len(sent), silent_seconds=GIVE_UP_SECONDS)
         peak = sum(each.memory_info().rss for each in _tree(process))
     measured = [key for key, at in sent.items() if at >= plan.begin_at + warmup_seconds]
     delays = sorted(landing.seen_at[key] - sent[key] for key in measured if key in landing.seen_at)
@@ -183,23 +185,8 @@ def _await(feed: "subprocess.Popen[str]") -> None:
 
 
 def _catch_up(plan: CatchUpPlan) -> list[dict[str, Any]]:
-    command = [sys.executable, "-P", "-m", "deploy.bench.land_run"]
-    said = subprocess.run(
-        command, input=json.dumps(asdict(plan)) + "\n", stdout=subprocess.PIPE, text=True, check=False
-    )
-    if said.returncode != 0:
-        message = "the landing of the benchmark failed; its words are above"
-        raise FatalError(message)
-    return [json.loads(line) for line in said.stdout.splitlines()]
-
-
-def _await_rows(landing: Landing, wanted: int) -> None:
-    """Wait for the last rows as long as any still arrive."""
-    count, since = -1, time.monotonic()
-    while len(landing.seen_at) < wanted and time.monotonic() - since < GIVE_UP_SECONDS:
-        if len(landing.seen_at) != count:
-            count, since = len(landing.seen_at), time.monotonic()
-        time.sleep(0.1)
+    lines = run_child("deploy.bench.land_run", asdict(plan), "the landing of the benchmark failed")
+    return [json.loads(line) for line in lines]
 
 
 def render_catch_up(result: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 import psutil
 
+from deploy.bench.suite.bed import LivePids
 from deploy.local.runfile import read_run
 
 __all__ = ["Look", "PartsWatch", "RunParts", "busy_text", "cost_figures"]
@@ -30,7 +31,7 @@ class Look:
     rss_mb: Mapping[str, float]
 
 
-class RunParts(Mapping[str, int]):
+class RunParts(LivePids):
     """Process ids of the parts of an embedded run as they are at each look; nothing while none runs.
 
     Attributes:
@@ -38,20 +39,12 @@ class RunParts(Mapping[str, int]):
     """
 
     def __init__(self) -> None:
+        super().__init__({})
         self.folder: Path | None = None
 
     def _now(self) -> dict[str, int]:
         run = read_run(self.folder) if self.folder is not None else None
         return {name: pid for name, pid in run.parts.items() if pid is not None} if run is not None else {}
-
-    def __getitem__(self, name: str) -> int:
-        return self._now()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._now())
-
-    def __len__(self) -> int:
-        return len(self._now())
 
 
 class PartsWatch:

@@ -16,6 +16,7 @@ from deploy.bench.suite.scenario import Parameters
 from deploy.bench.table_rows import grow_table
 from deploy.bench.target import own_run
 from deploy.bench.temporary import own_folder
+from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
@@ -93,11 +94,7 @@ class RunningPipeline:
         )
         with following(TableFollower(settings.lake.root, "readings", columns=("boot",)), count):
             publish(plan)
-            rows, since = -1, time.monotonic()
-            while count.rows < devices and time.monotonic() - since < GIVE_UP_SECONDS:
-                if count.rows != rows:
-                    rows, since = count.rows, time.monotonic()
-                time.sleep(0.1)
+            await_arrivals(lambda: count.rows, devices, silent_seconds=GIVE_UP_SECONDS)
         if count.rows < devices:
             message = f"only {count.rows:,} of {devices:,} devices came through when each spoke once"
             raise FatalError(message)

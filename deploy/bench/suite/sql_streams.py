@@ -1,10 +1,10 @@
 """Cells through the shipped SQL streams: events over MQTT, and the clock stops when a consumer has the derived record."""
 
 import json
+import math
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.bench.child import run_child
 from deploy.bench.kafka_load.derived import DerivedReader, reading_topics
 from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan
 from deploy.bench.meetup import Meetup
@@ -23,6 +24,7 @@ from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.bench.target import own_run
 from deploy.bench.temporary import own_folder
+from deploy.bench.waiting import await_arrivals
 from deploy.local.runfile import read_run
 from deploy.requests import run_request
 from deploy.settings import Settings
@@ -144,14 +146,9 @@ def _plan(settings: Settings, folder: Path, workload: Parameters) -> LoadPlan:
 
 
 def _publish(plan: LoadPlan, meetup: Meetup) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "deploy.bench.meetup"]
-    told = json.dumps({"load": asdict(plan), "event_bytes": meetup.event_bytes, "run": meetup.run})
-    # The plan holds a password, which has no place on a command line.
-    said = subprocess.run(command, input=told + "\n", stdout=subprocess.PIPE, text=True, check=False)
-    if said.returncode != 0:
-        message = f"the publisher could not use the broker at {plan.host}:{plan.port}; its words are above"
-        raise FatalError(message)
-    return dict(json.loads(said.stdout.splitlines()[-1]))
+    otherwise = f"the publisher could not use the broker at {plan.host}:{plan.port}"
+    events = {"load": asdict(plan), "event_bytes": meetup.event_bytes, "run": meetup.run}
+    return dict(json.loads(run_child("deploy.bench.meetup", events, otherwise)[-1]))
 
 
 def _disturb(kind: str, plan: LoadPlan, folder: Path) -> None:
@@ -213,11 +210,7 @@ def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
             "What came until then proves no loss"
         )
         raise FatalError(message)
-    count, since = reader.count(), time.monotonic()
-    while time.monotonic() - since < 1.0:
-        if reader.count() != count:
-            count, since = reader.count(), time.monotonic()
-        time.sleep(_LOOK_SECONDS)
+    await_arrivals(reader.count, math.inf, silent_seconds=1.0)
 
 
 def _reads_all(settings: Settings, name: str) -> bool:
