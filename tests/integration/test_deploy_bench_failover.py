@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.bench.kafka_load.failover import FailoverRun, run_failover
+from deploy.bench.kafka_load.failover import run_failover
+from deploy.bench.kafka_load.feed import SteadyLoad
 from deploy.bench.suite.outage import active_controller, without_controller, without_zookeeper
 from deploy.local import artifacts
 from deploy.testbed.cluster import open_cluster
 from ingest.admin import admin_client, partition_counts
 from ingest.contract.errors import UnavailableError
 
-RUN = FailoverRun(topic="tidegate-bench-failover", partitions=3, rate=100)
+LOAD = SteadyLoad(topic="tidegate-bench-failover", partitions=3, replication=3, rate=100)
 
 
 def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path) -> None:
                 yield killed_us
                 killed.append(leader)
 
-        found = run_failover(RUN, cluster.settings, outage)
+        found = run_failover(LOAD, cluster.settings, outage)
         assert active_controller(cluster) not in {None, *killed}, "another one leads since"
         assert all(node.alive for node in cluster.nodes)
         assert [found[name] for name in ("lost", "again", "out_of_order", "failed")] == [0, 0, 0, 0]
@@ -38,7 +39,7 @@ def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path) -> None:
         assert found["least_in_sync"] == 2
         assert found["full_isr_ms"] > 0 and found["new_topic_ms"] > 0
         left = partition_counts(admin_client(cluster.settings), cluster.settings)
-        assert not [name for name in left if name.startswith(RUN.topic)]
+        assert not [name for name in left if name.startswith(LOAD.topic)]
 
 
 def test_records_go_on_without_the_zookeeper_that_leads(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_records_go_on_without_the_zookeeper_that_leads(tmp_path: Path) -> None:
     with open_cluster(tmp_path / "bed", brokers=3, mode="zookeeper") as cluster:
         leader = cluster.zookeepers.leader()
         assert leader is not None and len(cluster.zookeepers.servers) == 3
-        found = run_failover(RUN, cluster.settings, lambda: without_zookeeper(cluster))
+        found = run_failover(LOAD, cluster.settings, lambda: without_zookeeper(cluster))
         follower = next(keeper for keeper in cluster.zookeepers if keeper is leader)
         assert follower.role() == "follower", "started again, it follows the one that was elected"
         assert [found[name] for name in ("lost", "again", "out_of_order", "failed")] == [0, 0, 0, 0]

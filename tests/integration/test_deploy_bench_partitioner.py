@@ -7,8 +7,8 @@ import pytest
 
 from deploy.bench.kafka_load.addresses import client_addresses, placed, skew_figures
 from deploy.bench.kafka_load.groups import GroupRun, run_group
-from deploy.bench.kafka_load.partitioner import PartitionerRun, run_partitioner
-from deploy.bench.kafka_load.rewinding import RewindRun, Way, run_rewind
+from deploy.bench.kafka_load.partitioner import run_partitioner
+from deploy.bench.kafka_load.rewinding import Way, run_rewind
 from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles
 from deploy.bench.kafka_load.workload import Workload
@@ -28,7 +28,7 @@ def kafka(kafka_server: Any) -> KafkaSettings:
 def test_each_partitioner_spreads_as_it_says_and_loses_nothing(kafka: KafkaSettings) -> None:
     found = {
         name: run_partitioner(
-            PartitionerRun(topic=f"{TOPIC}-{name}", messages=COUNT, networks=50, partitions=4, partitioner=name), kafka
+            Workload(topic=f"{TOPIC}-{name}", messages=COUNT, partitions=4), kafka, partitioner=name, networks=50
         )
         for name in ("network", "balanced", "murmur2", "round_robin")
     }
@@ -48,7 +48,7 @@ def test_each_partitioner_spreads_as_it_says_and_loses_nothing(kafka: KafkaSetti
 
 @pytest.mark.parametrize("way", ["seek_offset", "seek_time", "group_offset", "group_time"])
 def test_a_rewound_reader_reads_the_second_half_again_and_nothing_else(kafka: KafkaSettings, way: Way) -> None:
-    found = run_rewind(RewindRun(topic=f"{TOPIC}-{way}", messages=4001, partitions=3, rewind=way), kafka)
+    found = run_rewind(Workload(topic=f"{TOPIC}-{way}", messages=4001, partitions=3), kafka, way)
     assert (found["again"], found["lost"], found["unexpected"]) == (2003, 0, 0)
     assert found.get("planned_again", found["again"]) == found["again"]
     assert 0 < found["rewind_first_ms"] <= found["rewind_all_ms"]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load.failover import Course, FailoverRun, figures_of
+from deploy.bench.kafka_load.failover import Course, figures_of
+from deploy.bench.kafka_load.feed import SteadyLoad
 from deploy.bench.suite.bed import Bed, _properties
 from deploy.bench.suite.command import RunRequest, plan_of
 from deploy.bench.suite.judge import Measured, judge_cells
@@ -22,7 +23,7 @@ from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 from monitoring.scrape import Scrape
 
-RUN = FailoverRun(topic="t", partitions=2)
+LOAD = SteadyLoad(topic="t", partitions=2, replication=3)
 COURSE = Course(
     killed_us=100_000, first_after=4, new_topic_us=400_000, restarted_us=900_000, answered_us=950_000,
     # Record 3 was on its way at the kill: its late acknowledgement is no sign that anything works again.
@@ -33,20 +34,20 @@ COURSE = Course(
 
 
 def test_each_clock_starts_at_the_kill_and_that_of_the_copies_at_the_restart() -> None:
-    assert figures_of(RUN, COURSE) == {
+    assert figures_of(LOAD, COURSE) == {
         "first_produce_ms": 200.0, "all_partitions_ms": 250.0, "partition_unacknowledged_ms": 320.0, "new_topic_ms": 300.0,
         "restart_ms": 50.0, "full_isr_ms": 70.0, "least_in_sync": 2, "lost": 0, "again": 0, "out_of_order": 0,
     }  # fmt: skip
 
 
 def test_copies_that_were_in_sync_all_the_time_have_no_time_to_come_back() -> None:
-    found = figures_of(RUN, replace(COURSE, in_sync=[(200_000, 3), (800_000, 3), (970_000, 3)]))
+    found = figures_of(LOAD, replace(COURSE, in_sync=[(200_000, 3), (800_000, 3), (970_000, 3)]))
     assert "full_isr_ms" not in found
     assert found["least_in_sync"] == 3
 
 
 def test_what_was_not_seen_is_absent() -> None:
-    assert not {"full_isr_ms", "least_in_sync"} & figures_of(RUN, replace(COURSE, in_sync=[])).keys()
+    assert not {"full_isr_ms", "least_in_sync"} & figures_of(LOAD, replace(COURSE, in_sync=[])).keys()
 
 
 @given(st.data())
@@ -56,10 +57,10 @@ def test_loss_repeats_and_wrong_order_are_counted_whatever_happened_where(data: 
     again = data.draw(st.sets(st.sampled_from(sorted(set(range(8)) - lost))))
     kept = [record for record in stored if record[1] not in lost]
     # A repeat comes after its first copy, at the end of its partition.
-    found = figures_of(RUN, replace(COURSE, records=kept + [record for record in kept if record[1] in again]))
+    found = figures_of(LOAD, replace(COURSE, records=kept + [record for record in kept if record[1] in again]))
     assert (found["lost"], found["again"], found["out_of_order"]) == (len(lost), len(again), 0)
     swapped = [stored[1], stored[0], *stored[2:]]
-    assert figures_of(RUN, replace(COURSE, records=swapped))["out_of_order"] == 1
+    assert figures_of(LOAD, replace(COURSE, records=swapped))["out_of_order"] == 1
 
 
 def test_a_zookeeper_is_killed_where_there_is_one() -> None:

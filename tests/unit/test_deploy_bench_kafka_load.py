@@ -1,31 +1,25 @@
 """A load on Kafka: what its settings allow, its records, its keys and its latencies."""
 
-import signal
 import statistics
 import struct
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load import consume, native, peer, produce, run
-from deploy.bench.kafka_load.feed import Feed
+from deploy.bench.kafka_load import consume, produce, run
+from deploy.bench.kafka_load.client_work import ClientWork
+from deploy.bench.kafka_load.feed import Feed, SteadyLoad
 from deploy.bench.kafka_load.latency import Latencies, merged
-from deploy.bench.kafka_load.native import NativeProducer
-from deploy.bench.kafka_load.peer import _consume, _produce, _produce_in_c, batch_bytes
 from deploy.bench.kafka_load.segments import ReadCost
 from deploy.bench.kafka_load.sessions import Session, are_stable, figures_of, median_error
-from deploy.bench.kafka_load.worker import Worker
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
-from ingest.contract.errors import ConfigError, UnavailableError
+from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
 
 
@@ -130,7 +124,7 @@ def test_records_that_a_stall_held_back_count_as_many(monkeypatch: pytest.Monkey
         call(10, 0)
     call(1000, 60_000_000)
     figures = load._latencies.figures("end_to_end")
-    assert load.read.messages == load._latencies.count == 10_000
+    assert load.work.messages == load._latencies.count == 10_000
     assert figures["end_to_end_p50_ms"] < 30_000 < figures["end_to_end_p95_ms"]
 
 
@@ -204,6 +198,23 @@ def test_a_load_at_full_speed_times_enough_records_for_its_percentiles(monkeypat
     assert "ack_p99_ms" in found.figures("ack") and "ack_p999_ms" not in found.figures("ack")
 
 
+def test_records_that_kafka_refuses_or_never_answers_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(_Producer):
+        def produce_batch(self, topic: str, block: list[dict[str, Any]], partition: int) -> int:
+            for one in block:
+                if "callback" in one:
+                    one["callback"]("refused", None)
+            return len(block)
+
+        def __len__(self) -> int:
+            return 2
+
+    monkeypatch.setattr(produce, "Producer", Refusing)
+    monkeypatch.setattr(produce, "WAIT_SECONDS", 0.0)
+    work = produce._Load(Workload(topic="t", messages=300), {}, 300, 0).run(0.0)
+    assert (work.errors, merged([work.latencies]).timed) == (3 + 2, 0), "of 300 records three were timed"
+
+
 def test_a_warm_up_keeps_to_the_rate_which_may_be_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "Producer", _Producer)
     load = produce._Load(Workload(topic="t", messages=1, rate=5000.0), {}, 1, 0)
@@ -232,52 +243,13 @@ def test_a_feed_goes_on_when_the_client_holds_too_much(monkeypatch: pytest.Monke
             return 0
 
     monkeypatch.setattr("deploy.bench.kafka_load.feed.Producer", Full)
-    feed = Feed("t", 2, 2000.0, {})
+    feed = Feed(SteadyLoad(topic="t", partitions=2, rate=2000.0), {})
     feed.start()
     deadline = time.monotonic() + 30
     while len(feed.acknowledged) < 20 and time.monotonic() < deadline:
         time.sleep(0.01)
     feed.stop()
     assert list(feed.acknowledged) == list(range(len(feed.acknowledged))) and len(feed.acknowledged) >= 20
-
-
-def _python(program: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_process_that_stands_still_is_ended_and_named() -> None:
-    with _python("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)") as process:
-        with pytest.raises(UnavailableError, match="gave no answer within 1 s, and was ended"):
-            Worker(process).answer(0.6)
-        assert process.wait(10) == -signal.SIGKILL
-
-
-@pytest.mark.parametrize(
-    "program", ["raise SystemExit('no such option')", "print('{', end=''); raise SystemExit('no such option')"]
-)
-def test_a_process_that_ends_early_is_reported_with_its_last_words(program: str) -> None:
-    with _python(program) as process, pytest.raises(UnavailableError, match="ended early: no such option"):
-        Worker(process).answer(60)
-
-
-def test_a_process_of_a_load_ends_when_the_process_that_started_it_is_gone() -> None:
-    program = (
-        "import time\nfrom deploy.bench.kafka_load.worker import StarterLines\nlines = StarterLines()\n"
-        "print(lines.take(), end='', flush=True)\nassert lines.take_if_there() is None\ntime.sleep(60)"
-    )
-    with _python(program) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write("begin\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "begin\n"
-        process.stdin.close()
-        assert process.wait(50) == 1
 
 
 def test_records_that_come_late_are_waited_for_and_lost_ones_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,18 +261,17 @@ def test_records_that_come_late_are_waited_for_and_lost_ones_not_for_ever(monkey
     assert run.settled_ends(KafkaSettings(), "t", 10) == {0: 9}
 
 
-def part(messages: int, seconds: float, **more: Any) -> dict[str, Any]:
-    """What one process of a load gives for a session."""
-    return {
-        "messages": messages, "began": 1.0, "ended": 1.0 + seconds, "cpu_seconds": 0.1, "python_cpu_seconds": 0.05, "failed": 0,
-        "errors": 0, "waiting": 0, "late_ms": 0.0, "bytes": 10 * messages, "latencies": Latencies().encode(),
-        **more,
-    }  # fmt: skip
+def part(messages: int, seconds: float, **more: Any) -> ClientWork:
+    """The work of one process of a load in a session."""
+    return ClientWork(
+        messages=messages, began=1.0, ended=1.0 + seconds, cpu_seconds=0.1, python_cpu_seconds=0.05, bytes=10 * messages,
+        latencies=Latencies().encode(), **more,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("stored", "lost", "duplicates"), [(10, 0, 0), (8, 2, 0), (13, 0, 3)])
 def test_a_record_that_kafka_has_twice_is_no_negative_loss(stored: int, lost: int, duplicates: int) -> None:
-    session = Session(sent=[part(10, 1.0, failed=1, waiting=2)], read=[], stored=stored)
+    session = Session(sent=[part(10, 1.0, errors=3)], read=[], stored=stored)
     found = figures_of(Workload(topic="t", messages=10, consume=False), [session])
     assert (found["lost"], found["duplicates"], found["errors"]) == (lost, duplicates, 3)
     assert not {"consume_per_second", "consume_client_cores", "produce_broker_cores", "sessions_run"} & set(found)
@@ -393,105 +364,3 @@ def test_what_was_retained_before_the_clock_is_read_and_not_counted_as_produced(
     assert "client_cpu_us_per_message" not in found, "the clients did not spend it on the same messages"
     missing = figures_of(workload, [Session(sent=sent, read=[part(10, 1.0)], stored=2010)])
     assert missing["lost"] == 2000
-
-
-@pytest.mark.parametrize(
-    ("records", "size", "wanted"),
-    # As Kafka's tool for its log files shows them: a batch of 20 records of 32 bytes takes 841 bytes.
-    [(1, 32, 0), (20, 32, 841), (20, 8, 361), (50, 32, 2011), (1000, 10_000, 1_000_000)],
-)
-def test_a_batch_of_the_peer_holds_as_many_records(records: int, size: int, wanted: int) -> None:
-    assert batch_bytes(Workload(topic="t", messages=1, batch_records=records, message_bytes=size)) == wanted
-
-
-@pytest.mark.parametrize("more", [{"rate": 100.0}, {"keys": "even"}, {"retained_mb": 1}])
-def test_the_c_client_is_left_out_where_it_cannot_send_the_same(more: dict[str, Any]) -> None:
-    assert _produce_in_c(Workload(topic="t", messages=1, **more), KafkaSettings()) == {}
-
-
-def test_a_c_client_that_lost_records_has_no_rate_but_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = {"lost": 3, "produce_per_second": 9.0, "client_cpu_us_per_message": 1.0}
-    monkeypatch.setattr(peer, "run_workload", lambda *_args, **_more: figures)
-    workload = Workload(topic="t", messages=10)
-    assert _produce_in_c(workload, KafkaSettings()) == {"peer_c_lost": 3}
-    figures["lost"] = 0
-    assert _produce_in_c(workload, KafkaSettings()) == {
-        "peer_c_produce_per_second": 9.0, "peer_c_cpu_us_per_message": 1.0,
-    }  # fmt: skip
-
-
-def test_kafkas_tools_that_write_and_read_in_turn_are_no_peers_of_a_load_that_does_both_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def tool(*_arguments: str) -> list[str]:
-        raise AssertionError
-
-    monkeypatch.setattr(peer, "_produce_in_c", lambda *_args: {"peer_c_produce_per_second": 9.0})
-    stream = Workload(topic="t", messages=10, mode="stream")
-    assert peer.run_peer(stream, KafkaSettings(), tool) == {"peer_c_produce_per_second": 9.0}
-
-
-def test_a_c_client_names_the_option_that_it_refuses() -> None:
-    with pytest.raises(ConfigError, match=r"no\.such\.option"):
-        NativeProducer({"bootstrap.servers": "here:1", "no.such.option": True}, 8)
-
-
-def test_a_c_client_knows_both_topics_before_its_clock_starts() -> None:
-    """Else the first records of the clock wait for the partitions of their topic, which those of Python's client do not."""
-    calls: list[tuple[str, str]] = []
-
-    class Client:
-        def look_up(self, topic: str) -> None:
-            calls.append(("look up", topic))
-
-        def send(self, topic: str, _partition: int, _value: bytes, count: int) -> None:
-            calls.append((f"send {count}", topic))
-
-        def drain(self) -> int:
-            return 0
-
-    client: Any = Client()
-    native._warm(client, Workload(topic="t", messages=50), "t-warm", 9, 0)
-    assert calls == [("look up", "t-warm"), ("look up", "t"), ("send 9", "t-warm")]
-
-
-def test_a_c_client_without_a_kafka_says_so() -> None:
-    program = (
-        "from deploy.bench.kafka_load import native\nnative._LOOK_UP_SECONDS = 0.1\n"
-        "native.NativeProducer({'bootstrap.servers': '127.0.0.1:9', 'log_level': 0}, 8).look_up('t')"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "UnavailableError: Kafka does not say where topic t is: Local: " in done.stderr
-
-
-def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path: Path) -> None:
-    """A stand-in for the tools of Kafka 3.9 and 4.3: their options and their answers."""
-    program = tmp_path / "tool.py"
-    program.write_text(
-        "import sys\n"
-        "words = sys.argv[1:]\n"
-        "if '-XX:TieredStopAtLevel=1' in words: sys.exit('slow compiler')\n"
-        "if words[0] == '3.9' and '--warmup-records' in words: sys.exit('unrecognized arguments: --warmup-records')\n"
-        "if 'ProducerPerformance' in words[1]:\n"
-        "    assert 'bootstrap.servers=here:1' in words\n"
-        "    assert 'max.in.flight.requests.per.connection=1000000' in words, 'as the load itself'\n"
-        "    assert words[words.index('--num-records') + 1] == '45', 'of two producers: half of 2 x 40 + 10'\n"
-        "    print('40 records sent, 5000.0 records/sec (1.0 MB/sec), 1.0 ms avg latency, 9.0 ms max latency, '\n"
-        "          '1 ms 50th, 2 ms 95th, 3 ms 99th, 4 ms 99.9th.')\n"
-        "else:\n"
-        "    if words[0] == '4.3': print('Warning: --messages is deprecated.')\n"
-        "    print('start.time, data.consumed.in.nMsg, fetch.nMsg.sec')\n"
-        "    print('now, 50, 7000.5')\n",
-        "utf-8",
-    )
-    workload = Workload(topic="t", messages=40, warmup_messages=10, producers=2, sessions=2)
-    for version in ("3.9", "4.3"):
-
-        def tool(name: str, *arguments: str, version: str = version) -> list[str]:
-            return [sys.executable, str(program), version, name, *arguments, "-XX:TieredStopAtLevel=1"]
-
-        kafka = KafkaSettings(bootstrap_servers="here:1")
-        produced = _produce(workload, "t", kafka, tool)
-        assert produced == {"peer_produce_per_second": 10_000.0, "peer_ack_p50_ms": 1.0, "peer_ack_p99_ms": 3.0}
-        assert _consume(workload, "t", kafka, tool) == {"peer_consume_per_second": 7000.5}

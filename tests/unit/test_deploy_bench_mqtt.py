@@ -1,15 +1,17 @@
 """A load on an MQTT broker: its packets are MQTT's, what comes is counted once, what does not come is lost."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.load import connect_packet
 from deploy.bench.mqtt_load import subscribe
 from deploy.bench.mqtt_load.packets import Acknowledged, PacketForm, Rest
 from deploy.bench.mqtt_load.run import MqttLoad, _figures, _lost, _publish_plans
-from deploy.bench.mqtt_load.subscribe import Received
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.library import load_scenario, set_parameters
@@ -75,7 +77,7 @@ def test_a_client_without_a_user_names_none() -> None:
 def test_a_message_that_comes_twice_counts_once() -> None:
     subscriber = subscribe._Subscriber.__new__(subscribe._Subscriber)
     subscriber._seen = bytearray(10)
-    found, latencies = Received(), Latencies()
+    found, latencies = ClientWork(), Latencies()
     for come in ((0, 1, 2), (2, 3), (3, 3), (), (4, 4)):
         subscriber._count(found, [1] * len(come), come, latencies)
     assert (found.messages, found.again, latencies.count) == (5, 4, 9)
@@ -83,15 +85,17 @@ def test_a_message_that_comes_twice_counts_once() -> None:
 
 def test_what_has_a_puback_and_no_reader_is_lost_and_what_has_none_is_not() -> None:
     empty = Latencies().encode()
-    sent = {"acknowledged": 90, "began": 10.0, "ended": 12.0, "cpu_seconds": 0.001, "late_ms": 1.0, "latencies": empty}
-    received = {"messages": 80, "again": 3, "ended": 14.0, "cpu_seconds": 0.0, "latencies": empty}
+    sent = ClientWork(messages=90, began=10.0, ended=12.0, cpu_seconds=0.001, late_ms=1.0, latencies=empty)
+    received = ClientWork(messages=80, again=3, ended=14.0, latencies=empty)
     found = _figures(MqttLoad(topic="t", messages=100), [sent], received)
     assert {name: found[name] for name in ("published", "received", "lost", "unacknowledged", "duplicates")} == {
         "published": 90, "received": 80, "lost": 10, "unacknowledged": 10, "duplicates": 3,
     }  # fmt: skip
     assert (found["publish_per_second"], found["receive_per_second"]) == (45, 20)
     assert "late_ms" not in found and "puback_p50_ms" not in found
-    assert "receive_per_second" not in _figures(MqttLoad(topic="t", messages=100), [sent], {**received, "messages": 0})
+    assert "receive_per_second" not in _figures(
+        MqttLoad(topic="t", messages=100), [sent], replace(received, messages=0)
+    )
 
 
 def test_a_message_that_came_without_a_puback_hides_none_that_was_lost() -> None:

@@ -19,8 +19,8 @@ from deploy.bench.kafka_load.addresses import (
 )
 from deploy.bench.kafka_load.groups import GroupRun, Journal, figures_of, range_shares
 from deploy.bench.kafka_load.keyed import batches_of, feed_batches
-from deploy.bench.kafka_load.partitioner import PartitionerRun
-from deploy.bench.kafka_load.rewinding import RewindRun
+from deploy.bench.kafka_load.partitioner import run_partitioner
+from deploy.bench.kafka_load.rewinding import run_rewind, second_half
 from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles, resident_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us
@@ -148,11 +148,11 @@ def test_a_refused_record_ends_the_run_for_a_second_try_would_come_out_of_order(
 
 
 def test_runs_out_of_range_are_refused_in_words() -> None:
-    with pytest.raises(ConfigError, match="wanted 8 B or more each, and 1,000 MB together"):
-        PartitionerRun(topic="t", messages=2_000_000, message_bytes=1000)
+    with pytest.raises(ConfigError, match="wanted 1,000 MB together"):
+        run_partitioner(Workload(topic="t", messages=2_000_000, message_bytes=1000), KafkaSettings())
     with pytest.raises(ConfigError, match="7 messages, wanted two for each of 4 partitions"):
-        RewindRun(topic="t", messages=7)
-    assert RewindRun(topic="t", messages=9, partitions=2).expected == range(4, 9)
+        run_rewind(Workload(topic="t", messages=7, partitions=4), KafkaSettings())
+    assert second_half(Workload(topic="t", messages=9, partitions=2)) == range(4, 9)
 
 
 def test_what_is_dropped_from_the_page_cache_and_what_stays_is_all_of_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One consumer process of a load: a line of JSON in, `ready`; then for each session two lines in, a line of JSON out.
+"""One consumer process of a load: a line of JSON in, `ready`; then for each session two lines in, its work out.
 
 The first line says when to begin, the second one names the end of each partition; a session ends when it is read that far.
 A consumer has no group: its clock begins just before it takes its partitions, and ends when its last record is in Python's
@@ -6,16 +6,15 @@ hands. Connections are open and leaders known then; no record was fetched.
 """
 
 import json
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from deploy.bench.kafka_load.client_work import ClientWork, measured
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import StarterLines
+from deploy.bench.kafka_load.worker import serve, take_plan
 from deploy.bench.kafka_load.workload import STAMP_BYTES, due_us
 
 __all__ = ["main"]
@@ -27,27 +26,12 @@ _SAMPLES: Final = 10
 _SILENT_SECONDS: Final = 60.0
 
 
-@dataclass
-class Read:
-    """What a consumer read from the word to begin to its last record; times in seconds since 1970."""
-
-    messages: int = 0
-    bytes: int = 0
-    began: float = 0.0
-    first: float = 0.0
-    ended: float = 0.0
-    cpu_seconds: float = 0.0
-    errors: int = 0
-    latencies: str = ""
-
-
 class _Load:
     def __init__(
         self, topic: str, partitions: list[int], conf: dict[str, Any], fetch_bytes: int, fetch_min_bytes: int
     ) -> None:
         self._topic, self._partitions = topic, partitions
-        self._latencies = Latencies()
-        self.read = Read()
+        self.work, self._latencies = ClientWork(), Latencies()
         self._starts = dict.fromkeys(partitions, 0)
         self._consumer = Consumer(
             {
@@ -81,9 +65,8 @@ class _Load:
         for number in self._partitions:
             self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=30)
 
-    def run(self, begin_at: float, next_line: Callable[[], str | None]) -> Read:
+    def run(self, begin_at: float, next_line: Callable[[], str | None]) -> ClientWork:
         """Read this consumer's partitions from where the last session ended to the ends of the next line."""
-        self.read, self._latencies = Read(), Latencies(int(begin_at * 1_000_000))
         ends: dict[int, int] = {}
 
         def wanted() -> int | None:
@@ -93,24 +76,21 @@ class _Load:
                 ends.update((int(number), end) for number, end in json.loads(line).items())
             return sum(ends.get(number, 0) - start for number, start in self._starts.items())
 
-        time.sleep(max(0.0, begin_at - time.time()))
-        cpu, self.read.began = time.process_time(), time.time()
-        self._consumer.assign([TopicPartition(self._topic, *where) for where in self._starts.items()])
-        self._follow(wanted)
-        self.read.cpu_seconds = time.process_time() - cpu
+        with measured(begin_at) as (self.work, self._latencies):
+            self._consumer.assign([TopicPartition(self._topic, *where) for where in self._starts.items()])
+            self._follow(wanted)
         self._consumer.unassign()
         self._starts = {number: ends.get(number, 0) for number in self._starts}
-        self.read.latencies = self._latencies.encode()
-        return self.read
+        return self.work
 
     def _follow(self, wanted: Callable[[], int | None]) -> None:
-        read, silent_since, count = self.read, time.monotonic(), None
+        work, silent_since, count = self.work, time.monotonic(), None
         while True:
             count = wanted() if count is None else count
-            if count is not None and read.messages >= count:
+            if count is not None and work.messages >= count:
                 return
             # A call waits until it has all that it was asked for: near the end no more than there is, at a low rate not long.
-            take = _TAKE if count is None else min(_TAKE, count - read.messages)
+            take = _TAKE if count is None else min(_TAKE, count - work.messages)
             found = self._consumer.consume(take, _TAKE_SECONDS)
             if not found:
                 if count is not None and time.monotonic() - silent_since > _SILENT_SECONDS:
@@ -120,7 +100,7 @@ class _Load:
             self._count(found)
 
     def _count(self, found: list[Message]) -> None:
-        read, now = self.read, time.time()
+        work, now = self.work, time.time()
         if failure := found[0].error() or found[-1].error():
             if failure.fatal():
                 raise KafkaException(failure)
@@ -128,11 +108,9 @@ class _Load:
             found = [message for message in found if message.error() is None]
             if not found:
                 return
-        if not read.messages:
-            read.first = now
-        read.messages += len(found)
-        read.bytes += len(found) * len(found[-1].value() or b"")
-        read.ended = now
+        work.messages += len(found)
+        work.bytes += len(found) * len(found[-1].value() or b"")
+        work.ended = now
         step = max(1, len(found) // _SAMPLES)
         for at in range(0, len(found), step):
             value = found[at].value() or b""
@@ -143,21 +121,15 @@ class _Load:
 
     def _error(self, error: KafkaError) -> None:
         if error.code() not in {KafkaError._ALL_BROKERS_DOWN, KafkaError._PARTITION_EOF}:
-            self.read.errors += 1
+            self.work.errors += 1
 
 
 def main() -> None:
     """One consumer from the command line."""
-    plan = json.loads(sys.stdin.readline())
+    plan = take_plan()
     load = _Load(plan["topic"], plan["partitions"], plan["conf"], plan["fetch_bytes"], plan["fetch_min_bytes"])
     load.warm(plan["warm_topic"])
-    lines = StarterLines()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    while True:
-        read = load.run(float(lines.take()), lines.take_if_there)
-        sys.stdout.write(json.dumps(vars(read)) + "\n")
-        sys.stdout.flush()
+    serve(lambda begin_at, lines: load.run(float(begin_at), lines.take_if_there))
 
 
 if __name__ == "__main__":

@@ -5,22 +5,25 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deploy.bench.kafka_load.feed import Feed, count_backwards, longest_pause_ms
+from deploy.bench.kafka_load.feed import Feed, SteadyLoad, count_backwards, longest_pause_ms
+from deploy.bench.kafka_load.own_topic import own_topic
 from deploy.bench.kafka_load.workload import due_us
+from deploy.bench.waiting import await_condition
 from ingest.cluster_reader import ClusterReader
-from ingest.contract.errors import RetryableError, UnavailableError
+from ingest.contract.errors import RetryableError
 from ingest.offsets import end_offsets
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, delete_topic
+from ingest.topic_setup import delete_topic
 
-__all__ = ["Course", "FailoverRun", "Outage", "figures_of", "run_failover"]
+__all__ = ["Course", "Outage", "figures_of", "run_failover"]
 
 Outage = Callable[[], AbstractContextManager[int]]
 """Kills a server and starts it again at the end of the block, whose value is the time of the kill in microseconds since 1970."""
@@ -33,23 +36,7 @@ _POLL_SECONDS: Final = 0.02
 _TRY_SECONDS: Final = 1.0
 """A request for a new topic that has no answer then is sent again."""
 _NEW_TOPIC_RATE: Final = 50.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailoverRun:
-    """One run.
-
-    Attributes:
-        topic: made for the run and removed after it, and a second one with `-new` at the end.
-        partitions: of the topic.
-        replication: of the topic; an acknowledged record has reached all copies but one.
-        rate: records a second over all partitions.
-    """
-
-    topic: str
-    partitions: int = 6
-    replication: int = 3
-    rate: float = 300.0
+_await = partial(await_condition, seconds=_PATIENCE_SECONDS, look_seconds=_POLL_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +64,7 @@ class Course:
     records: Sequence[tuple[int, int, int]]
 
 
-def run_failover(run: FailoverRun, kafka: KafkaSettings, outage: Outage) -> dict[str, float]:
+def run_failover(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict[str, float]:
     """Kill a server under a steady load with acks=all, wait until all works without it, start it again.
 
     The new topic has a copy less than the other one: so many brokers are left, and ZooKeeper mode refuses more.
@@ -88,45 +75,44 @@ def run_failover(run: FailoverRun, kafka: KafkaSettings, outage: Outage) -> dict
     Raises:
         UnavailableError: something did not come back within two minutes.
     """
-    settings = kafka.model_copy(update={"replication": run.replication})
-    in_sync = {"min.insync.replicas": str(max(1, run.replication - 1))}
-    create_topic(settings, run.topic, partitions=run.partitions, config=in_sync)
-    try:
-        return _measure(run, kafka, outage)
-    finally:
-        for name in (run.topic, _new(run)):
-            delete_topic(kafka, name)
+    with own_topic(load, kafka):
+        try:
+            return _measure(load, kafka, outage)
+        finally:
+            delete_topic(kafka, _new(load))
 
 
-def _measure(run: FailoverRun, kafka: KafkaSettings, outage: Outage) -> dict[str, float]:
+def _measure(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict[str, float]:
     conf = client_conf(kafka, client_id="tidegate-bench")
-    everywhere = set(range(run.partitions))
+    everywhere = set(range(load.partitions))
     with ExitStack() as parts:
-        feed = _feeding(parts, Feed(run.topic, run.partitions, run.rate, conf))
-        watch = parts.enter_context(_watching(kafka, run.topic))
-        _await(lambda: _served(run, feed, 0) == everywhere, f"not all partitions of {run.topic} took a record")
-        _await(lambda: _least(watch) == run.replication, f"not all copies of {run.topic} were in sync")
+        feed = _feeding(parts, Feed(load, conf))
+        watch = parts.enter_context(_watching(kafka, load.topic))
+        _await(lambda: _served(load, feed, 0) == everywhere, f"not all partitions of {load.topic} took a record")
+        _await(lambda: _least(watch) == load.replication, f"not all copies of {load.topic} were in sync")
         time.sleep(_STEADY_SECONDS)
         away = parts.enter_context(ExitStack())
         killed_us, first_after = away.enter_context(outage()), feed.produced
-        new_topic_us = _await_new_topic(run, conf)
-        _await(lambda: _served(run, feed, first_after) == everywhere, "not all partitions took a record after the kill")
+        new_topic_us = _await_new_topic(load, conf)
+        _await(
+            lambda: _served(load, feed, first_after) == everywhere, "not all partitions took a record after the kill"
+        )
         time.sleep(_AWAY_SECONDS)
         restarted_us = _now_us()
         away.close()
         answered_us = _now_us()
-        _await(lambda: _least(watch) == run.replication, "not all copies were in sync after the restart")
+        _await(lambda: _least(watch) == load.replication, "not all copies were in sync after the restart")
         time.sleep(_STEADY_SECONDS)
         feed.stop()
         course = Course(
             killed_us=killed_us, first_after=first_after, new_topic_us=new_topic_us, restarted_us=restarted_us,
             answered_us=answered_us, acknowledged=dict(feed.acknowledged), in_sync=list(watch),
-            records=_read(kafka, run.topic, conf),
+            records=_read(kafka, load.topic, conf),
         )  # fmt: skip
-        return {**figures_of(run, course), "failed": feed.failed}
+        return {**figures_of(load, course), "failed": feed.failed}
 
 
-def figures_of(run: FailoverRun, course: Course) -> dict[str, float]:
+def figures_of(load: SteadyLoad, course: Course) -> dict[str, float]:
     """The figures of a course; those with `_ms` count from the kill, where nothing else is said.
 
     Returns:
@@ -140,9 +126,9 @@ def figures_of(run: FailoverRun, course: Course) -> dict[str, float]:
     after: dict[int, list[int]] = defaultdict(list)
     times: dict[int, list[int]] = defaultdict(list)
     for number, at in course.acknowledged.items():
-        times[number % run.partitions].append(at)
+        times[number % load.partitions].append(at)
         if number >= course.first_after:
-            after[number % run.partitions].append(at)
+            after[number % load.partitions].append(at)
     firsts = [min(found) for found in after.values()]
     stored = Counter(number for _, number, _ in course.records)
     away = [copies for at, copies in course.in_sync if course.killed_us < at < course.restarted_us]
@@ -158,8 +144,8 @@ def figures_of(run: FailoverRun, course: Course) -> dict[str, float]:
     }
     if away:
         figures["least_in_sync"] = min(away)
-    full = [at for at, copies in course.in_sync if at > course.restarted_us and copies >= run.replication]
-    if full and away and min(away) < run.replication:
+    full = [at for at, copies in course.in_sync if at > course.restarted_us and copies >= load.replication]
+    if full and away and min(away) < load.replication:
         figures["full_isr_ms"] = _ms(full[0] - course.restarted_us)
     return figures
 
@@ -170,9 +156,9 @@ def _feeding(parts: ExitStack, feed: Feed) -> Feed:
     return feed
 
 
-def _served(run: FailoverRun, feed: Feed, since: int) -> set[int]:
+def _served(load: SteadyLoad, feed: Feed, since: int) -> set[int]:
     """Partitions with an acknowledged record of this number or a later one."""
-    return {number % run.partitions for number in feed.acknowledged.copy() if number >= since}
+    return {number % load.partitions for number in feed.acknowledged.copy() if number >= since}
 
 
 @contextmanager
@@ -205,15 +191,15 @@ def _least(seen: Sequence[tuple[int, int]]) -> int:
     return seen[-1][1] if seen else 0
 
 
-def _await_new_topic(run: FailoverRun, conf: Mapping[str, Any]) -> int:
+def _await_new_topic(load: SteadyLoad, conf: Mapping[str, Any]) -> int:
     """Make a topic as often as it takes, produce to it, and return the time of the first acknowledgement."""
-    copies = max(1, run.replication - 1)
-    new = NewTopic(_new(run), 1, copies, config={"min.insync.replicas": str(max(1, copies - 1))})
+    new = replace(load, topic=_new(load), partitions=1, replication=max(1, load.replication - 1), rate=_NEW_TOPIC_RATE)
+    wanted = NewTopic(new.topic, new.partitions, new.replication, config=new.topic_config)
     quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0}
     client = AdminClient({**conf, **quiet})
-    _await(lambda: _made(client, new), "no new topic could be made after the kill")
+    _await(lambda: _made(client, wanted), "no new topic could be made after the kill")
     with ExitStack() as parts:
-        feed = _feeding(parts, Feed(_new(run), 1, _NEW_TOPIC_RATE, dict(conf)))
+        feed = _feeding(parts, Feed(new, dict(conf)))
         _await(lambda: bool(feed.acknowledged), "the new topic took no record")
         return min(feed.acknowledged.copy().values())
 
@@ -250,17 +236,8 @@ def _read(kafka: KafkaSettings, topic: str, conf: Mapping[str, Any]) -> list[tup
     return found
 
 
-def _await(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            message = f"{otherwise} within {_PATIENCE_SECONDS:g} s"
-            raise UnavailableError(message)
-        time.sleep(_POLL_SECONDS)
-
-
-def _new(run: FailoverRun) -> str:
-    return f"{run.topic}-new"
+def _new(load: SteadyLoad) -> str:
+    return f"{load.topic}-new"
 
 
 def _now_us() -> int:

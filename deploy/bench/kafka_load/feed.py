@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -10,14 +11,35 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from deploy.bench.kafka_load.workload import stamped
 
-__all__ = ["Feed", "count_backwards", "longest_pause_ms"]
+__all__ = ["Feed", "SteadyLoad", "count_backwards", "longest_pause_ms"]
 
 _TICK_SECONDS: Final = 0.002
 _FLUSH_SECONDS: Final = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class SteadyLoad:
+    """Records at a steady rate, until the run is over.
+
+    Attributes:
+        topic: made for the run and removed after it.
+        partitions, replication: of the topic; an acknowledged record has reached all copies but one.
+        rate: records a second over all partitions.
+    """
+
+    topic: str
+    partitions: int = 4
+    replication: int = 1
+    rate: float = 400.0
+
+    @property
+    def topic_config(self) -> dict[str, str]:
+        """Settings of its topic."""
+        return {"min.insync.replicas": str(max(1, self.replication - 1))}
+
+
 class Feed:
-    """Produces record number 0, 1, 2, … at a rate, number N to partition N modulo their count, until it is stopped.
+    """Produces record number 0, 1, 2, … of a load, number N to partition N modulo their count, until it is stopped.
 
     A record's value is its number. The producer is idempotent with acks=all, so an order within a partition is kept.
 
@@ -27,11 +49,11 @@ class Feed:
         produced: records that were handed to the client, so the number of the next one.
     """
 
-    def __init__(self, topic: str, partitions: int, rate: float, conf: dict[str, Any]) -> None:
+    def __init__(self, load: SteadyLoad, conf: dict[str, Any]) -> None:
         self.acknowledged: dict[int, int] = {}
         self.failed = 0
         self.produced = 0
-        self._topic, self._partitions, self._rate = topic, partitions, rate
+        self._load = load
         self._producer = Producer(
             {
                 **conf,
@@ -58,12 +80,12 @@ class Feed:
     def _run(self) -> None:
         began = time.monotonic()
         while not self._over.is_set():
-            due = int((time.monotonic() - began) * self._rate) + 1
+            due = int((time.monotonic() - began) * self._load.rate) + 1
             while (number := self.produced) < due:
-                partition = number % self._partitions
+                partition = number % self._load.partitions
                 try:
                     self._producer.produce(
-                        self._topic, stamped(number, b""), partition=partition, on_delivery=self._report(number)
+                        self._load.topic, stamped(number, b""), partition=partition, on_delivery=self._report(number)
                     )
                 except BufferError:
                     # Kafka has not answered for long: what is due stays due.

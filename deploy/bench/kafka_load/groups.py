@@ -9,13 +9,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from deploy.bench.kafka_load.feed import Feed, count_backwards, longest_pause_ms
+from deploy.bench.kafka_load.feed import Feed, SteadyLoad, count_backwards, longest_pause_ms
+from deploy.bench.kafka_load.own_topic import own_topic
 from deploy.bench.kafka_load.worker import Worker, open_worker
 from deploy.bench.temporary import signed_folder
+from deploy.bench.waiting import await_condition
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, delete_topic
 
 __all__ = ["Event", "GroupRun", "Journal", "Protocol", "figures_of", "range_shares", "run_group"]
 
@@ -31,26 +32,18 @@ SESSION_MS: Final = 6000
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupRun:
-    """One run.
+class GroupRun(SteadyLoad):
+    """A group, and the load that it reads while something happens to it.
 
     Attributes:
-        topic: made for the run and removed after it.
         members: at the start.
         event: `none`; a member leaves, joins, dies by SIGKILL; or the leader of partition 0 is killed by the caller.
         protocol: of the members.
-        partitions: of the topic.
-        replication: of the topic.
-        rate: records a second over all partitions.
     """
 
-    topic: str
     members: int
     event: Event = "none"
     protocol: Protocol = "range"
-    partitions: int = 4
-    replication: int = 1
-    rate: float = 400.0
 
 
 @dataclass
@@ -114,13 +107,8 @@ def run_group(
     Raises:
         UnavailableError: a member ended early, or the group did not settle within a minute.
     """
-    settings = kafka.model_copy(update={"replication": run.replication})
-    in_sync = {"min.insync.replicas": str(max(1, run.replication - 1))}
-    create_topic(settings, run.topic, partitions=run.partitions, config=in_sync)
-    try:
+    with own_topic(run, kafka):
         return _Course(run, kafka).figures(kill_leader)
-    finally:
-        delete_topic(kafka, run.topic)
 
 
 class _Course:
@@ -133,7 +121,7 @@ class _Course:
         run = self._run
         with self._parts:
             folder = self._parts.enter_context(signed_folder())
-            feed = Feed(run.topic, run.partitions, run.rate, self._conf)
+            feed = Feed(run, self._conf)
             feed.start()
             self._parts.callback(feed.stop)
             self._add(folder, run.members)
@@ -202,7 +190,8 @@ class _Course:
             sizes = [len(one.has) for one in journals]
             return read == wanted and owners == Counter(wanted) and max(sizes) - min(sizes) <= 1
 
-        self._await(settled, f"the group of {len(members)} members on {self._run.partitions} partitions did not settle")
+        otherwise = f"the group of {len(members)} members on {self._run.partitions} partitions did not settle"
+        await_condition(settled, otherwise, seconds=_SETTLE_SECONDS, look_seconds=_POLL_SECONDS)
 
     def _await_numbers(self, feed: Feed) -> None:
         """Until what was acknowledged is read, or nothing comes any more."""
@@ -212,14 +201,6 @@ class _Course:
             if feed.acknowledged.keys() <= read:
                 return
             time.sleep(_POLL_SECONDS * 4)
-
-    def _await(self, condition: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + _SETTLE_SECONDS
-        while not condition():
-            if time.monotonic() > deadline:
-                message = f"{otherwise} within {_SETTLE_SECONDS:g} s"
-                raise UnavailableError(message)
-            time.sleep(_POLL_SECONDS)
 
 
 @dataclass

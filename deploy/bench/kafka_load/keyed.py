@@ -1,10 +1,8 @@
-"""One process that produces numbered records with keys, then reads all of them: lines of JSON in and out.
+"""One process that produces numbered records with keys and reads all of them: a line of JSON in, `ready`, then its work out.
 
-It gets its plan, makes its records and writes `ready`; it produces at the next line and reads at the one after that.
+It makes its records before it is ready; then it does what a line says, `produce` or `read`.
 """
 
-import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,7 +18,9 @@ from deploy.bench.kafka_load.addresses import (
     placed,
     split_keys,
 )
-from deploy.bench.kafka_load.workload import due_us, stamped
+from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.worker import serve, take_plan
+from deploy.bench.kafka_load.workload import Workload, due_us, stamped
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["Batch", "batches_of", "feed_batches", "keyed_producer", "main"]
@@ -105,69 +105,60 @@ def feed_batches(producer: Producer, topic: str, batches: Sequence[Batch], rate:
 
 class _Load:
     def __init__(self, plan: dict[str, Any]) -> None:
-        self._plan, self._topic, self._errors = plan, plan["topic"], 0
-        addresses = client_addresses(plan["messages"], networks=plan["networks"])
-        places = placed(addresses, plan["partitioner"], plan["partitions"])
-        self._batches = batches_of(addresses, places, bytes(plan["message_bytes"] - 8), rate=plan["rate"])
+        self._workload = workload = Workload(**plan["workload"])
+        self._conf, self._errors = plan["conf"], 0
+        addresses = client_addresses(workload.messages, networks=plan["networks"])
+        places = placed(addresses, plan["partitioner"], workload.partitions)
+        self._batches = batches_of(addresses, places, bytes(workload.message_bytes - 8), rate=workload.rate)
         self._producer = keyed_producer(
-            plan["conf"],
+            self._conf,
             error_cb=self._error,
             partitioner=OWN_PARTITIONERS.get(plan["partitioner"], "murmur2_random"),
         )
-        self._producer.list_topics(self._topic, timeout=30)
+        self._producer.list_topics(workload.topic, timeout=30)
 
-    def produce(self) -> dict[str, float]:
-        """All records, as fast as it goes; seconds until Kafka had the last one."""
-        cpu, began = time.process_time(), time.monotonic()
-        feed_batches(self._producer, self._topic, self._batches, self._plan["rate"])
-        seconds, cpu = time.monotonic() - began, time.process_time() - cpu
-        return {"produce_seconds": seconds, "cpu_seconds": cpu, "errors": self._errors}
+    def produce(self) -> ClientWork:
+        """All records, as fast as it goes, until Kafka had the last one."""
+        with measured(time.time()) as (work, _):
+            feed_batches(self._producer, self._workload.topic, self._batches, self._workload.rate)
+            work.ended = time.time()
+        work.errors = self._errors
+        return work
 
-    def read(self) -> dict[str, float]:
+    def read(self) -> ClientWork:
         """All records from the oldest on; nothing is done with one before the last one is there."""
-        count, partitions = self._plan["messages"], range(self._plan["partitions"])
-        consumer = Consumer(
-            {**self._plan["conf"], "group.id": self._topic, "enable.auto.commit": False, "log_level": 0}
-        )
-        began = time.monotonic()
-        consumer.assign([TopicPartition(self._topic, number, 0) for number in partitions])
+        topic, count = self._workload.topic, self._workload.messages
+        consumer = Consumer({**self._conf, "group.id": topic, "enable.auto.commit": False, "log_level": 0})
         found: list[Any] = []
-        silent_since = began
-        while len(found) < count and time.monotonic() - silent_since < _SILENT_SECONDS:
-            if taken := consumer.consume(_TAKE, 0.01):
-                found += taken
-                silent_since = time.monotonic()
-        seconds = time.monotonic() - began
+        with measured(time.time()) as (work, _):
+            consumer.assign([TopicPartition(topic, number, 0) for number in range(self._workload.partitions)])
+            silent_since = time.monotonic()
+            while len(found) < count and time.monotonic() - silent_since < _SILENT_SECONDS:
+                if taken := consumer.consume(_TAKE, 0.01):
+                    found += taken
+                    silent_since = time.monotonic()
+            work.ended = time.time()
         consumer.close()
         read = [(one.partition(), one.key(), due_us(one.value())) for one in found if one.error() is None]
-        return {"consume_seconds": seconds, "consumed": len(read), **_read_figures(read, count)}
+        different = len({number for _, _, number in read})
+        work.messages, work.again = len(read), len(read) - different
+        work.figures = {
+            "lost": count - different,
+            "out_of_order": late_records(read),
+            "split_keys": split_keys(read),
+            "split_networks": split_keys([(partition, network_of(key), number) for partition, key, number in read]),
+            "clients": len({key for _, key, _ in read}),
+        }
+        return work
 
     def _error(self, error: KafkaError) -> None:
         self._errors += error.code() != KafkaError._ALL_BROKERS_DOWN
 
 
-def _read_figures(read: Sequence[tuple[int, bytes, int]], count: int) -> dict[str, float]:
-    numbers = {number for _, _, number in read}
-    return {
-        "lost": count - len(numbers),
-        "again": len(read) - len(numbers),
-        "out_of_order": late_records(read),
-        "split_keys": split_keys(read),
-        "split_networks": split_keys([(partition, network_of(key), number) for partition, key, number in read]),
-        "clients": len({key for _, key, _ in read}),
-    }
-
-
 def main() -> None:
     """One process from the command line."""
-    load = _Load(json.loads(sys.stdin.readline()))
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    for step in (load.produce, load.read):
-        if not sys.stdin.readline():
-            return
-        sys.stdout.write(json.dumps(step()) + "\n")
-        sys.stdout.flush()
+    load = _Load(take_plan())
+    serve(lambda word, _lines: load.produce() if word.strip() == "produce" else load.read())
 
 
 if __name__ == "__main__":

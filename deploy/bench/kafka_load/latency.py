@@ -1,6 +1,6 @@
 """Latencies of one run: HdrHistogram keeps them in constant memory, to three digits; and their course over its time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from deploy.bench.kafka_load.over_time import OverTime
@@ -8,6 +8,7 @@ from deploy.bench.kafka_load.over_time import OverTime
 __all__ = ["Latencies", "merged"]
 
 _FIGURES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
+_SAMPLES: Final = 10
 
 
 class Latencies:
@@ -23,6 +24,12 @@ class Latencies:
     def record(self, microseconds: int, records: int = 1, *, due_us: int | None = None) -> None:
         """Count the latency of one record that was timed, and was due at `due_us`; it speaks for so many records."""
         self._over_time.record(self._began_us if due_us is None else due_us, microseconds, records)
+
+    def record_all(self, due: Sequence[int], now_us: int) -> None:
+        """Count messages that were due at these times and came together now: about ten are timed, each for its share."""
+        step = max(1, len(due) // _SAMPLES)
+        for at in range(0, len(due), step):
+            self.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
 
     def encode(self) -> str:
         """As text for another process; `merged` reads it."""

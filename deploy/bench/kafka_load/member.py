@@ -5,7 +5,6 @@ its input. Its journal has a line for each event: `r PARTITION NUMBER MICROSECON
 what it has after a change, partitions apart by commas, `m ID` for its name in the group.
 """
 
-import json
 import select
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any, Final, TextIO
 
 from confluent_kafka import Consumer, TopicPartition
 
+from deploy.bench.kafka_load.worker import READY, give, take_plan
 from deploy.bench.kafka_load.workload import due_us
 
 __all__ = ["main"]
@@ -65,19 +65,16 @@ class _Member:
 
 def main() -> None:
     """One member from the command line."""
-    plan = json.loads(sys.stdin.readline())
+    plan = take_plan()
     with open(plan["journal"], "a", encoding="utf-8") as journal:
         member = _Member(plan["topic"], plan["conf"], journal, incremental=plan["incremental"])
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        give(READY)
         if not sys.stdin.readline():
             return
         member.join()
         while not select.select([sys.stdin], [], [], 0)[0]:
             member.read()
         member.leave()
-    sys.stdout.write("left\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

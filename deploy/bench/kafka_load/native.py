@@ -5,16 +5,14 @@ It loads the librdkafka that confluent-kafka brings along. It times no record, a
 """
 
 import ctypes
-import json
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.produce import BLOCK, DRAIN_SECONDS, WAIT_SECONDS, Sent, block_size
-from deploy.bench.kafka_load.worker import StarterLines
+from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.produce import BLOCK, DRAIN_SECONDS, WAIT_SECONDS, block_size
+from deploy.bench.kafka_load.worker import StarterLines, serve, take_plan
 from deploy.bench.kafka_load.workload import Workload, producer_options, stamped
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -141,24 +139,19 @@ def _warm(producer: NativeProducer, workload: Workload, topic: str, messages: in
 
 def main() -> None:
     """One C client from the command line."""
-    plan = json.loads(sys.stdin.readline())
-    properties = tuple((str(key), str(value)) for key, value in plan["workload"].pop("properties"))
-    workload = Workload(**plan["workload"], properties=properties)
+    plan = take_plan()
+    workload, messages, number = Workload(**plan["workload"]), plan["messages"], plan["number"]
     producer = NativeProducer({**plan["conf"], **producer_options(workload), "log_level": 0}, workload.message_bytes)
-    _warm(producer, workload, plan["warm_topic"], plan["warmup_messages"], plan["number"])
-    lines = StarterLines()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    while True:
-        begin_at = float(lines.take())
-        time.sleep(max(0.0, begin_at - time.time()))
-        sent, cpu, python = Sent(began=time.time()), time.process_time(), time.thread_time()
-        sent.waiting = _send(producer, workload, workload.topic, plan["messages"], plan["number"])
-        sent.ended, sent.cpu_seconds = time.time(), time.process_time() - cpu
-        sent.python_cpu_seconds = time.thread_time() - python
-        sent.messages, sent.latencies = plan["messages"], Latencies().encode()
-        sys.stdout.write(json.dumps(vars(sent)) + "\n")
-        sys.stdout.flush()
+    _warm(producer, workload, plan["warm_topic"], plan["warmup_messages"], number)
+
+    def run(begin_at: str, _lines: StarterLines) -> ClientWork:
+        with measured(float(begin_at)) as (work, _):
+            work.errors = _send(producer, workload, workload.topic, messages, number)
+            work.ended = time.time()
+        work.messages = messages
+        return work
+
+    serve(run)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
+from deploy.bench.kafka_load.own_topic import own_topic
 from deploy.bench.kafka_load.run import run_workload
-from deploy.bench.kafka_load.workload import KEEP_ALL, Workload, producer_options, shares
+from deploy.bench.kafka_load.workload import Workload, producer_options, shares
 from deploy.bench.temporary import signed_folder
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, delete_topic
 
 __all__ = ["Tool", "batch_bytes", "run_peer"]
 
@@ -54,12 +54,8 @@ def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, 
 
 def _by_tools(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
     topic = f"{workload.topic}-peer"
-    settings = kafka.model_copy(update={"replication": workload.replication})
-    create_topic(settings, topic, partitions=workload.partitions, config={**KEEP_ALL, **dict(workload.properties)})
-    try:
+    with own_topic(workload, kafka, topic):
         return {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
-    finally:
-        delete_topic(kafka, topic)
 
 
 def _produce_in_c(workload: Workload, kafka: KafkaSettings) -> dict[str, float]:

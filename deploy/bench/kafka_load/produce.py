@@ -1,19 +1,17 @@
-"""One producer process of a load: a line of JSON in, `ready`; then for each session a line to begin, a line of JSON out."""
+"""One producer process of a load: a line of JSON in, `ready`; then for each session a line to begin, its work out."""
 
-import json
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from deploy.bench.kafka_load.client_work import ClientWork, measured
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import StarterLines
+from deploy.bench.kafka_load.worker import serve, take_plan
 from deploy.bench.kafka_load.workload import Workload, message_keys, producer_options, stamped
 
-__all__ = ["BLOCK", "DRAIN_SECONDS", "WAIT_SECONDS", "Sent", "block_size", "main"]
+__all__ = ["BLOCK", "DRAIN_SECONDS", "WAIT_SECONDS", "block_size", "main"]
 
 BLOCK: Final = 2000
 """Records of one call at full speed."""
@@ -28,31 +26,11 @@ _BY_KEY: Final = -1
 """In place of a partition: the client chooses one by the record's key."""
 
 
-@dataclass
-class Sent:
-    """What a producer did between the word to begin and the last acknowledgement; times in seconds since 1970.
-
-    `python_cpu_seconds` is the part of `cpu_seconds` of the one thread that runs Python, with the client's calls that it makes.
-    """
-
-    messages: int = 0
-    began: float = 0.0
-    ended: float = 0.0
-    cpu_seconds: float = 0.0
-    python_cpu_seconds: float = 0.0
-    failed: int = 0
-    errors: int = 0
-    waiting: int = 0
-    late_ms: float = 0.0
-    fill_seconds: float = 0.0
-    latencies: str = ""
-
-
 class _Load:
     def __init__(self, workload: Workload, conf: dict[str, Any], messages: int, number: int) -> None:
         self._workload, self._messages, self._number = workload, messages, number
-        self._latencies = Latencies()
-        self.sent = Sent()
+        self.work, self._latencies = ClientWork(), Latencies()
+        self._fill_seconds = 0.0
         self._producer = Producer({**conf, **producer_options(workload), "error_cb": self._error, "log_level": 0})
         self._padding = bytes(33 + (index * 7 + number) % 94 for index in range(workload.message_bytes - 8))
 
@@ -60,35 +38,30 @@ class _Load:
         """Produce to another topic, so that connections, code paths and page cache are in use; then what is retained."""
         for name in (topic, self._workload.topic):
             self._producer.list_topics(name, timeout=30)
-        self._before(topic, messages)
+        self._produce(topic, messages, time.time())
         began = time.monotonic()
-        self._before(self._workload.topic, retained)
-        self.sent, self._latencies = Sent(fill_seconds=time.monotonic() - began), Latencies()
+        self._produce(self._workload.topic, retained, time.time())
+        self._fill_seconds = time.monotonic() - began
 
-    def _before(self, topic: str, messages: int) -> None:
+    def run(self, begin_at: float) -> ClientWork:
+        """Produce this producer's part of one session."""
+        with measured(begin_at) as (self.work, self._latencies):
+            self._produce(self._workload.topic, self._messages, begin_at)
+            self.work.ended = time.time()
+        self.work.messages, self.work.fill_seconds = self._messages, self._fill_seconds
+        self.work.errors += len(self._producer)
+        return self.work
+
+    def _produce(self, topic: str, messages: int, begin_at: float) -> None:
+        """Produce, and wait until Kafka has all; also a warm-up keeps to the rate: on somebody's cluster it is a cap."""
         if self._workload.rate:
-            # Also a warm-up keeps to the rate: on somebody's cluster it is a cap.
-            self._paced(time.time(), topic, messages)
+            self._paced(topic, messages, begin_at)
         else:
             self._blocks(topic, messages)
-        self._finish()
-
-    def run(self, begin_at: float) -> Sent:
-        """Produce this producer's part of one session."""
-        self.sent, self._latencies = Sent(fill_seconds=self.sent.fill_seconds), Latencies(int(begin_at * 1_000_000))
-        time.sleep(max(0.0, begin_at - time.time()))
-        cpu, python, self.sent.began = time.process_time(), time.thread_time(), time.time()
-        if self._workload.rate:
-            self._paced(begin_at, self._workload.topic, self._messages)
-        else:
-            self._blocks(self._workload.topic, self._messages)
-        self._finish()
-        self.sent.ended = time.time()
-        self.sent.cpu_seconds = time.process_time() - cpu
-        self.sent.python_cpu_seconds = time.thread_time() - python
-        self.sent.messages, self.sent.waiting = self._messages, len(self._producer)
-        self.sent.latencies = self._latencies.encode()
-        return self.sent
+        deadline = time.monotonic() + WAIT_SECONDS
+        while len(self._producer) and time.monotonic() < deadline:
+            self._producer.poll(0)
+            time.sleep(DRAIN_SECONDS)
 
     def _blocks(self, topic: str, messages: int) -> None:
         """As fast as it goes: one call for many records, some of which are timed.
@@ -121,7 +94,7 @@ class _Load:
             for one in block:
                 one.pop("_error", None)
 
-    def _paced(self, begin_at: float, topic: str, messages: int) -> None:
+    def _paced(self, topic: str, messages: int, begin_at: float) -> None:
         """Open loop: each record has a time at which it is due, and carries it, however late it leaves."""
         rate = self._workload.rate / self._workload.producers
         every = max(1, round(rate / _SAMPLES_PER_SECOND))
@@ -135,7 +108,7 @@ class _Load:
                 callback = self._timed(due) if number % every == 0 else None
                 self._one(topic, stamped(due, self._padding), keys[number % BLOCK], callback)
             if due_count > sent:
-                self.sent.late_ms = max(self.sent.late_ms, (now - begin_at - sent / rate) * 1000)
+                self.work.late_ms = max(self.work.late_ms, (now - begin_at - sent / rate) * 1000)
                 sent = due_count
             self._producer.poll(_TICK_SECONDS)
 
@@ -146,16 +119,10 @@ class _Load:
             except BufferError:
                 self._producer.poll(0.01)
 
-    def _finish(self) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while len(self._producer) and time.monotonic() < deadline:
-            self._producer.poll(0)
-            time.sleep(DRAIN_SECONDS)
-
     def _timed(self, due: int) -> Any:
         def report(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
-                self.sent.failed += 1
+                self.work.errors += 1
             else:
                 self._latencies.record(time.time_ns() // 1000 - due, due_us=due)
 
@@ -163,7 +130,7 @@ class _Load:
 
     def _error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.sent.errors += 1
+            self.work.errors += 1
 
 
 def block_size(workload: Workload, messages: int) -> int:
@@ -181,18 +148,10 @@ def _block(value: bytes, keys: Sequence[bytes | None]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """One producer from the command line."""
-    plan = json.loads(sys.stdin.readline())
-    properties = tuple((str(key), str(value)) for key, value in plan["workload"].pop("properties"))
-    workload = Workload(**plan["workload"], properties=properties)
-    load = _Load(workload, plan["conf"], plan["messages"], plan["number"])
+    plan = take_plan()
+    load = _Load(Workload(**plan["workload"]), plan["conf"], plan["messages"], plan["number"])
     load.warm(plan["warm_topic"], plan["warmup_messages"], plan["retained"])
-    lines = StarterLines()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    while True:
-        sent = load.run(float(lines.take()))
-        sys.stdout.write(json.dumps(vars(sent)) + "\n")
-        sys.stdout.flush()
+    serve(lambda begin_at, _lines: load.run(float(begin_at)))
 
 
 if __name__ == "__main__":

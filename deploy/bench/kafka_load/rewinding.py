@@ -3,20 +3,19 @@
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.bench.kafka_load.keyed import Batch, batches_of, feed_batches, keyed_producer
-from deploy.bench.kafka_load.workload import KEEP_ALL, due_us
-from ingest.contract.errors import ConfigError, FatalError, UnavailableError
+from deploy.bench.kafka_load.own_topic import own_topic
+from deploy.bench.kafka_load.workload import Workload, due_us
+from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.rewind import Move, Target, plan_rewind, rewind
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, delete_topic
 
-__all__ = ["RewindRun", "Way", "run_rewind"]
+__all__ = ["Way", "run_rewind", "second_half"]
 
 Way = Literal["seek_offset", "seek_time", "group_offset", "group_time"]
 """A consumer that keeps its own offsets goes back by itself; a group without members is set back, and a member joins it."""
@@ -27,50 +26,13 @@ _TAKE: Final = 5000
 _SILENT_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class RewindRun:
-    """One run.
-
-    Attributes:
-        topic: made for the run and removed after it.
-        messages: records; the second half of them is read again.
-        message_bytes: size of a value.
-        rewind: the way back.
-        partitions, replication: of the topic.
-        rate: records a second at most; 0 is as fast as it goes.
-
-    Raises:
-        ConfigError: a value is out of its range.
-    """
-
-    topic: str
-    messages: int
-    message_bytes: int = 100
-    rewind: Way = "seek_offset"
-    partitions: int = 4
-    replication: int = 1
-    rate: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.messages < 2 * self.partitions:
-            message = (
-                f"rewind {self.topic}: {self.messages} messages, wanted two for each of {self.partitions} partitions"
-            )
-            raise ConfigError(message)
-
-    @property
-    def middle(self) -> int:
-        """The offset to go back to, of each partition."""
-        return self.messages // 2 // self.partitions
-
-    @property
-    def expected(self) -> range:
-        """Numbers of the records that are read again."""
-        return range(self.middle * self.partitions, self.messages)
-
-
-def run_rewind(run: RewindRun, kafka: KafkaSettings) -> dict[str, float]:
+def run_rewind(workload: Workload, kafka: KafkaSettings, way: Way = "seek_offset") -> dict[str, float]:
     """Fill a topic in two halves, read it, go back to the middle, and read to the end.
+
+    Args:
+        workload: its topic, and the number, size and highest rate of its records; the second half of them is read again.
+        kafka: the cluster.
+        way: back to the middle.
 
     Returns:
         `rewind_first_ms`, from the wish to go back until the first record, with the question for the offsets of a time, or
@@ -79,34 +41,40 @@ def run_rewind(run: RewindRun, kafka: KafkaSettings) -> dict[str, float]:
         what the plan of a group's rewind announced.
 
     Raises:
-        ConfigError: Kafka can't make such a topic.
+        ConfigError: there are too few messages for the partitions, or Kafka can't make such a topic.
         FatalError: a right is missing, or the topic is there already.
         RetryableError: Kafka does not answer.
         UnavailableError: the first reading did not get everything, or Kafka refused to take or find an offset.
     """
-    settings = kafka.model_copy(update={"replication": run.replication})
-    if not create_topic(settings, run.topic, partitions=run.partitions, config=KEEP_ALL):
-        message = f"topic {run.topic} is there already: another run uses it, or one was cut off; delete it"
-        raise FatalError(message)
-    try:
-        return _Course(run, kafka).figures()
-    except KafkaException as error:
-        message = f"Kafka refused a step of the rewind in topic {run.topic}: {error.args[0].str()}"
-        raise UnavailableError(message) from error
-    finally:
-        delete_topic(kafka, run.topic)
+    messages, partitions = workload.messages, workload.partitions
+    if messages < 2 * partitions:
+        message = f"rewind {workload.topic}: {messages} messages, wanted two for each of {partitions} partitions"
+        raise ConfigError(message)
+    with own_topic(workload, kafka):
+        try:
+            return _Course(workload, kafka, way).figures()
+        except KafkaException as error:
+            message = f"Kafka refused a step of the rewind in topic {workload.topic}: {error.args[0].str()}"
+            raise UnavailableError(message) from error
+
+
+def second_half(workload: Workload) -> range:
+    """Numbers of the records that are read again: from the same offset of each partition on."""
+    return range(workload.messages // 2 // workload.partitions * workload.partitions, workload.messages)
 
 
 class _Course:
-    def __init__(self, run: RewindRun, kafka: KafkaSettings) -> None:
-        self._run, self._kafka = run, kafka
+    def __init__(self, workload: Workload, kafka: KafkaSettings, way: Way) -> None:
+        self._workload, self._kafka, self._way = workload, kafka, way
+        self._again = second_half(workload)
+        self._middle = self._again.start // workload.partitions
         self._conf = client_conf(kafka, client_id="tidegate-bench")
 
     def figures(self) -> dict[str, float]:
         at_ms = self._fill()
         with closing(self._reader()) as consumer:
             self._read_all(consumer)
-            if self._run.rewind.startswith("seek"):
+            if self._way.startswith("seek"):
                 began = time.monotonic()
                 self._seek(consumer, at_ms)
                 return self._read_again(consumer, began)
@@ -114,12 +82,12 @@ class _Course:
         began = time.monotonic()
         planned = self._set_back(at_ms)
         with closing(self._reader()) as consumer:
-            consumer.subscribe([self._run.topic])
+            consumer.subscribe([self._workload.topic])
             return self._read_again(consumer, began) | ({} if planned is None else {"planned_again": planned})
 
     def _read_all(self, consumer: Consumer) -> None:
-        topic, wanted = self._run.topic, self._run.messages
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(self._run.partitions)])
+        topic, wanted = self._workload.topic, self._workload.messages
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(self._workload.partitions)])
         numbers, _ = _read(consumer, wanted)
         if len(set(numbers)) != wanted:
             message = f"the first reading of {topic} got {len(set(numbers)):,} of {wanted:,} records"
@@ -127,42 +95,41 @@ class _Course:
 
     def _fill(self) -> int:
         """Both halves, round the partitions; returns a time between them in milliseconds since 1970."""
-        run = self._run
+        workload = self._workload
         producer = keyed_producer(self._conf, error_cb=lambda _error: None)
-        feed_batches(producer, run.topic, self._batches(range(run.expected.start)), run.rate)
+        feed_batches(producer, workload.topic, self._batches(range(self._again.start)), workload.rate)
         time.sleep(_APART_SECONDS)
         at_ms = time.time_ns() // 1_000_000
         time.sleep(_APART_SECONDS)
-        feed_batches(producer, run.topic, self._batches(run.expected), run.rate)
+        feed_batches(producer, workload.topic, self._batches(self._again), workload.rate)
         return at_ms
 
     def _batches(self, numbers: range) -> list[Batch]:
-        run = self._run
-        places = [number % run.partitions for number in numbers]
-        padding = bytes(run.message_bytes - 8)
-        return batches_of([None] * len(numbers), places, padding, first=numbers.start, rate=run.rate)
+        workload = self._workload
+        places = [number % workload.partitions for number in numbers]
+        padding = bytes(workload.message_bytes - 8)
+        return batches_of([None] * len(numbers), places, padding, first=numbers.start, rate=workload.rate)
 
     def _seek(self, consumer: Consumer, at_ms: int) -> None:
-        places = [TopicPartition(self._run.topic, number, self._run.middle) for number in range(self._run.partitions)]
-        if self._run.rewind == "seek_time":
-            places = consumer.offsets_for_times(
-                [TopicPartition(one.topic, one.partition, at_ms) for one in places], timeout=30
-            )
+        topic, partitions = self._workload.topic, range(self._workload.partitions)
+        places = [TopicPartition(topic, number, self._middle) for number in partitions]
+        if self._way == "seek_time":
+            places = consumer.offsets_for_times([TopicPartition(topic, one, at_ms) for one in partitions], timeout=30)
         for place in places:
             consumer.seek(place)
 
     def _set_back(self, at_ms: int) -> int | None:
         """Returns how many records the plan says that the group reads again."""
-        topic, back = self._run.topic, self._run.rewind
-        target = Target("time", at_ms) if back == "group_time" else Target("offset", self._run.middle)
+        topic = self._workload.topic
+        target = Target("time", at_ms) if self._way == "group_time" else Target("offset", self._middle)
         moves = plan_rewind(self._kafka, topic, topic, target)
         rewind(self._kafka, topic, topic, moves)
         return _planned_again(moves)
 
     def _read_again(self, consumer: Consumer, began: float) -> dict[str, float]:
-        numbers, first_at = _read(consumer, len(self._run.expected))
+        numbers, first_at = _read(consumer, len(self._again))
         ended = time.monotonic()
-        expected, read = set(self._run.expected), set(numbers)
+        expected, read = set(self._again), set(numbers)
         figures: dict[str, float] = {
             "again": len(numbers),
             "lost": len(expected - read),
@@ -177,7 +144,7 @@ class _Course:
         return Consumer(
             {
                 **self._conf,
-                "group.id": self._run.topic,
+                "group.id": self._workload.topic,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 20,

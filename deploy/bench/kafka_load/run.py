@@ -3,19 +3,20 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
+from deploy.bench.kafka_load.client_work import ClientWork
+from deploy.bench.kafka_load.own_topic import own_topic
 from deploy.bench.kafka_load.segments import ReadCost, SegmentFiles
 from deploy.bench.kafka_load.sessions import Session, are_stable, figures_of
 from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
-from deploy.bench.kafka_load.workload import AWAITED_MB, KEEP_ALL, Workload, shares
-from ingest.contract.errors import FatalError, UnavailableError
+from deploy.bench.kafka_load.workload import AWAITED_MB, Workload, shares
+from ingest.contract.errors import UnavailableError
 from ingest.offsets import end_offsets
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, delete_topic
 
 __all__ = ["LoadRun", "run_workload", "settled_ends"]
 
@@ -79,7 +80,7 @@ def run_workload(
         )
         raise UnavailableError(message)
     try:
-        with _topics(workload, kafka):
+        with own_topic(workload, kafka), own_topic(workload, kafka, _warm(workload)):
             return LoadRun(workload, kafka, on_started, files, producer).figures()
     finally:
         if files is not None and workload.megabytes >= AWAITED_MB:
@@ -129,7 +130,7 @@ class LoadRun:
                 if streaming:
                     _say(consumers, begin_at)
                 _say(producers, begin_at)
-                sent = [self._answer(one) for one in producers]
+                sent = [self._work(one) for one in producers]
             self._ends = settled_ends(self._kafka, workload.topic, before + workload.stored)
             if workload.cold and self._files is not None:
                 self._cold_mb = self._files.drop()
@@ -137,7 +138,7 @@ class LoadRun:
                 if not streaming:
                     _say(consumers, time.time() + _LEAD_SECONDS)
                 _say(consumers, json.dumps(self._ends))
-                read = [self._answer(one) for one in consumers]
+                read = [self._work(one) for one in consumers]
         stored = sum(self._ends.values()) - before
         costs = (whole, whole) if streaming else (producing, consuming)
         return Session(sent=sent, read=read, stored=stored, costs=costs if self._files is not None else None)
@@ -155,7 +156,7 @@ class LoadRun:
             found["cold_mb"] = round(self._cold_mb, 1)
         if workload.consume and workload.mode == "split":
             costs = [one.costs[1] for one in sessions if one.costs is not None]
-            megabytes = max(sum(part["bytes"] for one in sessions for part in one.read), 1) / 1e6
+            megabytes = max(sum(part.bytes for one in sessions for part in one.read), 1) / 1e6
             found["disk_read_mb"] = round(sum(cost.disk_bytes for cost in costs) / 1e6, 1)
             cpu_seconds = sum(cost.cpu_seconds for cost in costs)
             if cpu_seconds >= _LEAST_CPU_SECONDS:
@@ -168,9 +169,9 @@ class LoadRun:
         for worker in workers:
             worker.await_ready(START_SECONDS + 3 * warm_up)
 
-    def _answer(self, worker: Worker) -> dict[str, Any]:
+    def _work(self, worker: Worker) -> ClientWork:
         seconds = self._workload.stored / (self._workload.rate or _SLOW_RATE)
-        return dict(json.loads(worker.answer(_RUN_SECONDS + 3 * seconds)))
+        return worker.work(_RUN_SECONDS + 3 * seconds)
 
     def _produce_plans(self) -> Iterator[dict[str, Any]]:
         workload = self._workload
@@ -213,26 +214,6 @@ def settled_ends(kafka: KafkaSettings, topic: str, messages: int) -> dict[int, i
 
 def _warm(workload: Workload) -> str:
     return f"{workload.topic}-warm"
-
-
-@contextmanager
-def _topics(workload: Workload, kafka: KafkaSettings) -> Iterator[None]:
-    """The two topics of a run: this one's records, and those of its warm-up."""
-    kafka = kafka.model_copy(update={"replication": workload.replication})
-    made: list[str] = []
-    try:
-        for name in (workload.topic, _warm(workload)):
-            if not create_topic(
-                kafka, name, partitions=workload.partitions, config={**KEEP_ALL, **dict(workload.properties)}
-            ):
-                message = f"topic {name} is there already: another run uses it, or one was cut off; delete it"
-                raise FatalError(message)
-            made.append(name)
-        yield
-    finally:
-        # Another run's topics of these names are not ours to remove.
-        for name in made:
-            delete_topic(kafka, name)
 
 
 def _say(workers: Sequence[Worker], what: float | str) -> None:

@@ -1,11 +1,12 @@
 """Figures of one run from its sessions: rates as medians, counts as sums; and whether the medians are known well enough."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any, Final
 
+from deploy.bench.kafka_load.client_work import ClientWork, seconds_of
 from deploy.bench.kafka_load.latency import merged
 from deploy.bench.kafka_load.segments import ReadCost
 from deploy.bench.kafka_load.workload import Workload
@@ -24,8 +25,8 @@ class Session:
     while consuming, in mode `stream` twice those of all; None where they do not run on this machine.
     """
 
-    sent: Sequence[Mapping[str, Any]]
-    read: Sequence[Mapping[str, Any]]
+    sent: Sequence[ClientWork]
+    read: Sequence[ClientWork]
     stored: int
     costs: tuple[ReadCost, ReadCost] | None = None
 
@@ -33,16 +34,12 @@ class Session:
     def seconds(self) -> dict[str, float]:
         """From the first process that began to the last that ended, of those that produce and those that consume."""
         parts = {"produce": self.sent, "consume": self.read}
-        return {
-            name: max(1e-6, max(one["ended"] for one in group) - min(one["began"] for one in group))
-            for name, group in parts.items()
-            if group
-        }
+        return {name: seconds_of(group) for name, group in parts.items() if group}
 
     @property
     def consumed(self) -> int:
         """Records that were read."""
-        return sum(one["messages"] for one in self.read)
+        return sum(one.messages for one in self.read)
 
     def rates(self, retained: int = 0) -> dict[str, float]:
         """Records a second; those that the topic held before were not produced meanwhile."""
@@ -73,29 +70,29 @@ def figures_of(workload: Workload, sessions: Sequence[Session]) -> dict[str, Any
     """The figures that `run_workload` returns."""
     sent = [one for session in sessions for one in session.sent]
     read = [one for session in sessions for one in session.read]
-    acks, reads = merged(one["latencies"] for one in sent), merged(one["latencies"] for one in read)
+    acks, reads = merged(one.latencies for one in sent), merged(one.latencies for one in read)
     messages = workload.messages * len(sessions)
     found: dict[str, Any] = {
         "produced": sum(one.stored for one in sessions),
         "consumed": sum(one.consumed for one in sessions),
         "lost": sum(_lost(one, workload.stored) for one in sessions),
         "duplicates": sum(max(0, one.stored - workload.stored) for one in sessions),
-        "errors": sum(one["errors"] for one in (*sent, *read)) + sum(one["failed"] + one["waiting"] for one in sent),
-        "python_cpu_us_per_message": _micros(sum(one["python_cpu_seconds"] for one in sent), messages),
+        "errors": sum(one.errors for one in (*sent, *read)),
+        "python_cpu_us_per_message": _micros(sum(one.python_cpu_seconds for one in sent), messages),
         **acks.figures("ack"),
     }
     curves, over_time = {"ack": acks.curve()}, {"ack": acks.over_time()}
     for name in sessions[0].seconds:
         found |= _rate_figures(name, workload, sessions)
     if not workload.retained:
-        found["client_cpu_us_per_message"] = _micros(sum(one["cpu_seconds"] for one in (*sent, *read)), messages)
-    elif fill_seconds := max(one["fill_seconds"] for one in sent):
+        found["client_cpu_us_per_message"] = _micros(sum(one.cpu_seconds for one in (*sent, *read)), messages)
+    elif fill_seconds := max(one.fill_seconds for one in sent):
         found["fill_mb_per_second"] = round(workload.retained * workload.message_bytes / fill_seconds / 1e6, 3)
     if read and workload.mode == "stream":
         found |= reads.figures("end_to_end")
         curves["end_to_end"], over_time["end_to_end"] = reads.curve(), reads.over_time()
     if workload.rate:
-        found["late_ms"] = round(max(one["late_ms"] for one in sent), 3)
+        found["late_ms"] = round(max(one.late_ms for one in sent), 3)
     if workload.sessions > 1:
         found["sessions_run"] = len(sessions)
     return found | _core_figures(workload, sessions) | {"curves": curves, "over_time": over_time}
@@ -127,12 +124,12 @@ def _core_figures(workload: Workload, sessions: Sequence[Session]) -> dict[str, 
         parts = [
             part for one in sessions for part in ((*one.sent, *one.read) if both else (one.sent, one.read)[number])
         ]
-        found[f"{name}_client_cores"] = _short(sum(part["cpu_seconds"] for part in parts) / seconds)
+        found[f"{name}_client_cores"] = _short(sum(part.cpu_seconds for part in parts) / seconds)
         costs = [one.costs[number].cpu_seconds for one in sessions if one.costs is not None]
         if costs:
             found[f"{name}_broker_cores"] = _short(sum(costs) / seconds)
             found[f"{name}_broker_cpu_us_per_message"] = _micros(sum(costs), workload.messages * len(sessions))
-    python = sum(part["python_cpu_seconds"] for one in sessions for part in one.sent)
+    python = sum(part.python_cpu_seconds for one in sessions for part in one.sent)
     return found | {"produce_python_cores": _short(python / sum(one.seconds["produce"] for one in sessions))}
 
 

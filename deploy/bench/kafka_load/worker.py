@@ -6,14 +6,15 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.settings import child_environment
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["READY", "START_SECONDS", "StarterLines", "Worker", "open_worker"]
+__all__ = ["READY", "START_SECONDS", "StarterLines", "Worker", "give", "open_worker", "serve", "take_plan"]
 
 READY: Final = "ready"
 START_SECONDS: Final = 120.0
@@ -73,6 +74,10 @@ class Worker:
             raise self._failed()
         return text.strip()
 
+    def work(self, seconds: float) -> ClientWork:
+        """Its work, by its next line; it fails as `answer` does."""
+        return ClientWork.decode(self.answer(seconds))
+
     def await_ready(self, seconds: float = START_SECONDS) -> None:
         """Wait until it is ready.
 
@@ -118,6 +123,25 @@ class StarterLines:
         for line in sys.stdin:
             self._lines.put(line)
         os._exit(1)
+
+
+def take_plan() -> dict[str, Any]:
+    """Inside the process: what it was started with."""
+    return dict(json.loads(sys.stdin.readline()))
+
+
+def give(line: str) -> None:
+    """Inside the process: a line for its starter."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def serve(run: Callable[[str, StarterLines], ClientWork]) -> NoReturn:
+    """Inside the process, when it is ready: for each line that says to begin, run, and give the work that was done."""
+    lines = StarterLines()
+    give(READY)
+    while True:
+        give(run(lines.take(), lines).encode())
 
 
 @contextmanager

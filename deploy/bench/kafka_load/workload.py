@@ -9,7 +9,6 @@ from ingest.contract.errors import ConfigError
 
 __all__ = [
     "AWAITED_MB",
-    "KEEP_ALL",
     "STAMP_BYTES",
     "Workload",
     "due_us",
@@ -26,7 +25,7 @@ _KEYS: Final = 1000
 MAX_MESSAGE_BYTES: Final = 900_000
 AWAITED_MB: Final = 1000
 """Values of a topic from which on a run ends only when its files are deleted: Kafka does that later, in its own time."""
-KEEP_ALL: Final = {"retention.bytes": "-1"}
+_KEEP_ALL: Final = {"retention.bytes": "-1"}
 """Of a topic whose records are counted: by its own limit (256 MB of ours) a broker would delete the oldest during a run."""
 
 
@@ -115,6 +114,11 @@ class Workload:
         self._check("cold", not (self.cold and self.mode == "stream"), "False in mode stream, which reads at once")
         at_most = self.partitions
         self._check("consumers", 1 <= self.consumers <= at_most, f"1 to {at_most}, the number of partitions")
+
+    @property
+    def topic_config(self) -> dict[str, str]:
+        """Settings of its topic."""
+        return {**_KEEP_ALL, **dict(self.properties)}
 
     @property
     def retained(self) -> int:

@@ -1,36 +1,18 @@
-"""One publisher process of a load: a line of JSON in, `ready`, a line to begin, a line of JSON out."""
+"""One publisher process of a load: a line of JSON in, `ready`, a line to begin, its work out."""
 
-import json
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from deploy.bench.kafka_load.client_work import ClientWork, measured
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import StarterLines
+from deploy.bench.kafka_load.worker import serve, take_plan
 from deploy.bench.mqtt_load.link import Link
 from deploy.bench.mqtt_load.packets import Acknowledged, PacketForm
 
 __all__ = ["main"]
 
-_SAMPLES: Final = 10
-"""Of the PUBACKs that come at once so many are timed, each for its share of them."""
 _SILENT_SECONDS: Final = 30.0
 _MIDS: Final = 65_535
-
-
-@dataclass
-class Sent:
-    """What a publisher did between the word to begin and the last PUBACK; times in seconds since 1970."""
-
-    messages: int = 0
-    acknowledged: int = 0
-    began: float = 0.0
-    ended: float = 0.0
-    cpu_seconds: float = 0.0
-    late_ms: float = 0.0
-    latencies: str = ""
 
 
 class _Publisher:
@@ -42,28 +24,23 @@ class _Publisher:
         self._form, self._warm_form = (
             PacketForm(topic, plan["message_bytes"]) for topic in (plan["topic"], plan["warm_topic"])
         )
-        self._latencies = Latencies()
-        self.sent = Sent()
+        self.work, self._latencies = ClientWork(), Latencies()
 
     def warm(self, messages: int) -> None:
         """Publish to a topic that nobody reads, at the same rate."""
         self._publish(self._warm_form, messages, time.time())
-        self.sent = Sent()
 
-    def run(self, begin_at: float) -> Sent:
+    def run(self, begin_at: float) -> ClientWork:
         """Publish this publisher's part."""
-        time.sleep(max(0.0, begin_at - time.time()))
-        self._latencies = Latencies(int(begin_at * 1_000_000))
-        cpu, self.sent.began = time.process_time(), time.time()
-        self._publish(self._form, self._messages, begin_at)
-        self.sent.ended = time.time()
-        self.sent.cpu_seconds = time.process_time() - cpu
-        self.sent.latencies = self._latencies.encode()
+        with measured(begin_at) as (self.work, self._latencies):
+            self.work.messages = self._publish(self._form, self._messages, begin_at)
+            self.work.ended = time.time()
         self._link.close()
-        return self.sent
+        return self.work
 
-    def _publish(self, form: PacketForm, messages: int, begin_at: float) -> None:
-        sent, acknowledged, answers, first = self.sent, 0, Acknowledged(), self._first_number
+    def _publish(self, form: PacketForm, messages: int, begin_at: float) -> int:
+        """Until all have a PUBACK, or none comes any more; how many have one."""
+        sent, acknowledged, answers, first = 0, 0, Acknowledged(), self._first_number
         due_of = [0] * (_MIDS + 1)
         silent_since = time.monotonic()
         while acknowledged < messages:
@@ -72,25 +49,25 @@ class _Publisher:
             if self._rate:
                 due_count = int((now - begin_at) * self._rate) + 1
                 upto = min(upto, due_count)
-            if upto > sent.messages:
-                numbers = range(sent.messages, upto)
+            if upto > sent:
+                numbers = range(sent, upto)
                 due = self._due_us(numbers, begin_at, now)
                 mids = [number % _MIDS + 1 for number in numbers]
                 for mid, due_us in zip(mids, due, strict=True):
                     due_of[mid] = due_us
                 if self._rate:
-                    sent.late_ms = max(sent.late_ms, now * 1000 - due[0] / 1000)
-                self._link.send(form.build(due, range(sent.messages + first, upto + first), mids))
-                sent.messages = upto
-            data = self._link.receive(self._wait(sent.messages, messages, begin_at))
+                    self.work.late_ms = max(self.work.late_ms, now * 1000 - due[0] / 1000)
+                self._link.send(form.build(due, range(sent + first, upto + first), mids))
+                sent = upto
+            data = self._link.receive(self._wait(sent, messages, begin_at))
             if data:
                 silent_since = time.monotonic()
                 found = answers.mids(data)
                 acknowledged += len(found)
-                self._time([due_of[mid] for mid in found])
+                self._latencies.record_all([due_of[mid] for mid in found], time.time_ns() // 1000)
             elif time.monotonic() - silent_since > _SILENT_SECONDS:
                 break
-        sent.acknowledged = acknowledged
+        return acknowledged
 
     def _due_us(self, numbers: range, begin_at: float, now: float) -> list[int]:
         if not self._rate:
@@ -103,23 +80,13 @@ class _Publisher:
             return 1.0
         return min(1.0, max(0.0, begin_at + sent / self._rate - time.time()))
 
-    def _time(self, due: Sequence[int]) -> None:
-        now_us = time.time_ns() // 1000
-        step = max(1, len(due) // _SAMPLES)
-        for at in range(0, len(due), step):
-            self._latencies.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
-
 
 def main() -> None:
     """One publisher from the command line."""
-    plan = json.loads(sys.stdin.readline())
+    plan = take_plan()
     publisher = _Publisher(plan)
     publisher.warm(plan["warmup_messages"])
-    lines = StarterLines()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sent = publisher.run(float(lines.take()))
-    sys.stdout.write(json.dumps(vars(sent)) + "\n")
+    serve(lambda begin_at, _lines: publisher.run(float(begin_at)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """One run of a load on an MQTT broker: its processes, and the figures."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from deploy.bench.kafka_load.client_work import ClientWork, seconds_of
 from deploy.bench.kafka_load.latency import merged
 from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
 from deploy.bench.kafka_load.workload import shares
@@ -91,9 +91,9 @@ def run_mqtt(
         for worker in (subscriber, *publishers):
             worker.say(begin_at)
         seconds = _RUN_SECONDS + 3 * load.messages / (load.rate or _SLOW_RATE)
-        sent = [json.loads(worker.answer(seconds)) for worker in publishers]
-        subscriber.say(sum(one["acknowledged"] for one in sent))
-        received = json.loads(subscriber.answer(seconds))
+        sent = [worker.work(seconds) for worker in publishers]
+        subscriber.say(sum(one.messages for one in sent))
+        received = subscriber.work(seconds)
     return _figures(load, sent, received)
 
 
@@ -123,28 +123,28 @@ def _subscribe_plan(load: MqttLoad, address: MqttAddress) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _figures(load: MqttLoad, sent: Sequence[Mapping[str, Any]], received: Mapping[str, Any]) -> dict[str, Any]:
-    published = sum(one["acknowledged"] for one in sent)
-    began = min(one["began"] for one in sent)
-    acks, reads = merged(one["latencies"] for one in sent), merged([received["latencies"]])
-    cpu = sum(one["cpu_seconds"] for one in (*sent, received))
-    seconds = max(one["ended"] for one in sent) - began
+def _figures(load: MqttLoad, sent: Sequence[ClientWork], received: ClientWork) -> dict[str, Any]:
+    published = sum(one.messages for one in sent)
+    acks, reads = merged(one.latencies for one in sent), merged([received.latencies])
+    cpu = sum(one.cpu_seconds for one in (*sent, received))
+    seconds = seconds_of(sent)
     found: dict[str, Any] = {
         "published": published,
-        "received": received["messages"],
-        **_lost(load.messages, published, received["messages"]),
+        "received": received.messages,
+        **_lost(load.messages, published, received.messages),
         "unacknowledged": load.messages - published,
-        "duplicates": received["again"],
-        "publish_per_second": _rate(published, seconds),
-        "publish_client_cores": round(cpu / max(seconds, 1e-6), 3),
+        "duplicates": received.again,
+        "publish_per_second": round(published / seconds, 1),
+        "publish_client_cores": round(cpu / seconds, 3),
         "client_cpu_us_per_message": round(cpu / load.messages * 1_000_000, 3),
         **acks.figures("puback"),
         **reads.figures("end_to_end"),
     }
-    if received["messages"]:
-        found["receive_per_second"] = _rate(received["messages"], received["ended"] - began)
+    if received.messages:
+        reading = received.ended - min(one.began for one in sent)
+        found["receive_per_second"] = round(received.messages / max(reading, 1e-6), 1)
     if load.rate:
-        found["late_ms"] = round(max(one["late_ms"] for one in sent), 3)
+        found["late_ms"] = round(max(one.late_ms for one in sent), 3)
     return found | {
         "curves": {"puback": acks.curve(), "end_to_end": reads.curve()},
         "over_time": {"puback": acks.over_time(), "end_to_end": reads.over_time()},
@@ -158,7 +158,3 @@ def _lost(messages: int, published: int, received: int) -> dict[str, int]:
     """
     lost = max(0, published - received)
     return {"lost": lost} if lost or published == messages else {}
-
-
-def _rate(messages: int, seconds: float) -> float:
-    return round(messages / max(seconds, 1e-6), 1)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["run_cell", "run_peer"]
 
 _Run = TypeVar("_Run")
-GROUP_RATE: Final = 400.0
-"""Records a second for a group or a failover whose cell names no rate."""
 
 
 def run_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -49,10 +47,7 @@ def _run_load(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
 def _run_group(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.groups import GroupRun, run_group
 
-    run = GroupRun(
-        topic=topic, members=workload.members, event=workload.event, protocol=workload.protocol,
-        partitions=workload.partitions, replication=workload.replication, rate=workload.rate or GROUP_RATE,
-    )  # fmt: skip
+    run = _of(GroupRun, workload, topic=topic, rate=workload.rate or GroupRun.rate)
     with ExitStack() as outage:
         without = bed.without_leader
         kill = None if without is None else lambda name: outage.enter_context(without(name))
@@ -60,15 +55,14 @@ def _run_group(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
 
 
 def _run_failover(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
-    from deploy.bench.kafka_load.failover import FailoverRun, run_failover
+    from deploy.bench.kafka_load.failover import run_failover
+    from deploy.bench.kafka_load.feed import SteadyLoad
 
     if workload.kill not in bed.without:
         message = f"this cluster's {workload.kill} cannot be killed from here: a failover needs a cluster of its own"
         raise UnavailableError(message)
-    run = FailoverRun(
-        topic=topic, partitions=workload.partitions, replication=workload.replication, rate=workload.rate or GROUP_RATE
-    )
-    return run_failover(run, bed.kafka, bed.without[workload.kill])
+    load = _of(SteadyLoad, workload, topic=topic, rate=workload.rate or SteadyLoad.rate)
+    return run_failover(load, bed.kafka, bed.without[workload.kill])
 
 
 def _run_pipeline(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -84,15 +78,17 @@ def _run_streams(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, An
 
 
 def _run_partitioner(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
-    from deploy.bench.kafka_load.partitioner import PartitionerRun, run_partitioner
+    from deploy.bench.kafka_load.partitioner import run_partitioner
 
-    return run_partitioner(_of(PartitionerRun, workload, topic=topic), bed.kafka)
+    return run_partitioner(
+        _load(workload, topic), bed.kafka, partitioner=workload.partitioner, networks=workload.networks
+    )
 
 
 def _run_rewind(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
-    from deploy.bench.kafka_load.rewinding import RewindRun, run_rewind
+    from deploy.bench.kafka_load.rewinding import run_rewind
 
-    return run_rewind(_of(RewindRun, workload, topic=topic), bed.kafka)
+    return run_rewind(_load(workload, topic), bed.kafka, workload.rewind)
 
 
 def _run_own(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
@@ -107,10 +103,7 @@ def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     if bed.mqtt is None:
         message = 'publishers and a subscriber need a mosquitto: give the target `runs = "mosquitto"`'
         raise FatalError(message)
-    load = MqttLoad(
-        topic=topic, messages=workload.messages, message_bytes=workload.message_bytes, rate=workload.rate,
-        window=workload.window, publishers=workload.producers, warmup_messages=workload.warmup_messages,
-    )  # fmt: skip
+    load = _of(MqttLoad, workload, topic=topic, publishers=workload.producers)
     before = list[dict[int, float]]()
     found = run_mqtt(load, bed.mqtt, on_started=lambda: before.append(_cpu_seconds(bed.brokers)))
     return {**found, **_broker_cpu(before[-1], bed, max(1, found["published"]), found["publish_per_second"])}

@@ -1,0 +1,32 @@
+"""The topic of a load: made for it, and removed after it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deploy.bench.kafka_load.feed import SteadyLoad
+from deploy.bench.kafka_load.workload import Workload
+from ingest.contract.errors import FatalError
+from ingest.settings import KafkaSettings
+from ingest.topic_setup import create_topic, delete_topic
+
+__all__ = ["own_topic"]
+
+
+@contextmanager
+def own_topic(load: Workload | SteadyLoad, kafka: KafkaSettings, name: str = "") -> Iterator[None]:
+    """Make the topic of a load, or another one as it with this name; it is removed when the block ends.
+
+    Raises:
+        ConfigError: Kafka can't make such a topic.
+        FatalError: a right is missing, or the topic is there already: it belongs to another run, and stays.
+        RetryableError: Kafka does not answer.
+    """
+    name = name or load.topic
+    settings = kafka.model_copy(update={"replication": load.replication})
+    if not create_topic(settings, name, partitions=load.partitions, config=load.topic_config):
+        message = f"topic {name} is there already: another run uses it, or one was cut off; delete it"
+        raise FatalError(message)
+    try:
+        yield
+    finally:
+        delete_topic(kafka, name)
