@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from deploy.settings import load_settings
 from ingest.contract.errors import FatalError
 from ingest.contract.topics import stream_topic
 from ingest.settings import KafkaSettings
+from streaming.sql.header import parse_definition
 
 BEGIN = 1_800_000_000.0
 SMALL = Meetup(2_000, 900, "r1")
@@ -170,6 +172,20 @@ def test_a_run_that_was_disturbed_says_how_long_nothing_newer_came() -> None:
     assert found["recovered_ms"] == pytest.approx(6000, abs=1)
 
 
+def test_a_stream_without_a_table_loses_nothing_there() -> None:
+    country, city = whole()
+    found = derived_figures(SMALL, outcome(country, city[1:], rows={}))
+    assert (found["lost"], found["doubled"]) == (1, 0), "of the topics alone"
+
+
+def test_in_real_time_mode_the_shipped_streams_write_their_topics_alone() -> None:
+    for name in NAMES:
+        shipped = files("streaming.sql").joinpath("examples", f"{name}.sql").read_text("utf-8")
+        told, was = (parse_definition(name, text) for text in (sql_streams.in_realtime(shipped), shipped))
+        assert (told.sinks, told.trigger_seconds) == (("topic",), None)
+        assert (told.body, told.key, told.backfill) == (was.body, was.key, was.backfill)
+
+
 def test_nothing_at_all_is_a_fault_and_no_zero() -> None:
     with pytest.raises(FatalError, match="nothing of 2000 events"):
         derived_figures(SMALL, outcome([], []))
@@ -184,7 +200,7 @@ def test_what_a_stream_has_not_read_yet_is_no_loss(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sql_streams, "_state", lambda *_: "applied")
     reader = DerivedReader({stream_topic(name): [] for name in NAMES})
     with pytest.raises(FatalError, match=r"events_in_country \(applied\). What came until then proves no loss"):
-        sql_streams._settle(load_settings(environ={}), reader, SMALL)
+        sql_streams._settle(load_settings(environ={}), reader, SMALL, followed=NAMES)
 
 
 def test_a_stream_has_read_all_though_its_topic_grows() -> None:
@@ -201,6 +217,8 @@ def test_only_a_small_disk_is_filled_and_only_for_the_cells_that_want_it() -> No
         (cell.workload.disturbance, cell.target.disk_mb > 0) for cell in scenario.cells() if cell.target is not None
     }
     assert disks == {("none", False), ("stream_killed", False), ("disk_full", True)}
+    in_realtime = {cell.workload.disturbance for cell in scenario.cells() if cell.target and cell.target.realtime}
+    assert in_realtime == {"none", "stream_killed"}, "real-time mode on a small disk is no cell"
     assert {goal.figure for goal in scenario.goals} >= {"mean_ms", "lost", "doubled", "wrong"}
     means = [goal.when for goal in scenario.goals if goal.figure == "mean_ms"]
     assert all(when["disturbance"] == "none" for when in means), "a run that is disturbed has a pause in its mean"

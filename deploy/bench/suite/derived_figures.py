@@ -22,6 +22,8 @@ _ENOUGH: Final = 100
 class Outcome:
     """What one run left: records of the topics and devices of the tables' rows by stream, country before city.
 
+    A stream that writes no table has no entry in `rows`.
+
     `due_at` says when a message was due, None where they came as fast as they could; `disturbed_at` is when the run
     was disturbed, None where it was not.
     """
@@ -62,8 +64,10 @@ def derived_figures(meetup: Meetup, outcome: Outcome) -> dict[str, float]:
         made = {meetup.event_id(one.number): one for one in expected}
         faults["replayed"] += len(mine) - len(kept)
         faults["wrong"] += sum(not _is_as_made(meetup, one, made, outcome.due_at) for one in kept)
-        rows = Counter(device for device in outcome.rows[name] if meetup.number(device) is not None)
-        for counted in (Counter(one.key for one in kept), rows):
+        counts = [Counter(one.key for one in kept)]
+        if name in outcome.rows:
+            counts.append(Counter(device for device in outcome.rows[name] if meetup.number(device) is not None))
+        for counted in counts:
             faults["lost"] += len(made.keys() - counted.keys())
             faults["doubled"] += sum(count - 1 for count in counted.values())
         own = [one.seen_at - _clock(one) for one in seen.values()]

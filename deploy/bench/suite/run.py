@@ -338,7 +338,8 @@ def target_text(target: Target | None) -> str:
     if target.runs == "pipeline":
         return "a whole pipeline"
     if target.runs == "streams":
-        return f"the SQL streams{f' on a disk of {target.disk_mb} MB' if target.disk_mb else ''}"
+        disk = f" on a disk of {target.disk_mb} MB" if target.disk_mb else ""
+        return f"the SQL streams{' in real-time mode' if target.realtime else ''}{disk}"
     if target.runs == "own":
         return "parts of its own"
     if target.runs == "mosquitto":

@@ -116,6 +116,10 @@ class Target(_Form):
         le=100_000,
         description="Of `streams`: its own small disk, for the cells whose disk fills up, and them alone.",
     )
+    realtime: bool = Field(
+        False,
+        description="Of `streams`: both streams in Spark's real-time mode, which writes their topics and no table.",
+    )
 
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"

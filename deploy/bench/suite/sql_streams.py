@@ -3,11 +3,12 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from importlib.resources import files
@@ -38,7 +39,7 @@ from streaming.sql.applied import load_applied
 from streaming.sql.folder import find_stream
 from streaming.sql.status import read_status
 
-__all__ = ["STREAMS", "full_disk", "mapping_text", "streams_bed", "streams_cell"]
+__all__ = ["STREAMS", "full_disk", "in_realtime", "mapping_text", "streams_bed", "streams_cell"]
 
 STREAMS: Final = ("events_in_country", "events_in_city")
 """The second reads the first."""
@@ -49,12 +50,16 @@ _RUNNING_SECONDS: Final = 120.0
 _SETTLE_SECONDS: Final = 300.0
 """So long may nothing come while records are missing: a stream that starts again, or a disk that was full."""
 _FULL_SECONDS: Final = 15.0
+_REALTIME_SLOTS: Final = "local[6]"
+"""Of the executor: a task for each of three partitions read, and the two that the landing keeps; they mostly wait for records."""
 _LOOK_SECONDS: Final = 0.2
 
 
 @contextmanager
 def streams_bed(target: Target) -> Iterator[Bed]:
     """An embedded run with the mapping of meetup events and both streams applied; stopped and removed afterwards.
+
+    With `realtime` both streams are the shipped ones but for their header: real-time mode, and a topic alone.
 
     Raises:
         UnavailableError: the target wants a disk of its own, and this user may not mount one.
@@ -67,10 +72,13 @@ def streams_bed(target: Target) -> Iterator[Bed]:
         if target.disk_mb:
             parts.enter_context(_small_disk(data, target.disk_mb))
         config = folder / "meetup.toml"
-        config.write_text(f"{mapping_text()}\n[embedded]\nready_timeout_seconds = {_READY_SECONDS}\n", "utf-8")
+        slots = f'[stream]\nmaster = "{_REALTIME_SLOTS}"\n' if target.realtime else ""
+        ready = f"[embedded]\nready_timeout_seconds = {_READY_SECONDS}\n"
+        config.write_text(f"{mapping_text()}\n{slots}{ready}", "utf-8")
         settings = parts.enter_context(own_run(data, port_offset=_PORT_OFFSET, config=config))
         for name in STREAMS:
             text = find_stream(folder, name).text
+            text = in_realtime(text) if target.realtime else text
             run_request(settings, Request("streams.apply", {"name": name, "text": text}, author="bench"))
         _await(lambda: all(_state(settings, name) == "running" for name in STREAMS), "the streams do not run")
         pids = RunParts()
@@ -82,6 +90,14 @@ def mapping_text() -> str:
     """The shipped mapping of meetup events, which here keeps the description too: so Kafka holds whole events."""
     text = (files("streaming.sql") / "examples" / "meetup.toml").read_text("utf-8")
     return text.replace('keep = ["event_name"]', 'keep = ["event_name", "description"]')
+
+
+def in_realtime(text: str) -> str:
+    """A stream's file with the trigger `realtime`, and its topic as the only sink: that mode writes no table."""
+    header = {"sink": "topic", "trigger": "realtime"}
+    for key, value in header.items():
+        text = re.sub(f"^-- {key}: .*$", f"-- {key}: {value}", text, flags=re.MULTILINE)
+    return text
 
 
 @contextmanager
@@ -111,14 +127,20 @@ def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
         raise FatalError(message)
     meetup = Meetup(workload.messages, workload.message_bytes, f"m{time.time_ns():x}")
     topics = [stream_topic(name) for name in STREAMS]
-    tables = {name: TableFollower(settings.lake.root, name, columns=("device",)) for name in STREAMS}
+    applied = load_applied(settings.lake.root)
+    tables = {
+        name: TableFollower(settings.lake.root, name, columns=("device",))
+        for name in STREAMS
+        if "table" in applied[name].shape.sinks
+    }
     with reading_topics(settings.kafka, topics) as reader:
         plan = _plan(settings, bed.folder, workload)
         disturbance = threading.Thread(target=_disturb, args=(workload.disturbance, plan, bed.folder), daemon=True)
         disturbance.start()
         published = _publish(plan, meetup)
         disturbance.join()
-        _settle(settings, reader, meetup)
+        followed = [name for name in STREAMS if applied[name].shape.trigger_seconds is not None]
+        _settle(settings, reader, meetup, followed=followed)
     outcome = Outcome(
         {name: reader.records[stream_topic(name)] for name in STREAMS},
         {name: _devices(table) for name, table in tables.items()},
@@ -187,8 +209,11 @@ def _write_until_full(out: Any, block: bytes) -> None:
             return
 
 
-def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
+def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup, *, followed: Sequence[str]) -> None:
     """Wait until both topics have what they must, and the streams have read all that there is, as long as any record comes.
+
+    `followed` are the streams whose consumer groups say how far they are. In real-time mode they do so once in minutes; and what
+    such a stream repeats after a start comes before anything newer.
 
     Raises:
         FatalError: a stream has not read all: what is missing may still come, and is not lost.
@@ -203,7 +228,7 @@ def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup) -> None:
             count, since = reader.count(), time.monotonic()
         time.sleep(_LOOK_SECONDS)
     # What a stream has not read yet may still come out of it, doubled.
-    if behind := [name for name in STREAMS if not _reads_all(settings, name)]:
+    if behind := [name for name in followed if not _reads_all(settings, name)]:
         states = ", ".join(f"{name} ({_state(settings, name)})" for name in behind)
         message = (
             f"a stream has not read all {GIVE_UP_SECONDS:g} s after the last record: {states}. "
