@@ -22,7 +22,8 @@ from streaming.sql.applied import (
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.plan import Change, compare, refused, survives
 from streaming.sql.prepare import Prepared, prepare
-from streaming.sql.query import check_slots
+from streaming.sql.query import was_started
+from streaming.sql.realtime import caught_up, check_slots
 from streaming.sql.rights import check_stream_rights
 from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.supervisor import supervisor_of
@@ -75,6 +76,7 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         supervisor = supervisor_of(writer.root)
         restarted = supervisor is not None and supervisor.retry_stream(name)
         return {"name": name, "changed": False, "incarnation": applied.incarnation, "restarted": restarted}
+    before = applied
     if applied is None:
         _refuse_foreign_table(writer, prepared)
         applied = _first(writer, prepared, request.author)
@@ -100,9 +102,18 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         supervisor.stop_stream(name)
     if load_shadow(writer.root, name) is not None:
         forget_shadow(writer, name)
+    if before is not None and _must_catch_up(writer, before, applied):
+        ended = caught_up(writer, before, then=applied)
+        applied = replace(applied, incarnation=ended.incarnation, start=ended.start, history=False)
     make_table(writer, prepared)
     applied.save(writer.root)
     return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}
+
+
+def _must_catch_up(writer: Writer, before: Applied, applied: Applied) -> bool:
+    """Whether real-time mode ends or begins, or goes on with another statement: its batches have other numbers."""
+    modes = (before.shape.trigger_seconds, applied.shape.trigger_seconds)
+    return None in modes and "topic" in before.shape.sinks and was_started(writer.root, before)
 
 
 def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:

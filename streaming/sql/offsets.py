@@ -48,6 +48,18 @@ class StreamCheckpoint(Checkpoint):
         except (IndexError, ValueError, KeyError, TypeError):
             return 0
 
+    def began_ms(self, batch: int) -> int:
+        """When Spark began a batch, by its log: the time that `current_timestamp()` gave in it.
+
+        Raises:
+            FatalError: the file is missing or torn.
+        """
+        text = self._read(f"offsets/{batch}") or ""
+        try:
+            return int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise FatalError(self._broken(f"its file `offsets/{batch}` is damaged")) from error
+
     def delete(self) -> None:
         """Take the folder away."""
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)

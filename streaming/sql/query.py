@@ -4,14 +4,13 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import ConfigError, FatalError
-from ingest.contract.topics import stream_group, stream_topic
+from ingest.contract.errors import FatalError
+from ingest.contract.topics import stream_group
 from ingest.groups import group_lag
-from ingest.security import jvm_conf
 from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder
@@ -19,17 +18,14 @@ from streaming.sql.frame import from_stream, make_frame, new_session
 from streaming.sql.marks import newest_stream_mark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.position import Follower, going_on, refuse_lost
-from streaming.sql.sinks import Sink, topic_rows
+from streaming.sql.realtime import caught_up, check_slots, start_realtime
+from streaming.sql.sinks import Sink
 from streaming.sql.spans import kafka_rows, sources_of, write_history
 from streaming.sql.swap import finished
 from streaming.sql.times import time_expression
 from streaming.writer import Writer
 
-__all__ = ["Running", "check_slots", "progress_of", "resumed", "start_stream"]
-
-LEFT_CORES: Final = 2
-REALTIME_BATCH: Final = "5 minutes"
-"""In real-time mode rows do not wait for the end of a batch; a checkpoint is made at it."""
+__all__ = ["Running", "progress_of", "resumed", "start_stream", "was_started"]
 
 
 @dataclass(slots=True)
@@ -60,12 +56,15 @@ class Running:
 def resumed(writer: Writer, applied: Applied) -> Applied:
     """The stream to start: itself, or where its checkpoint is gone a new incarnation from what its table or group says.
 
-    A swap that was committed before a crash is finished, and history that was not written yet is.
+    A swap that was committed before a crash is finished, and history that was not written yet is. In real-time mode it is a new
+    incarnation at each start but the first.
 
     Raises:
         FatalError: its checkpoint is gone, and it remembers rows or nothing says how far it was.
     """
     applied = finished(writer, applied)
+    if applied.shape.trigger_seconds is None and was_started(writer.root, applied):
+        return caught_up(writer, applied)
     path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
     if StreamCheckpoint(writer.spark, path).query_id() is not None:
         return applied
@@ -137,7 +136,7 @@ def start_stream(
     query = rows.writeStream.queryName(table_name or applied.name).option("checkpointLocation", path)
     if applied.shape.trigger_seconds is None:
         check_slots(writer, applied)
-        return Running(applied, _realtime(writer, applied, rows), None)
+        return Running(applied, start_realtime(writer, applied, rows), None)
     sink = Sink(
         writer.spark,
         writer.root,
@@ -159,22 +158,6 @@ def start_stream(
     return Running(applied, query.foreachBatch(sink).start(), sink)
 
 
-def check_slots(writer: Writer, applied: Applied) -> None:
-    """Refuse a real-time stream that would leave the landing without cores: its tasks run for minutes, one per partition.
-
-    Raises:
-        ConfigError: says how many there are and are wanted.
-    """
-    cores, tasks = writer.spark.sparkContext.defaultParallelism, sum(len(parts) for parts in applied.start.values())
-    if cores < tasks + LEFT_CORES:
-        message = (
-            f"Stream {applied.name} in real-time mode keeps {tasks} of {cores} cores busy for good, one per Kafka partition, and "
-            f"{LEFT_CORES} must be left to the landing: set stream.master to local[{tasks + LEFT_CORES}] or more, or use "
-            "`-- trigger: 100 milliseconds`."
-        )
-        raise ConfigError(message)
-
-
 def _rows(writer: Writer, applied: Applied) -> Any:
     session = new_session(writer.spark, partitions=applied.shape.partitions)
     realtime = applied.shape.trigger_seconds is None
@@ -184,16 +167,6 @@ def _rows(writer: Writer, applied: Applied) -> Any:
     if applied.floor is not None:
         rows = rows.where(F.expr(time_expression(rows.schema)[1]) >= F.lit(applied.floor).cast("timestamp"))
     return rows
-
-
-def _realtime(writer: Writer, applied: Applied, rows: Any) -> Any:
-    options = {f"kafka.{key}": value for key, value in jvm_conf(writer.kafka).items()}
-    records = topic_rows(rows, applied, batch="realtime")
-    sink = records.writeStream.queryName(applied.name).format("kafka").options(**options)
-    sink = sink.option("topic", stream_topic(applied.name)).outputMode("update")
-    path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
-    trigger: Any = {"realTime": REALTIME_BATCH}  # PySpark's type hints do not know it yet
-    return sink.option("checkpointLocation", path).trigger(**trigger).start()
 
 
 def progress_of(query: Any, after: str) -> list[dict[str, Any]]:

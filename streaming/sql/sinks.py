@@ -39,6 +39,7 @@ from streaming.sql.prepare import table_schema
 from streaming.sql.sent import Left, Records, Sent, SentFile, sent_after, sent_since, unsent
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.sql.position import Follower, Position
@@ -47,8 +48,10 @@ __all__ = [
     "Sink",
     "counted_records",
     "ensure_table",
+    "numbered_records",
     "refuse_other_types",
     "rest_name",
+    "send_records",
     "table_of",
     "topic_rows",
     "unstored",
@@ -375,7 +378,17 @@ def write_topic(
     _produce(_with_headers(records, applied, batch), kafka, applied)
 
 
-def topic_rows(rows: "DataFrame", applied: Applied, *, batch: str) -> "DataFrame":
+def numbered_records(rows: "DataFrame", applied: Applied) -> "DataFrame":
+    """Key, value and `row`, a number that is the same in each run; also for real-time mode, whose own rows have a hash there."""
+    return _records(rows, applied).withColumn("row", F.monotonically_increasing_id().cast("string"))
+
+
+def send_records(records: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:
+    """Send what `numbered_records` gives, or a part of it."""
+    _produce(_with_headers(records, applied, batch), kafka, applied)
+
+
+def topic_rows(rows: "DataFrame", applied: Applied, *, batch: "str | SparkColumn") -> "DataFrame":
     """Records of the topic."""
     return _with_headers(_records(rows, applied), applied, batch)
 
@@ -406,15 +419,15 @@ def _records(rows: "DataFrame", applied: Applied) -> "DataFrame":
     return records.withColumn("row", row)
 
 
-def _with_headers(records: "DataFrame", applied: Applied, batch: str) -> "DataFrame":
+def _with_headers(records: "DataFrame", applied: Applied, batch: "str | SparkColumn") -> "DataFrame":
     return records.select("key", "value", _headers(applied, batch, F.col("row")).alias("headers"))
 
 
-def _headers(applied: Applied, batch: str, row: Any) -> Any:
+def _headers(applied: Applied, batch: "str | SparkColumn", row: Any) -> Any:
     texts: Mapping[str, Any] = {
         "stream": F.lit(applied.name),
         "incarnation": F.lit(applied.incarnation),
-        "batch": F.lit(batch),
+        "batch": F.lit(batch),  # a column stays one
         "row": row,
     }
     return F.array(

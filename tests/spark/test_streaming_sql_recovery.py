@@ -12,7 +12,8 @@ from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import TidegateError
 from ingest.offsets import end_offsets
-from streaming.sql.offsets import checkpoint_path
+from streaming.sql.applied import load_applied
+from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.status import read_status
 from streaming.sql.supervisor import Streams
 
@@ -199,3 +200,68 @@ def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake
     sources = Sources((Source("readings", "t"),), ())
     found = make_frame(session, parse_definition("x", text), sources, "/nowhere", lambda source: rows).collect()
     assert [row["at"] for row in found] == ["2026-05-01 12:00:10", "2026-05-01 11:00:00"]
+
+
+def test_in_real_time_mode_a_start_sends_nothing_twice_and_leaves_nothing_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.sql.realtime.LEFT_CORES", 0)
+    monkeypatch.setattr("streaming.sql.realtime.BATCH", "5 seconds")
+    live = (
+        "-- sink: topic\n-- key: device\n-- trigger: realtime\n-- backfill: earliest\nSELECT device, text FROM readings"
+    )
+    seen: list[str] = []
+
+    def sent() -> list[str]:
+        return sorted(value["device"] for _, value, _ in scene.records("live"))
+
+    def arrives(*names: str) -> None:
+        for name in names:
+            scene.send(name, "event", text="same for all")
+        seen.extend(names)
+        scene.until(lambda: set(sent()) >= set(names), f"{names} in the topic")
+        assert sent() == sorted(seen), "each once"
+
+    def begun() -> str:
+        return load_applied(scene.lander.root)["live"].incarnation
+
+    def finished() -> int | None:
+        path = checkpoint_path(scene.writer.settings.checkpoint, "live", begun())
+        return StreamCheckpoint(scene.writer.spark, path).finished()
+
+    scene.apply("live", live)
+    arrives("a", "b")
+    first = begun()
+    scene.restart()  # in the middle of the first batch, which Spark would run again
+    arrives("c")
+    assert begun() != first
+    assert not Path(checkpoint_path(scene.writer.settings.checkpoint, "live", first)).exists()
+
+    # Equal records before and after the end of a batch: those after it alone are compared.
+    scene.until(lambda: finished() is not None, "the end of a batch")
+    arrives("a")
+    scene.streams.close()
+    scene.send("a", "event", text="same for all")  # while nothing runs
+    seen.append("a")
+    scene.streams = Streams(scene.writer)
+    arrives("d")
+
+    # Batches go on where real-time mode was, and it goes on where batches were.
+    batches = live.replace("realtime", "100 milliseconds")
+    assert scene.apply("live", batches)["changed"]
+    arrives("e")
+    assert scene.apply("live", live)["changed"]
+    arrives("f")
+    # The records in hand are those of the statement that sent them.
+    assert scene.apply("live", live.replace("text FROM", "upper(text) AS text FROM"))["changed"]
+    arrives("g")
+    texts = {value["device"]: value["text"] for _, value, _ in scene.records("live")}
+    assert (texts["f"], texts["g"]) == ("same for all", "SAME FOR ALL")
+    # A statement that fails on a record is replaced by one that does not.
+    scene.apply("live", live.replace("text FROM", "if(device = 'bad', raise_error('no'), text) AS text FROM"))
+    arrives("h")
+    scene.send("bad", "event", text="same for all")
+    scene.until(lambda: read_status(scene.lander.root)[1]["live"]["state"] == "failed", "the failure")
+    scene.apply("live", live)
+    seen.append("bad")
+    arrives("i")
