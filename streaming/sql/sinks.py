@@ -340,9 +340,11 @@ class Sink(Batches):
         Another plan may spread it over other numbers; what was sent read nothing behind the end of the sources.
         """
         seen, before = end_offsets(self._kafka, topic), Offsets()
-        kept = self._kept.read(number) if self._kept is not None else None
+        done = self.done if self._appender is not None or self._known is not None else -1
+        # A batch that is done and planned again is there in part: what it met is behind it.
+        kept = self._kept.read(max(number, done + 1)) if self._kept is not None else None
         if kept is None:
-            sent = news = self._look_back(topic, number)
+            sent = news = self._look_back(topic, number, done)
         else:
             left, newest, before = kept
             incarnation = self._applied.incarnation
@@ -352,9 +354,8 @@ class Sink(Batches):
             before = largest(before, {source: end_offsets(self._kafka, source) for source in sources})
         return sent, before, seen
 
-    def _look_back(self, topic: str, number: int) -> Sent:
+    def _look_back(self, topic: str, number: int, done: int) -> Sent:
         incarnation = self._applied.incarnation
-        done = self.done if self._appender is not None or self._known is not None else -1
         if 0 <= done < number:  # a lost plan may have had what is not done under a smaller number
             return sent_since(self._kafka, topic, incarnation=incarnation, number=done + 1)
         if number <= done:

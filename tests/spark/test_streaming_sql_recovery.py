@@ -11,9 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import TidegateError
+from ingest.contract.topics import stream_topic
 from ingest.offsets import end_offsets
 from streaming.sql.applied import load_applied
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.sent import sent_after
 from streaming.sql.status import read_status
 from streaming.sql.supervisor import Streams
 
@@ -135,6 +137,11 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
     assert len(again) == 1, "what was sent before is not sent again"
     (rest,) = [batch for device, batch in sent if device == "c"]
     assert rest.startswith(f"{again[0]}-rest-")
+    topic, incarnation = stream_topic("found"), checkpoint().name
+    after = sent_after(scene.lander.kafka, topic, incarnation=incarnation, offsets={})
+    assert (after.records.total(), after.newest) == (3, int(again[0]))
+    ends = end_offsets(scene.lander.kafka, topic)
+    assert not sent_after(scene.lander.kafka, topic, incarnation=incarnation, offsets=ends).records
 
     # The newest commit of the table is lost, and the checkpoint says that its batch is done.
     scene.send("d", "event", text="d")

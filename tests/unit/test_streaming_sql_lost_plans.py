@@ -1,5 +1,6 @@
 """SQL streams whose checkpoint lost its newest plans: windows are written once or refused, and nothing is sent again."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from streaming.sql.applied import Applied
 from streaming.sql.marks import StreamMark
 from streaming.sql.plan import Shape
 from streaming.sql.position import Position
-from streaming.sql.sent import Sent
+from streaming.sql.sent import Left, Sent, SentFile
 from streaming.sql.sinks import Sink, rest_name
 
 SHAPE = Shape(
@@ -192,6 +193,20 @@ def test_the_topic_is_asked_for_what_is_not_known_to_be_done(
     sink = sending(tmp_path, SHAPE, known, [0] * 20)
     Sink._send(sink, cast("Any", "rows"), number, at(40))
     assert looks == [asked]
+
+
+def test_what_is_left_for_a_batch_depends_on_its_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.sql.sinks.sent_after", lambda *_, offsets, **__: Sent(newest=offsets[0]))
+    monkeypatch.setattr("streaming.sql.sinks.end_offsets", lambda *_: {0: 9})
+    monkeypatch.setattr("streaming.sql.sinks.write_topic", lambda *_, **__: None)
+    left = {at: Left(Counter({("k", f"{at}"): 1}), {0: at}) for at in (5, 6)}
+    SentFile(str(tmp_path), "s", "i").write(7, newest=7, until=at(30), before=left[5], after=left[6])
+    for done, number, found in ((6, 7, 5), (7, 7, 6), (7, 8, 6), (None, 7, 5), (None, 8, 6)):
+        known = None if done is None else Position("i", at(15), batch=done)
+        sink = sending(tmp_path, SHAPE, known, [0] * 20)
+        sent, until, _ = sink._look("t", number, at(40))
+        assert (sent.records, until) == (left[found].records, at(30)), (done, number)
+    assert SentFile(str(tmp_path), "s", "other").read(7) is None
 
 
 def test_a_position_keeps_the_batch_that_reached_furthest_unless_there_is_state() -> None:
