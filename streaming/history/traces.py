@@ -1,7 +1,11 @@
-"""What names a device next to the tables, and how it forgets it: identities, journals, answers of requests, repair copies."""
+"""Takes a device out of what names it next to the tables.
+
+Identities, journals, answers of requests, repair copies, and what SQL streams sent under plans that were lost.
+"""
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +17,8 @@ from streaming.dedupe import Seen, points_folder
 from streaming.history.journal import Journal
 from streaming.history.naming import Names
 from streaming.losses import REPAIR_FOLDER
+from streaming.sql.applied import FOLDER as STREAMS
+from streaming.sql.supervisor import supervisor_of
 from streaming.writer import Writer
 
 __all__ = ["forget_traces"]
@@ -28,12 +34,14 @@ def forget_traces(writer: Writer, device: str) -> dict[str, Any]:
     """
     _forget_identities(writer, device)
     names = Names(device)
+    sent = _forget_sent(writer.root, names)
     return {
         "identities": "forgotten",
         "corrections_renamed": Journal(writer.root).forget(device, names.hidden),
         "answers_deleted": _forget_answers(writer.root, names),
         "redrives_renamed": _forget_redrives(writer.root, names),
         "repair_copies_deleted": _forget_copies(writer.root, names),
+        **({"sent_records_forgotten": sent} if sent else {}),  # only after a lost plan is there any
     }
 
 
@@ -87,6 +95,29 @@ def _forget_copies(root: str, names: Names) -> int:
         if report.exists() and names.in_file(report):
             write_json(report, names.hidden(json.loads(report.read_text("utf-8"))))
     return deleted
+
+
+def _forget_sent(root: str, names: Names) -> int:
+    """Of the records that streams still compare with their topics. One that comes again is then sent again."""
+    forgotten = 0
+    for path in (_local(root) / STREAMS).glob("[!.]*.sent"):
+        if not any(names.in_text(text) for text in _texts(path)):
+            continue
+        if (streams := supervisor_of(root)) is not None:  # a running stream would write the file again
+            streams.stop_stream(path.stem)
+        data = json.loads(path.read_text("utf-8"))
+        for left in (data["before"], data["after"]):
+            kept = [one for one in left["records"] if not any(map(names.in_text, one[:2]))]
+            forgotten += len(left["records"]) - len(kept)
+            left["records"] = kept
+        write_json(path, data)
+    return forgotten
+
+
+def _texts(path: Path) -> Iterator[str | None]:
+    """Keys and values in a file of `SentFile`."""
+    data = json.loads(path.read_text("utf-8"))
+    return (text for side in ("before", "after") for one in data[side]["records"] for text in one[:2])
 
 
 def _local(root: str) -> Path:

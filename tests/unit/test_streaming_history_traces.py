@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import os
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from streaming.history.traces import forget_traces
 from streaming.maintain.copies import drop_old_copies
 from streaming.maintain.holds import LONGEST_SECONDS
 from streaming.offsets import parse_mark
+from streaming.sql.sent import Left, SentFile
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 GONE = "patient-B"
@@ -143,6 +145,20 @@ def test_journals_answers_and_copies_forget_a_device(tmp_path: Path) -> None:
     assert GONE not in str(left).replace("patient-B2", "")
     assert "_repair/20260102T000000000000/latest/1.json" in left
     assert "another" in left["_redrive/1-000000.jsonl"]
+
+
+def test_what_a_stream_compares_with_its_topic_forgets_a_device(tmp_path: Path) -> None:
+    writer: Any = SimpleNamespace(root=str(tmp_path), seen=None)
+    device = 'patient-"B"'
+    records: Any = Counter(
+        {("k", json.dumps({"device": device})): 2, (device, None): 1, ("k", '{"device":"patient-C"}'): 3}
+    )
+    kept = SentFile(str(tmp_path), "s", "i")
+    kept.write(7, newest=8, until={"a": {0: 5}}, before=Left(records, {0: 1}), after=Left(Counter(), {0: 2}))
+    assert forget_traces(writer, device)["sent_records_forgotten"] == 2
+    left = (Left(Counter({("k", '{"device":"patient-C"}'): 3}), {0: 1}), 8, {"a": {0: 5}})
+    assert kept.read(7) == left
+    assert "sent_records_forgotten" not in forget_traces(writer, device)
 
 
 def test_what_a_repair_set_aside_is_kept_as_long_as_dead_letters(tmp_path: Path) -> None:
