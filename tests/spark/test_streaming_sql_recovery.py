@@ -213,7 +213,7 @@ def test_in_real_time_mode_a_start_sends_nothing_twice_and_leaves_nothing_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming.sql.realtime.LEFT_CORES", 0)
-    monkeypatch.setattr("streaming.sql.realtime.BATCH", "5 seconds")
+    monkeypatch.setattr("streaming.sql.realtime.BATCH", "5 minutes")  # so none ends before the test wants it
     live = (
         "-- sink: topic\n-- key: device\n-- trigger: realtime\n-- backfill: earliest\nSELECT device, text FROM readings"
     )
@@ -245,11 +245,14 @@ def test_in_real_time_mode_a_start_sends_nothing_twice_and_leaves_nothing_out(
     assert not Path(checkpoint_path(scene.writer.settings.checkpoint, "live", first)).exists()
 
     # Equal records before and after the end of a batch: those after it alone are compared.
+    monkeypatch.setattr("streaming.sql.realtime.BATCH", "5 seconds")
+    scene.restart()
     scene.until(lambda: finished() is not None, "the end of a batch")
     arrives("a")
     scene.streams.close()
     scene.send("a", "event", text="same for all")  # while nothing runs
     seen.append("a")
+    monkeypatch.setattr("streaming.sql.realtime.BATCH", "5 minutes")
     scene.streams = Streams(scene.writer)
     arrives("d")
 
