@@ -37,7 +37,7 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["expired", "finished", "forget_shadow", "sent_until", "shadow_name", "swap_stream"]
+__all__ = ["expired", "finished", "forget_shadow", "refuse_rows_lost", "sent_until", "shadow_name", "swap_stream"]
 
 
 def shadow_name(name: str) -> str:
@@ -49,7 +49,7 @@ def swap_stream(writer: Writer, request: Request) -> dict[str, Any]:
     """Make the shadow live, with the stream stopped.
 
     Raises:
-        TidegateError: there is no shadow.
+        TidegateError: there is no shadow, or Kafka lost what it lacks of the live table.
     """
     from streaming.sql.supervisor import supervisor_of
 
@@ -112,6 +112,9 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
     # A table gets a batch after its topic: what is stored was sent.
     own = mark if mark is not None and mark.incarnation == live.incarnation else None
     done = largest(sent_until(writer.root, live, done), own.offsets if own is not None else {})
+    oldest = {topic: begin_offsets(writer.kafka, topic) for topic in applied.start}
+    if applied.shape.stateful or not _is_kept(applied):
+        refuse_rows_lost(shadow, oldest if applied.shape.stateful else done, oldest)
     hours = writer.lake.log_retention_hours
     table = ensure_table(writer.root, name, applied.schema, log_retention_hours=hours)
     spark = writer.spark
@@ -129,7 +132,6 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
             if live.shape.columns == applied.shape.columns:
                 _keep_sent(writer, applied, more, done)
     else:
-        oldest = {topic: begin_offsets(writer.kafka, topic) for topic in applied.start}
         batch, ends = -1, largest(done, shadow.ends, oldest)
         parts = _caught_up(writer, shadow, done, ends, oldest)
         if not _is_kept(applied):
@@ -202,6 +204,26 @@ def _between(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets, o
 def _is_kept(applied: Applied) -> bool:
     """Whether a table holds what Kafka no longer has."""
     return applied.shape.sources == (READINGS.name,)
+
+
+def refuse_rows_lost(shadow: Shadow, done: Offsets, oldest: Offsets) -> None:
+    """Refuse where Kafka lost records that the shadow did not read, and that the live stream read up to `done`.
+
+    With state nothing may be missing: the shadow's checkpoint goes on behind what it read.
+
+    Raises:
+        TidegateError: names the partition and the next step.
+    """
+    for topic, parts in expired((shadow.ends,), oldest).items():
+        for part, (begin, edge) in parts.items():
+            if done.get(topic, {}).get(part, 0) > begin:
+                name = shadow.applied.name
+                message = (
+                    f"Kafka no longer has offsets {begin} to {edge - 1} of {topic} partition {part}, and the shadow of {name} "
+                    "did not read them. Nothing was changed. Make the shadow again: "
+                    f"`tidegate streams rewind {name} --since TIME --into shadow`."
+                )
+                raise TidegateError(message)
 
 
 def expired(starts: tuple[Offsets, ...], oldest: Offsets) -> dict[str, Any]:

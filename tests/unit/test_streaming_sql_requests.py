@@ -16,7 +16,7 @@ from ingest.settings import KafkaSettings
 from lakehouse.requests import Request
 from monitoring.metrics.stream import StreamMetrics
 from streaming.sql import handlers, rewind, supervisor, swap
-from streaming.sql.applied import Applied, load_applied
+from streaming.sql.applied import Applied, Shadow, load_applied
 from streaming.sql.header import parse_definition
 from streaming.sql.plan import Shape
 from streaming.sql.prepare import Prepared
@@ -225,3 +225,11 @@ def test_the_watermark_says_which_windows_are_closed(state: str, closed: list[in
 def test_what_neither_kafka_nor_a_table_has_is_named() -> None:
     oldest = {"t": {0: 10, 1: 4, 2: 7}}
     assert swap.expired(({"t": {0: 12, 1: 2}}, {"t": {0: 8, 1: 3}}), oldest) == {"t": {0: [8, 10], 1: [2, 4]}}
+
+
+def test_a_swap_leaves_out_no_row_that_the_live_table_alone_has() -> None:
+    shadow = Shadow(applied(), "2026-11-28", {"t": {0: 8, 1: 3}}, "at")
+    for done, oldest in (({0: 8, 1: 3}, {0: 10, 1: 0}), ({0: 20, 1: 9}, {0: 8, 1: 3}), ({0: 8, 1: 9}, {0: 10, 1: 3})):
+        swap.refuse_rows_lost(shadow, {"t": done}, {"t": oldest})
+    with pytest.raises(TidegateError, match=r"offsets 8 to 9 of t partition 0.*Make the shadow again"):
+        swap.refuse_rows_lost(shadow, {"t": {0: 9, 1: 3}}, {"t": {0: 10, 1: 0}})
