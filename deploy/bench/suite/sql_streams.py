@@ -25,7 +25,7 @@ from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Parameters, Target
 from deploy.bench.target import own_run
 from deploy.bench.temporary import own_folder
-from deploy.bench.waiting import await_arrivals
+from deploy.bench.waiting import await_arrivals, await_condition
 from deploy.local.runfile import read_run
 from deploy.requests import run_request
 from deploy.settings import Settings
@@ -62,8 +62,8 @@ def streams_bed(target: Target) -> Iterator[Bed]:
     With `realtime` both streams are the shipped ones but for their header: real-time mode, and a topic alone.
 
     Raises:
-        UnavailableError: the target wants a disk of its own, and this user may not mount one.
-        FatalError: it does not start, or its streams do not.
+        UnavailableError: the target wants a disk of its own, and this user may not mount one; or the streams do not run.
+        FatalError: it does not start.
     """
     with ExitStack() as parts:
         folder = parts.enter_context(own_folder())
@@ -80,7 +80,10 @@ def streams_bed(target: Target) -> Iterator[Bed]:
             text = find_stream(folder, name).text
             text = in_realtime(text) if target.realtime else text
             run_request(settings, Request("streams.apply", {"name": name, "text": text}, author="bench"))
-        _await(lambda: all(_state(settings, name) == "running" for name in STREAMS), "the streams do not run")
+        await_condition(
+            lambda: all(_state(settings, name) == "running" for name in STREAMS),
+            "the streams do not run (`tidegate streams ls` shows more)", seconds=_RUNNING_SECONDS,
+        )  # fmt: skip
         pids = RunParts()
         pids.folder = data
         yield Bed(settings.kafka, brokers=pids, folder=data, pipeline=settings)
@@ -272,12 +275,3 @@ def _devices(table: TableFollower) -> list[str]:
         if commit.rows.num_rows:
             found += commit.rows.column("device").to_pylist()
     return found
-
-
-def _await(condition: Any, fault: str) -> None:
-    end = time.monotonic() + _RUNNING_SECONDS
-    while not condition():
-        if time.monotonic() > end:
-            message = f"{fault} after {_RUNNING_SECONDS:g} s; `tidegate streams ls` shows more"
-            raise FatalError(message)
-        time.sleep(_LOOK_SECONDS)
