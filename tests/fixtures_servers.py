@@ -8,7 +8,7 @@ import pytest
 
 from deploy.local import artifacts, broker
 from deploy.local.java import find_java
-from deploy.local.kafka import EmbeddedKafka
+from deploy.local.kafka import EmbeddedKafka, KafkaProfile
 from deploy.local.ports import choose_port
 from deploy.testbed.process import Server
 from ingest.peek import peek
@@ -38,8 +38,13 @@ class BrokerServer(Server):
 
 @pytest.fixture(scope="session")
 def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A real Kafka for the whole session: use topic names of your own; to kill one, ask for `new_kafka`."""
-    server = _kafka(tmp_path_factory.mktemp("kafka"))
+    """A real Kafka for the whole session: use topic names of your own; to kill one, ask for `new_kafka`.
+
+    A topic keeps its records where it names no retention: with Kafka's week, records of an old time are gone after the
+    next check, 30 s apart, in the middle of a test.
+    """
+    keep = KafkaProfile(properties={"log.retention.ms": -1})
+    server = _kafka(tmp_path_factory.mktemp("kafka"), profile=keep)
     yield server
     server.stop()
 
