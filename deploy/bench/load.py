@@ -6,6 +6,7 @@ connection has at most a window of them unacknowledged.
 """
 
 import json
+import math
 import select
 import socket
 import ssl
@@ -142,9 +143,16 @@ def _encode(plan: LoadPlan, payload: Payload) -> list[list[bytes]]:
 
 
 def run_load(
-    plan: LoadPlan, payload: Payload, *, wait: Callable[[], object] = lambda: None, encode: Encode = _encode
+    plan: LoadPlan,
+    payload: Payload,
+    *,
+    wait: Callable[[], object] = lambda: None,
+    encode: Encode = _encode,
+    most_sent: Callable[[], float] = lambda: math.inf,
 ) -> LoadResult:
     """Encode everything, call `wait`, publish all of it, and wait for the last PUBACK.
+
+    Never more than the first `most_sent()` messages are sent: so what comes after the broker may set the pace.
 
     Raises:
         ConnectionError: the broker refused or closed a connection.
@@ -158,6 +166,7 @@ def run_load(
     deadline = began + plan.messages / (plan.rate or 500) + GIVE_UP_SECONDS
     while not all(link.done for link in links) and time.monotonic() < deadline:
         due = int((time.monotonic() - began) * plan.rate) + 1 if plan.rate else plan.messages
+        due = int(min(due, most_sent()))
         for number, link in enumerate(links):
             link.send(plan.due_on(number, due))
         if sum(link.sent for link in links) < plan.messages:

@@ -1,7 +1,7 @@
 """`bench run ksql`: the events, what the derived streams must hold of them, and the figures of what came out."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -12,7 +12,7 @@ import pytest
 
 from deploy.bench.kafka_load.derived import DerivedReader, DerivedRecord
 from deploy.bench.load import LoadPlan
-from deploy.bench.meetup import CITIES, COUNTRY, Expected, Meetup, packets_of, payload_of
+from deploy.bench.meetup import CITIES, COUNTRY, Expected, Meetup, follow_kafka, packets_of, payload_of
 from deploy.bench.suite import sql_streams
 from deploy.bench.suite.bed import Bed
 from deploy.bench.suite.derived_figures import Outcome, derived_figures
@@ -21,7 +21,7 @@ from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.suite.sql_streams import full_disk, mapping_text
 from deploy.settings import load_settings
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.topics import stream_topic
 from ingest.settings import KafkaSettings
 from streaming.sql.header import parse_definition
@@ -81,6 +81,25 @@ def test_packets_are_made_when_they_are_sent_and_each_event_once() -> None:
     assert {event["event_id"]: event["time"] for event in events} == {
         meetup.event_id(number): int(plan.due_at(number) * 1000) for number in range(10)
     }
+
+
+def test_at_no_rate_events_go_out_as_far_as_kafka_has_those_before(wait_until: Callable[..., None]) -> None:
+    in_kafka, answers = [70], [True]
+
+    def count() -> int:
+        if not answers[0]:
+            raise RetryableError("no leader")
+        return in_kafka[0]
+
+    most_sent = follow_kafka(count, 10)
+    assert most_sent() == 10
+    in_kafka[0] = 75
+    wait_until(lambda: most_sent() == 15)
+    answers[0] = False
+    in_kafka[0] = 90
+    assert most_sent() == 15
+    answers[0] = True
+    wait_until(lambda: most_sent() == 30)
 
 
 def test_the_mapping_of_the_run_keeps_whole_events(tmp_path: Path) -> None:

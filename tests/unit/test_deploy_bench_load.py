@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,22 @@ def test_every_message_is_sent_in_order_within_the_window(rate: float) -> None:
     assert broker.most <= 20
     assert sorted(map(len, broker.topics)) == [300, 300]
     assert not set(broker.topics[0]) & set(broker.topics[1]), "a device stays on its connection"
+
+
+def test_no_more_is_sent_than_the_pace_allows() -> None:
+    broker = Broker()
+    plan = LoadPlan(
+        host="127.0.0.1", port=broker.port, username="u", password="p", messages=60, devices=10, connections=2
+    )
+    seen: list[int] = []
+
+    def most_sent() -> int:
+        seen.append(sum(map(len, broker.topics)))
+        return seen[-1] + 7
+
+    assert run_load(plan, native_payload(1, 1_764_331_200_000), most_sent=most_sent).acknowledged == 60
+    broker.listener.close()
+    assert max(after - before for before, after in pairwise(seen)) <= 7
 
 
 @given(devices=st.integers(1, 30), connections=st.integers(1, 6), due=st.integers(0, 200))

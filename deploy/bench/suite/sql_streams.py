@@ -116,7 +116,7 @@ def _small_disk(folder: Path, megabytes: int) -> Iterator[None]:
 
 
 def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
-    """One run: `messages` at `rate`, 0 as fast as the broker takes them; the `disturbance` comes when half of them are due.
+    """One run: `messages` at `rate`, 0 as fast as Kafka gets them; the `disturbance` comes when half of them are due.
 
     Returns:
         See `derived_figures`; `produce_per_second`, `produce_megabytes_per_second`, `unacknowledged`.
@@ -140,7 +140,7 @@ def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
         plan = _plan(settings, bed.folder, workload)
         disturbance = threading.Thread(target=_disturb, args=(workload.disturbance, plan, bed.folder), daemon=True)
         disturbance.start()
-        published = _publish(plan, meetup)
+        published = _publish(plan, meetup, settings.kafka.bootstrap_servers)
         disturbance.join()
         followed = [name for name in STREAMS if applied[name].shape.trigger_seconds is not None]
         _settle(settings, reader, meetup, followed=followed)
@@ -170,9 +170,12 @@ def _plan(settings: Settings, folder: Path, workload: Parameters) -> LoadPlan:
     )  # fmt: skip
 
 
-def _publish(plan: LoadPlan, meetup: Meetup) -> dict[str, Any]:
+def _publish(plan: LoadPlan, meetup: Meetup, bootstrap_servers: str) -> dict[str, Any]:
     otherwise = f"the publisher could not use the broker at {plan.host}:{plan.port}"
-    events = {"load": asdict(plan), "event_bytes": meetup.event_bytes, "run": meetup.run}
+    events = {
+        "load": asdict(plan), "event_bytes": meetup.event_bytes, "run": meetup.run,
+        "bootstrap_servers": bootstrap_servers,
+    }  # fmt: skip
     return dict(json.loads(run_child("deploy.bench.meetup", events, otherwise)[-1]))
 
 
