@@ -63,7 +63,7 @@ def run_sql(
     used = views_in(sql, views)
     connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
-        check_query(sql)
+        statement = check_query(connection, sql)
         connection.execute("SET TimeZone = 'UTC'")
         scans: dict[str, Scan] = {}
         for name in named(" ".join([sql, *(view.sql for view in used)]), names):
@@ -75,7 +75,7 @@ def run_sql(
                 scans[name] = scan
         for name, rows in (beside or {}).items():
             connection.register(name, rows)
-        return _Reader(connection, scans, used).answer(sql)
+        return _Reader(connection, scans, used).answer(statement)
     except duckdb.Error as error:
         raise TidegateError(_explained(str(error), [*names, *(view.name for view in views)])) from error
     finally:

@@ -42,6 +42,7 @@ def run_spark_sql(
         UnavailableError: there is no table under the root yet, or the version or time is not kept any more.
         TidegateError: the query is wrong or would change something; the message is Spark's.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     names = table_names(root)
@@ -62,6 +63,15 @@ def run_spark_sql(
         return query.frame().toArrow()
     except PySparkException as error:
         raise TidegateError(_explained(error, [*names, *(view.name for view in views)])) from error
+    except Py4JJavaError as error:
+        raise TidegateError(_cause(error.java_exception)) from error
+
+
+def _cause(thrown: Any) -> str:
+    """What Spark says of a query that failed while it ran: the message of the innermost error."""
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    return str(thrown.getMessage() or thrown.toString()).strip().splitlines()[0]
 
 
 def _explained(error: Any, names: list[str]) -> str:

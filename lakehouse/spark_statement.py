@@ -309,7 +309,10 @@ def _too_large(count: int, of: str, most: int) -> ReadOnlyError:
 
 
 def _overflow(error: Any) -> Exception:
-    """The sentence for a query that is too deep for Spark's stack; the error itself where it is another."""
-    if "StackOverflowError" in str(error.java_exception):
+    """The sentence for a query that is too deep for Spark's stack, or that is no query of its parser; else the error itself."""
+    thrown = str(error.java_exception)
+    if "StackOverflowError" in thrown:
         return ReadOnlyError("The query is nested too deep for Spark. Write it with less nesting, or split it.")
+    if "SqlScriptingException" in thrown:
+        return _refused("a script", f"is no query ({thrown.partition(': ')[2].splitlines()[0].strip()})")
     return error if isinstance(error, Exception) else TidegateError(str(error))

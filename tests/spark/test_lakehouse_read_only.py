@@ -172,6 +172,20 @@ def test_nothing_is_filled_into_a_query(place: Place) -> None:
     assert row == {"a": "${env:PATH}", "b": "${system:user.home}", "c": "${spark.app.name}"}
 
 
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT raise_error('out of ' || site) AS a FROM sites", "out of north"),
+        ("SELECT 1 / (length(site) - 5) AS a FROM sites", "DIVIDE_BY_ZERO"),
+        ("SELECT measure(site) AS a FROM sites", "INTERNAL_ERROR"),
+    ],
+)
+def test_a_query_that_fails_while_it_runs_says_why_in_a_sentence(place: Place, sql: str, says: str) -> None:
+    with pytest.raises(TidegateError, match=says) as failed:
+        place.ask_sql(sql)
+    assert "\n" not in str(failed.value)
+
+
 def test_a_query_leaves_no_view_to_the_next(place: Place) -> None:
     assert place.ask_sql("SELECT site FROM sites").to_pylist() == [{"site": "north"}]
     assert not place.spark.catalog.tableExists("sites")

@@ -179,6 +179,24 @@ def test_what_duckdb_cannot_read_by_path_is_read_by_arrow(tmp_path: Path, name: 
         "COPY (PIVOT readings ON device USING max(value)) TO '{root}/readings/x.parquet'",
         "SET VARIABLE x = 1",
         "PRAGMA database_list",
+        # Comments nest, and hold no word of the statement.
+        "EXPLAIN (ANALYZE /*) SELECT 1 -- */) COPY (SELECT 1) TO '{root}/readings/x.parquet'",
+        "/* /* */ EXPLAIN SELECT 1 -- */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{root}/readings/x.parquet'",
+        "/* ü€ */ EXPLAIN/**/ANALYZE COPY (SELECT 1) TO '{root}/readings/x.parquet'",
+        "/* /* */ SELECT 1 -- */ COPY (PIVOT readings ON device USING max(value)) TO '{root}/readings/x.parquet'",
+        # Parts of a query that write, or run a text.
+        "WITH x AS (COPY (SELECT 1) TO '{root}/readings/x.parquet') SELECT 1 FROM readings",
+        "(WITH w AS (SELECT 1), x AS NOT MATERIALIZED (COPY readings TO '{root}/readings/x.parquet') FROM readings)",
+        "EXPLAIN ANALYZE WITH x AS (COPY (SELECT 1) TO '{root}/readings/x.parquet') SELECT 1 FROM readings",
+        "WITH x AS (INSERT INTO readings SELECT * FROM readings RETURNING *) SELECT * FROM x",
+        "WITH x AS (DELETE FROM readings) SELECT 1",
+        "FROM readings, json_execute_serialized_sql(json_serialize_sql('WITH x AS (COPY (SELECT 1) TO "
+        "''{root}/readings/x.parquet'') SELECT 1'))",
+        "FROM \"QUERY\"('FROM json_execute_serialized_sql(json_serialize_sql(''WITH x AS (COPY (SELECT 1) TO "
+        "{root}/readings/x.parquet) SELECT 1''))'), readings",
+        "PIVOT (FROM readings, system.main.json_execute_serialized_sql/**/(json_serialize_sql('WITH x AS (COPY (SELECT 1) "
+        "TO ''{root}/readings/x.parquet'') SELECT 1'))) ON device USING max(value)",
+        "FROM readings, arrow_scan(1, 2, 3)",
     ],
 )
 def test_what_is_no_query_is_refused_in_a_sentence(root: str, sql: str) -> None:
@@ -218,6 +236,16 @@ def test_one_query_at_a_time(root: str) -> None:
     "sql",
     [
         "/* plan */ EXPLAIN FROM readings",
+        "/* é /* in */ plan */ explain analyze (FORMAT 'json') /* it */ FROM readings",
+        "EXPLAIN (ANALYZE, FORMAT json) SELECT ')' FROM readings",
+        "-- all\nPIVOT (FROM readings, unnest([1, 2]) AS u(n)) ON device USING sum(n)",
+        "WITH a AS MATERIALIZED (FROM readings), b AS (FROM a) SELECT * FROM b, range(2) UNION ALL BY NAME SELECT * FROM a",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) FROM r, LATERAL unnest([n])",
+        "SELECT (SELECT max(value) FROM readings), list_transform([1], lambda x: x + 1), json_tree.key FROM json_tree('{}')",
+        "FROM readings ASOF JOIN devices ON readings.event_time >= devices.last_seen",
+        "UNPIVOT (SELECT 1 AS a, 2 AS b) ON a, b",
+        "FROM (DESCRIBE readings)",
+        "SELECT count(*) FROM duckdb_settings()",
         "PIVOT readings ON device USING max(value)",
         "DESCRIBE readings",
         "SUMMARIZE readings",
