@@ -12,6 +12,7 @@ from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import TopicSpec, topic_specs
 from ingest.settings import KafkaSettings
 from ingest.topic_rights import is_denied, missing_right
+from ingest.topic_shown import await_topics
 from ingest.topic_state import TopicState, describe_topics
 
 __all__ = ["create_topic", "delete_topic", "ensure_topics", "wanted_config"]
@@ -28,6 +29,8 @@ _REFUSED: Final = frozenset(
 
 def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
     """Create the topics that are missing (each is told to `on_made`) and compare those that exist.
+
+    Back when Kafka shows what was made.
 
     Returns one sentence per difference. An existing topic is never changed: fewer bytes kept or other partitions would
     delete data or break the order of devices, so that step is the operator's.
@@ -46,6 +49,7 @@ def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = l
         for name, future in client.create_topics(new, request_timeout=TIMEOUT_SECONDS).items():
             if _created(future, name, settings):
                 on_made(name)
+        await_topics(client, [spec.name for spec in missing])
     states = describe_topics(settings, [spec.name for spec in specs if spec.name in existing])
     return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
 
@@ -54,6 +58,8 @@ def create_topic(
     settings: KafkaSettings, name: str, *, partitions: int, config: Mapping[str, str] | None = None
 ) -> bool:
     """Create a topic with `kafka.replication` copies; True where it was made, False where it was there.
+
+    Back when Kafka shows it.
 
     `config` are the topic's own settings; without them it is kept like `telemetry.readings`, as those of derived streams.
 
@@ -69,11 +75,13 @@ def create_topic(
         first, *_ = _specs(settings, partitions)
         config = _wanted(first, settings)
     new = NewTopic(name, partitions, settings.replication, config=dict(config))
-    return any(_created(made, name, settings) for made in client.create_topics([new]).values())
+    is_new = any(_created(made, name, settings) for made in client.create_topics([new]).values())
+    await_topics(client, [name])
+    return is_new
 
 
 def delete_topic(settings: KafkaSettings, name: str) -> None:
-    """Delete a topic; nothing happens where there is none.
+    """Delete a topic; nothing happens where there is none. Back when Kafka shows it no more.
 
     Raises:
         MissingRightError: this user may not delete it.
@@ -87,6 +95,7 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
         if is_denied(error.__cause__):
             raise missing_right(settings, f"delete topic {name}", "DELETE") from error
         raise
+    await_topics(client, [name], there=False)
 
 
 def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:

@@ -1,10 +1,12 @@
 """Real servers for tests: one Kafka per session, brokers as a test asks for them. Loopback, free ports, own folders."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.local import artifacts, broker
 from deploy.local.java import find_java
@@ -14,6 +16,7 @@ from deploy.testbed.process import Server
 from ingest.peek import peek
 from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
+from ingest.topic_shown import await_topics
 from ingest.topic_sight import topic_sights
 
 
@@ -117,6 +120,28 @@ def mqtt_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerServer]]:
     yield make
     for server in started:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def await_save(wait_until: Callable[..., Any]) -> Callable[[Any], None]:
+    """`await_save(server)`: mosquitto has saved all that it holds now; it does so each two seconds, and a kill takes the rest."""
+
+    def wait(server: Any) -> None:
+        database, now = server.part.database, time.time()
+        wait_until(lambda: database.exists() and database.stat().st_mtime > now, what="the broker's next save")
+
+    return wait
+
+
+def make_topics(servers: str, *wanted: NewTopic) -> AdminClient:
+    """Make topics by Kafka's own client, and see them in Kafka: it answers before the next look shows them."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    # A node that hung for longer than its session makes no topic before its controller has it back.
+    made = admin.create_topics(list(wanted), request_timeout=60)
+    for future in made.values():
+        future.result(60)
+    await_topics(admin, list(made))
+    return admin
 
 
 def fill(settings: KafkaSettings, topic: str, count: int) -> None:

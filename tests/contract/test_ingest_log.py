@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
+from tidegate_tests_fixtures_servers import make_topics
 
 from ingest.consumer import read_range
 from ingest.contract.errors import FatalError
@@ -55,8 +56,7 @@ class KafkaSeam:
         self.server = server
         self.settings = KafkaSettings(bootstrap_servers=server.bootstrap_servers)
         config = {"max.message.bytes": str(LIMIT_BYTES)}
-        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-        admin.create_topics([NewTopic(topic, 2, 1, config=config)])[topic].result(60)
+        make_topics(server.bootstrap_servers, NewTopic(topic, 2, 1, config=config))
 
     def writer(self, *, small_queue: bool = False) -> LogWriter:
         extra = {"queue.buffering.max.messages": str(SMALL_QUEUE)} if small_queue else {}

@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from tidegate_tests_fixtures_servers import make_topics
 
 from deploy.local import artifacts, jmx
 from deploy.local.java import find_java
@@ -39,9 +40,7 @@ def look(url: str) -> Scrape:
 def kafka(jmx_kafka: Any) -> tuple[Any, str]:
     """With a topic of Tidegate's family, which was written and read once."""
     server, url = jmx_kafka
-    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(TOPIC, 2, 1, config={"max.message.bytes": "200000"})]).values():
-        future.result()
+    make_topics(server.bootstrap_servers, NewTopic(TOPIC, 2, 1, config={"max.message.bytes": "200000"}))
     send(server, [b"x"])
     read(server, 1)
     return server, url

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tidegate_tests_fixtures_servers import make_topics
 
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
@@ -14,9 +15,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def make_topic(server: Any, name: str, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(name, 1, 1, config=config)]).values():
-        future.result()
+    make_topics(server.bootstrap_servers, NewTopic(name, 1, 1, config=config))
 
 
 def produce(server: Any, topic: str, values: list[bytes], codec: str = "none") -> None:

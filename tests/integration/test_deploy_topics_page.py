@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
+from tidegate_tests_fixtures_servers import make_topics
 
 from deploy.monitor.topics import list_topics, show_topic
 from ingest.contract.errors import RetryableError, UnavailableError
@@ -24,9 +25,8 @@ def settings(kafka_server: Any) -> KafkaSettings:
 @pytest.fixture
 def topic(settings: KafkaSettings, unique_name: str) -> str:
     name = f"telemetry.stream.{unique_name}"
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     config = {"retention.ms": "-1", "retention.bytes": "1048576", "cleanup.policy": "compact,delete"}
-    admin.create_topics([NewTopic(name, 2, 1, config=config)], request_timeout=60)[name].result(60)
+    make_topics(settings.bootstrap_servers, NewTopic(name, 2, 1, config=config))
     producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
     for number in range(5):
         producer.produce(name, b'{"n":%d}' % number, b"\xff", 0, timestamp=DAY_MS + number, headers=[("h", b"v")])

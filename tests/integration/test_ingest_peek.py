@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tidegate_tests_fixtures_servers import make_topics
 
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.peek import Wanted, peek
@@ -29,10 +30,10 @@ def admin(settings: KafkaSettings) -> AdminClient:
 
 
 @pytest.fixture
-def make_topic(admin: AdminClient, unique_name: str) -> Callable[..., str]:
+def make_topic(settings: KafkaSettings, unique_name: str) -> Callable[..., str]:
     def make(suffix: str = "", partitions: int = PARTITIONS, **config: str) -> str:
         name = unique_name + suffix
-        admin.create_topics([NewTopic(name, partitions, 1, config=config)], request_timeout=60)[name].result(60)
+        make_topics(settings.bootstrap_servers, NewTopic(name, partitions, 1, config=config))
         return name
 
     return make

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
+from tidegate_tests_fixtures_servers import make_topics
 
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.outcome import OutcomeRecord, encode_outcome
@@ -24,10 +25,9 @@ def settings(kafka_server: Any) -> KafkaSettings:
 
 @pytest.fixture
 def topic(settings: KafkaSettings, unique_name: str) -> str:
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     # Small segments and no patience: the log is compacted while the test looks.
     config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
-    admin.create_topics([NewTopic(unique_name, 1, 1, config=config)])[unique_name].result(60)
+    make_topics(settings.bootstrap_servers, NewTopic(unique_name, 1, 1, config=config))
     return unique_name
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tidegate_tests_fixtures_servers import fill
+from tidegate_tests_fixtures_servers import fill, make_topics
 
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, READINGS, stream_topic
@@ -27,10 +27,9 @@ def settings(kafka_server: Any) -> KafkaSettings:
 
 
 @pytest.fixture
-def topic(settings: KafkaSettings, unique_name: str, wait_until: Callable[..., Any]) -> str:
+def topic(settings: KafkaSettings, unique_name: str) -> str:
     name = stream_topic(unique_name)
     create_topic(settings, name, partitions=2)
-    wait_until(lambda: describe_topics(settings, [name]), what="the topic being known")
     return name
 
 
@@ -75,8 +74,7 @@ def test_retention_is_changed_and_nothing_else(settings: KafkaSettings, topic: s
 
 
 def test_each_setting_of_a_topic_of_others_is_changed(settings: KafkaSettings, unique_name: str) -> None:
-    client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    client.create_topics([NewTopic(unique_name, 1, 1)])[unique_name].result(60)
+    make_topics(settings.bootstrap_servers, NewTopic(unique_name, 1, 1))
     before = config_of(settings, unique_name)
     wanted = {
         "cleanup.policy": "compact, delete", "min.cleanable.dirty.ratio": "0.10", "retention.ms": "60000",

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry
 
@@ -184,10 +184,10 @@ def lander_of(lake: LakeSession, unique_name: str, tmp_path: Path) -> Callable[[
 def make_lander(lake: LakeSession, server: Any, unique_name: str, tmp_path: Path) -> Lander:
     kafka = KafkaSettings(bootstrap_servers=server.bootstrap_servers)
     topics = LandedTopics(f"{unique_name}.readings", f"{unique_name}.dead-letters", f"{unique_name}.outcomes")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    wanted = [NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1), NewTopic(topics.outcomes, 1, 1)]
-    for made in admin.create_topics(wanted).values():
-        made.result(60)
+    from tidegate_tests_fixtures_servers import make_topics  # known once pytest is configured
+
+    wanted = (NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1), NewTopic(topics.outcomes, 1, 1))
+    make_topics(kafka.bootstrap_servers, *wanted)
     return Lander(lake, kafka, topics, str(tmp_path / "the tables"), tmp_path / "checkpoint")
 
 
