@@ -18,6 +18,8 @@ TRIED: Final = 200
 LOWEST: Final = 20_000
 SYSTEM_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_SYSTEM_LOWEST: Final = 32_768
+_given: Final[set[int]] = set()
+"""Chosen for 0 in this process: their servers may not listen yet."""
 
 
 def choose_port(
@@ -95,7 +97,8 @@ def _any_port(host: str) -> int:
     room = _system_lowest() - LOWEST
     for _ in range(TRIED if room >= TRIED else 0):
         port = LOWEST + secrets.randbelow(room)
-        if is_free(port, host):
+        if port not in _given and is_free(port, host):
+            _given.add(port)
             return port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

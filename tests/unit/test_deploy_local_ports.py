@@ -51,8 +51,18 @@ def test_any_port_is_none_that_the_system_gives_to_connections(tmp_path: Path, m
 def test_any_port_is_one_on_which_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter([5, 7, 9])
     monkeypatch.setattr(ports.secrets, "randbelow", lambda room: next(numbers))
+    monkeypatch.setattr(ports, "_given", set())
     monkeypatch.setattr(ports, "is_free", lambda port, host: port == ports.LOWEST + 9)
     assert ports.choose_port(0) == (ports.LOWEST + 9, "")
+
+
+def test_any_port_is_another_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens on the first one yet: a Kafka with two ports that are one does not start."""
+    numbers = iter([5, 5, 7])
+    monkeypatch.setattr(ports, "_given", set())
+    monkeypatch.setattr(ports.secrets, "randbelow", lambda room: next(numbers))
+    monkeypatch.setattr(ports, "is_free", lambda port, host: True)
+    assert [ports.choose_port(0)[0] - ports.LOWEST for _ in range(2)] == [5, 7]
 
 
 def test_ports_promised_to_other_parts_are_left_alone() -> None:
