@@ -15,6 +15,7 @@ export function mountSearch() {
   const count = form.querySelector("[role=status]");
   let waiting = null;
   let asked = null;
+  let answered = null; // the words that the list is the answer to
 
   const close = () => {
     clearTimeout(waiting);
@@ -43,8 +44,10 @@ export function mountSearch() {
   const look = async () => {
     asked?.abort();
     asked = new AbortController();
+    const words = input.value;
     try {
-      show((await ask("/api/devices", { search: input.value, limit: LIMIT }, { signal: asked.signal })).devices);
+      show((await ask("/api/devices", { search: words, limit: LIMIT }, { signal: asked.signal })).devices);
+      answered = words;
     } catch (error) {
       if (error.name !== "AbortError") fill(list, el("li", { class: "failure" }, error.message));
       if (error.name !== "AbortError") list.hidden = false;
@@ -59,7 +62,7 @@ export function mountSearch() {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const address = input.value && deviceAddress(input.value);
-    const first = list.hidden ? null : list.querySelector("a");
+    const first = list.hidden || answered !== input.value ? null : list.querySelector("a");
     const exact = first && [...list.querySelectorAll("a")].find((link) => link.hash === address);
     const to = exact?.hash ?? first?.getAttribute("href") ?? address;
     if (to) location.hash = to;
