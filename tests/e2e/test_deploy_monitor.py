@@ -81,7 +81,8 @@ def test_all_series_together_stay_few_and_each_scrape_quick(pipeline: Any, wait_
 
         # What else runs on this machine may slow five scrapes down, but not all that follow.
         assert wait_until(lambda: (took := median()) < SCRAPE_SECONDS and took, what=f"a quick scrape of {part}")
-    counts = {part: len(scraped.values) for part, url in exporters(pipeline).items() if (scraped := scrape(url))}
+    told = {part: scrape(url, timeout_seconds=30) for part, url in exporters(pipeline).items()}
+    counts = {part: len(scraped.values) for part, scraped in told.items() if scraped}
     assert set(counts) == set(exporters(pipeline))
     assert sum(counts.values()) < SERIES, counts
 

@@ -17,7 +17,7 @@ WATCHERS = {"prometheus", "alertmanager"}
 def test_a_reading_went_all_the_way_before_it_said_ready(pipeline: Any) -> None:
     table = DeltaTable(f"{pipeline.settings.lake.root}/readings").to_pyarrow_dataset()
     assert table.count_rows(filter=pc.field("device") == "tidegate-canary") > 0
-    healthy, words = healthz(pipeline.url("canary", "healthz"))
+    healthy, words = healthz(pipeline.url("canary", "healthz"), timeout_seconds=30)
     assert healthy
     assert "was read back after" in words
 
@@ -46,9 +46,9 @@ def test_the_four_things_are_kept_private_and_hold_true(pipeline: Any) -> None:
 
 
 def test_every_label_set_is_there_from_the_start(pipeline: Any) -> None:
-    gateway = scrape(pipeline.url("gateway"))
-    stream = scrape(pipeline.url("stream"))
-    canary = scrape(pipeline.url("canary"))
+    gateway, stream, canary = (
+        scrape(pipeline.url(part), timeout_seconds=30) for part in ("gateway", "stream", "canary")
+    )
     assert gateway is not None
     assert stream is not None
     assert canary is not None

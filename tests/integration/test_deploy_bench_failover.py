@@ -1,8 +1,9 @@
 """Failover on real clusters: the leader of a KRaft quorum and the leader of three ZooKeepers are killed under load."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,22 +18,23 @@ from ingest.contract.errors import UnavailableError
 LOAD = SteadyLoad(topic="tidegate-bench-failover", partitions=3, replication=3, rate=100)
 
 
-def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path) -> None:
+def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     artifacts.ensure("all", lambda text: None)
     with open_cluster(tmp_path / "bed", brokers=3) as cluster:
         killed: list[int] = []
 
         @contextmanager
         def outage() -> Iterator[int]:
-            leader = active_controller(cluster)
-            assert leader is not None
+            leader = wait_until(lambda: active_controller(cluster), what="a leader")
             with without_controller(cluster) as killed_us:
                 assert [node.node_id for node in cluster.nodes if not node.alive] == [leader]
                 yield killed_us
+                # Once the killed one is back it may lead again, by another election on a busy machine.
+                wait_until(lambda: active_controller(cluster), what="another leader")
                 killed.append(leader)
 
         found = run_failover(LOAD, cluster.settings, outage)
-        assert active_controller(cluster) not in {None, *killed}, "another one leads since"
+        assert len(killed) == 1
         assert all(node.alive for node in cluster.nodes)
         assert [found[name] for name in ("lost", "again", "out_of_order", "failed")] == [0, 0, 0, 0]
         assert 0 < found["first_produce_ms"] <= found["all_partitions_ms"]

@@ -83,7 +83,8 @@ def test_each_command_ends_alike_where_a_right_is_missing(
         assert f"guest may not see group {GROUP}: grant it DESCRIBE on the group" in refused(*command)
     assert "guest may not create topic other: grant it CREATE on the cluster" in refused("topics", "create", "other")
 
-    for kind, name in ((ResourceType.TOPIC, TOPIC), (ResourceType.GROUP, GROUP)):
+    # Kafka applies grants one after the other: the last one is awaited.
+    for kind, name in ((ResourceType.GROUP, GROUP), (ResourceType.TOPIC, TOPIC)):
         grant(secured, kind, name, AclOperation.DESCRIBE)
     wait_until(lambda: "has no topic" not in refused(*tail), what="the grant being known")
     assert f"guest may not read topic {TOPIC}: grant it READ on the topic" in refused(*tail)

@@ -136,7 +136,12 @@ def test_a_session_keeps_what_came_while_its_client_was_away(
 @pytest.mark.durable_broker
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mosquitto_keeps_its_queue_over_a_kill(
-    version: str, mqtt_broker: Any, client: Any, wait_until: Any, unique_name: str
+    version: str,
+    mqtt_broker: Any,
+    client: Any,
+    wait_until: Any,
+    unique_name: str,
+    await_save: Callable[[Any], None],
 ) -> None:
     server = mqtt_broker("mosquitto")
     assert server.durable
@@ -144,10 +149,8 @@ def test_mosquitto_keeps_its_queue_over_a_kill(
     sender = client(server, version, unique_name + "-sender")
     publish(sender, "site/a", 500)
     sender.stop()
-    database = server.part.database
-    # A save that began after the last acknowledgement holds everything: the file is replaced by each save.
-    before = database.stat().st_mtime_ns if database.exists() else 0
-    wait_until(lambda: database.exists() and database.stat().st_mtime_ns > before, what="the broker's next save")
+    # A save that ends after the last acknowledgement holds everything: the broker answers nobody while it saves.
+    await_save(server)
     server.restart()
     back = client(server, version, unique_name)
     wait_until(lambda: len(back.payloads) == 500, what="500 messages")

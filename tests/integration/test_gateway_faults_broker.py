@@ -25,7 +25,11 @@ def both(rig: Any) -> list[Any]:
 
 
 def test_a_broker_that_is_killed_and_one_that_forgets(
-    fault_rig: Callable[..., Any], start_all: Callable[..., None], assert_whole: Callable[..., Any], wait_until: Any
+    fault_rig: Callable[..., Any],
+    start_all: Callable[..., None],
+    assert_whole: Callable[..., Any],
+    wait_until: Any,
+    await_save: Callable[[Any], None],
 ) -> None:
     """The packet identifiers of what is in flight are given to other messages: none of those is acknowledged unstored.
 
@@ -36,8 +40,7 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
     start_all(rig)
     rig.load.send(50)
     wait_until(lambda: all(rig.has_all(one) for one in gateways), what="all stored")
-    now = time.time()
-    wait_until(lambda: saved_at(rig) > now, what="the broker saving the sessions, as it does every two seconds")
+    await_save(rig.broker)
     rig.broker.kill()
     rig.broker.start()
     rig.load.send(50)
@@ -59,10 +62,6 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
         assert gateway.metric("tidegate_gateway_sessions_lost_total") == 1
     rig.load.send(100)
     assert_whole(rig, by_device=False)
-
-
-def saved_at(rig: Any) -> float:
-    return rig.broker.part.database.stat().st_mtime if rig.broker.part.database.exists() else 0.0
 
 
 def test_two_gateways_with_one_client_id(

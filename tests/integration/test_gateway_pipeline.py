@@ -253,7 +253,7 @@ def test_a_kafka_that_hangs_costs_time_only(
 
 @pytest.mark.durable_broker
 def test_a_broker_killed_and_restarted_keeps_what_it_accepted(
-    mqtt_broker: Any, kafka_server: Any, make_rig: MakeRig, wait_until: Any
+    mqtt_broker: Any, kafka_server: Any, make_rig: MakeRig, wait_until: Any, await_save: Callable[[Any], None]
 ) -> None:
     broker = mqtt_broker("mosquitto")
     rig = make_rig(broker, kafka_server, "5")
@@ -261,6 +261,8 @@ def test_a_broker_killed_and_restarted_keeps_what_it_accepted(
     until_subscribed(rig, wait_until)
     rig.publish_native("a", range(50))
     wait_until(lambda: rig.counted() == 50, seconds=60)
+    # Without the gateway's session the broker would drop what comes before the gateway is back.
+    await_save(broker)
     broker.restart()
     wait_until(rig.publisher.is_connected, what="the publisher is back")
     rig.publish_native("a", range(50, 100))

@@ -217,7 +217,8 @@ def test_fifty_may_follow_and_the_next_is_told_so(served: Served, wait_until: Wa
 def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_see_on(
     served: Served, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stream, "SEND_SECONDS", 0.3)
+    # Pieces that the one who reads takes well within the time, on a busy machine too.
+    monkeypatch.setattr(stream, "SEND_SECONDS", 2.0)
     served.publish()
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -228,7 +229,7 @@ def test_a_viewer_that_takes_nothing_is_dropped_and_the_others_see_on(
     wait_until(lambda: served.viewers == 2)
 
     def publish_and_read() -> bool:
-        served.publish(text="x" * 2_000_000)
+        served.publish(text="x" * 400_000)
         assert well.read()["number"] == served.number
         return served.viewers == 1
 
