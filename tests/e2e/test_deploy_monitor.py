@@ -17,6 +17,8 @@ from monitoring.scrape import OPENER, scrape
 SERIES = 2_000
 SCRAPE_SECONDS = 0.2
 RED_SECONDS = 10.0
+SHARED = ("slo", "devices", "hops", "rates", "latency_ms")
+"""Figures that the status has as the page does."""
 SNAPSHOT = {
     "at", "version", "ready", "read_only", "redrive", "prometheus", "alertmanager", "parts", "flow", "kafka", "rates",
     "latency_ms", "hops", "readings_latency_ms", "clock_skew_ms", "lag", "errors", "slo", "alerts", "burn_rate_alerts",
@@ -40,24 +42,32 @@ def exporters(pipeline: Any) -> dict[str, str]:
 
 def test_the_monitor_is_a_part_and_its_page_answers(pipeline: Any, wait_until: Callable[..., Any]) -> None:
     wait_until(pipeline.ready, seconds=300, what="the run being ready")
-    assert pipeline.status()["parts"]["monitor"]["state"] == "ready"
+    wait_until(lambda: pipeline.status()["parts"]["monitor"]["state"] == "ready", what="the monitor being ready")
     assert b"<html" in get(pipeline.url("page", ""))
     assert b"Mitigation" in get(pipeline.url("page", "runbooks/TidegateKafkaUnreachable"))
-    told = snapshot(pipeline)
+    # A busy machine makes one look or another late.
+    told = wait_until(
+        lambda: (seen := snapshot(pipeline))["ready"] is True and seen, what="a look at a run that is ready"
+    )
     assert set(told) >= SNAPSHOT
     assert [station["id"] for station in told["flow"]] == ["devices", "broker", "gateway", "kafka", "stream", "tables"]
     assert set(told["parts"]) == set(pipeline.status()["parts"])
-    assert told["ready"] is True
 
 
 def test_status_and_page_say_the_same(pipeline: Any, wait_until: Callable[..., Any]) -> None:
     wait_until(lambda: pipeline.status()["rates"].get("received"), seconds=120, what="a rate")
-    status, told = pipeline.status(), snapshot(pipeline)
-    for name in ("slo", "devices", "hops", "rates", "latency_ms"):
-        assert type(status[name]) is type(told[name])
-        assert len(status[name]) == len(told[name])
+    status = pipeline.status()
+
+    def says_the_same() -> bool:
+        """Between two looks a figure may become known, and an alert may end."""
+        nonlocal status
+        status, told = pipeline.status(), snapshot(pipeline)
+        shapes = [[(type(each[name]), len(each[name])) for name in SHARED] for each in (status, told)]
+        named, listed = ({one["name"] for one in each["alerts"] if "name" in one} for each in (status, told))
+        return shapes[0] == shapes[1] and named <= listed
+
+    wait_until(says_the_same, what="the same figures and alerts")
     assert status["page"] == page_address(pipeline.settings.monitoring)
-    assert {alert["name"] for alert in status["alerts"] if "name" in alert} <= {one["name"] for one in told["alerts"]}
     text = pipeline.tidegate("status", ok=(0, 1)).stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text

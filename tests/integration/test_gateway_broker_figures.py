@@ -66,6 +66,13 @@ def timed_look(figures: BrokerFigures) -> Samples:
     return samples
 
 
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a look tells is right however busy the machine is; how long it takes is for tests of their own."""
+    monkeypatch.setattr("gateway.broker_figures.LOOK_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_thousand_published_messages_are_counted(
     mqtt_broker: Any, make_figures: MakeFigures, unique_name: str, protocol: str, wait_until: Any
@@ -84,6 +91,7 @@ def test_a_thousand_published_messages_are_counted(
     assert value(figures.look(), name) == (before or 0) + 1000
 
 
+@pytest.mark.usefixtures("_patient")
 def test_messages_that_the_broker_drops_are_seen(
     mqtt_broker: Any, make_figures: MakeFigures, unique_name: str, wait_until: Any
 ) -> None:
@@ -112,7 +120,7 @@ def test_a_broker_that_hangs_is_seen_and_heals(
     server = mqtt_broker(kind)
     figures = make_figures(settings_of(server))
     for _ in range(3):
-        assert value(figures.look(), "tidegate_broker_reachable") == 1.0
+        wait_until(lambda: value(figures.look(), "tidegate_broker_reachable") == 1.0, what="an answer in time")
     server.hold()
     try:
         for _ in range(3):
@@ -132,6 +140,7 @@ def test_a_broker_that_restarts_is_found_again(mqtt_broker: Any, make_figures: M
     wait_until(lambda: value(figures.look(), "broker_uptime") is not None, what="the broker's figures again")
 
 
+@pytest.mark.usefixtures("_patient")
 def test_a_connection_that_the_broker_ended_is_no_outage(
     mqtt_broker: Any, make_figures: MakeFigures, unique_name: str
 ) -> None:
@@ -140,7 +149,7 @@ def test_a_connection_that_the_broker_ended_is_no_outage(
     figures.look()
     other = BrokerFigures(settings_of(server), f"{unique_name}-0")
     assert value(other.look(), "tidegate_broker_reachable") == 1.0, "it takes the session of the same name"
-    assert value(timed_look(figures), "tidegate_broker_reachable") == 1.0
+    assert value(figures.look(), "tidegate_broker_reachable") == 1.0
     other.close()
 
 
