@@ -65,7 +65,8 @@ class Pipeline:
         return json.loads(self.tidegate(*arguments, "--json", ok=ok, seconds=seconds).stdout)
 
     def up(self, *arguments: str, seconds: float = 900) -> "subprocess.CompletedProcess[str]":
-        offset = str(random.randrange(10_000, 30_000, 50))
+        # All ports below those that the system gives to connections: Kafka listens seconds after its port was chosen.
+        offset = str(random.randrange(10_000, 23_000, 50))
         flags = ["--detach", "--data", str(self.data), "--port-offset", offset, "--config", str(self.config)]
         return self.tidegate("up", *flags, *arguments, seconds=seconds)
 

@@ -77,7 +77,7 @@ def test_kill_9_at_each_step_of_a_message_loses_nothing(
         for gateway in gateways:
             gateway.start(DYING.format(topic=topic, step=step))
         for gateway in gateways:
-            assert gateway.wait(30) == -signal.SIGKILL, (step, gateway.log()[-1000:])
+            assert gateway.wait(90) == -signal.SIGKILL, (step, gateway.log()[-1000:])
     rig.load.send(40)
     start_all(rig)
     for verdict in assert_whole(rig):
@@ -98,7 +98,7 @@ def test_a_message_without_identity_is_there_and_says_that_it_has_none(
         payload = b'{"values":{"count":%d}}' % number
         assert rig.load._publisher.publish(f"tidegate/v1/{rig.name}-nameless/readings", payload)
     for gateway in gateways:
-        assert gateway.wait(30) == -signal.SIGKILL, gateway.log()[-1000:]
+        assert gateway.wait(90) == -signal.SIGKILL, gateway.log()[-1000:]
         gateway.start()
     for gateway in gateways:
         wait_until(lambda one=gateway: len(numbers(rig, one)) == 20, what="all stored")

@@ -51,6 +51,15 @@ def set_topic_limit(settings: KafkaSettings, name: str, limit_bytes: int) -> Non
     future.result(60)
 
 
+def refuses(settings: KafkaSettings, topic: str, size_bytes: int) -> bool:
+    """Whether the broker takes no record of this size: it goes by a new limit after the controller has answered."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    producer.produce(topic, os.urandom(size_bytes), on_delivery=lambda error, _message: errors.append(error))
+    assert producer.flush(60) == 0
+    return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
 def values_of(settings: KafkaSettings, topic: str) -> list[bytes | None]:
     begin, end = begin_offsets(settings, topic), end_offsets(settings, topic)
     records = [record for batch in read_range(settings, topic, begin, end) for record in batch]
@@ -325,11 +334,12 @@ class TestFaults:
         assert sorted(seen) == ["ok"] * 29 + ["record"]
 
     def test_without_the_right_to_read_limits_a_large_record_costs_no_other(
-        self, new_kafka: MakeKafka, monkeypatch: pytest.MonkeyPatch
+        self, new_kafka: MakeKafka, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]
     ) -> None:
         settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1, linger_ms=50)
         ensure_topics(settings)
         set_topic_limit(settings, READINGS, 4000)
+        wait_until(lambda: refuses(settings, READINGS, 6000), what="the broker going by the limit")
 
         def denied(_future: object) -> object:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))

@@ -113,15 +113,16 @@ def test_files_are_joined_while_rows_land_and_nobody_sees_a_row_twice(
 
 
 @pytest.fixture
-def day(tmp_path: Path) -> Callable[..., str]:
-    """A table with eight commits of one day, the last of them so many hours ago."""
+def day(tmp_path: Path, wait_until: Callable[..., Any]) -> Callable[[], str]:
+    """A table with eight commits of today, the last of them now."""
 
-    def make(*, hours_ago: float = 0.0) -> str:
+    def make() -> str:
         root = str(tmp_path / "the tables")
-        end = datetime.now(UTC) - timedelta(hours=hours_ago)
-        # All eight on one day: within seconds of midnight they would make two.
-        end -= timedelta(minutes=1) if end.time() < time(0, 1) else timedelta(0)
-        write_day(root, commits=8, rows_per_commit=3, devices=2, end=end)
+        # Around midnight the eight would be of two days, or of another day than the one that retention counts from.
+        wait_until(
+            lambda: time(0, 1) <= datetime.now(UTC).time() < time(23, 58), seconds=200, what="the middle of a day"
+        )
+        write_day(root, commits=8, rows_per_commit=3, devices=2)
         return root
 
     return make
