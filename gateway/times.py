@@ -44,6 +44,8 @@ _USUAL: Final = ("T::Z", "T::.")
 """Every third character of the usual text from the tenth on."""
 _UNITS: Final = (("s", 1_000_000, 1), ("ms", 1_000, 1), ("us", 1, 1), ("ns", 1, 1_000))
 """Unit, microseconds per unit as a fraction."""
+_NAMED_UNITS: Final = (*_UNITS, ("min", 60_000_000, 1))
+"""Units that a format may name; minutes are never guessed by their magnitude."""
 _LAST_US: Final = YEAR_2100_S * 1_000_000
 _TEXT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?",
@@ -116,7 +118,7 @@ def read_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reje
 
 
 def read_time_as(value: object, how: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
-    """A time whose making is known: epoch number in `s`, `ms`, `us` or `ns`; `local` or `rfc3339` text.
+    """A time whose making is known: epoch number in `s`, `ms`, `us`, `ns` or `min`; `local` or `rfc3339` text.
 
     Local text that names an offset keeps it. The epoch is not judged here: a clock that was never set reads 1970.
     """
@@ -130,7 +132,7 @@ def read_time_as(value: object, how: str, path: str, zone: ZoneInfo | None) -> I
         value = float(value) if "." in value else int(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return Reject(Reason.WRONG_TYPE, path, show_value(value), f"epoch {how}, as a number")
-    times, parts = next((times, parts) for unit, times, parts in _UNITS if unit == how)
+    times, parts = next((times, parts) for unit, times, parts in _NAMED_UNITS if unit == how)
     if abs(value) * times // parts > _LAST_US:
         return Reject(Reason.TS_TOO_FAR_FUTURE, path, show_value(value), f"epoch {how} before 2100")
     return Instant(value * times // parts if isinstance(value, int) else round(value * times / parts))

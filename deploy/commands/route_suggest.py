@@ -79,11 +79,17 @@ def suggest(
     good = [one for one in proposals if one.works]
     if not good:
         typer.echo(
-            "No draft reads these messages without an edit: `refused` above names the field that is not sure. Say in the mapping "
-            "what it is (`time`, `time_offset`, `skip`), or write a decoder (`tidegate route new NAME`).",
+            "No draft reads these messages without an edit: `refused` or `doubt` above names what is not sure. Say in the "
+            "mapping what it is (`time`, `time_offset`, `skip`), or write a decoder (`tidegate route new NAME`).",
             err=True,
         )
         raise typer.Exit(1)
+    if len(good) < len(proposals):
+        rest = len(proposals) - len(good)
+        typer.echo(
+            f"{rest} of {len(proposals)} drafts need an edit (`refused` or `doubt` says why); no file gets these.",
+            err=True,
+        )
     target = write or config
     if target is None:
         if not as_json:
@@ -191,6 +197,7 @@ def _shown(one: "Proposal") -> str:
         )
         lines += reading_lines(message["readings"]) if message["readings"] else []
         lines += [_refused(part) for part in [*message["rejected"], *([message] if message.get("wanted") else [])]]
+    lines += [f"doubt     {text}" for text in one.draft.doubts]
     more = len(one.decoded) - _SHOWN
     lines += [f"… and {more} more messages"] if more > 0 else []
     lines += [f"left out  {show(each.name)}: {each.why}" for each in one.draft.left_out]

@@ -184,6 +184,10 @@ class Pairs:
         self._leading = [str(name).removesuffix("?") for name in settings.columns]
         self._least = sum(not str(name).endswith("?") for name in settings.columns)
         self._comma = settings.decimal == ","
+        # `t: 21.5 h: 44`: blanks around the sign between key and value part no pairs, unless a pair without a value ends there.
+        apart = rf" ?{re.escape(self._equals)} ?(?=[^ {re.escape(self._equals)}]+(?: |$))"
+        is_sign = self._separator == " " and not self._equals.isspace()
+        self._apart = re.compile(apart) if is_sign and len(self._equals) == 1 else None
 
     def read(self, text: str, limit: int) -> tuple[Any, tuple[str, ...]] | Reject:
         """The document and its flags. `limit` is the most pairs of a text."""
@@ -199,6 +203,8 @@ class Pairs:
         return found, tuple(flags)
 
     def _read_line(self, line: str, flags: dict[str, None]) -> dict[str, Any] | Reject:
+        if self._apart is not None:
+            line = self._apart.sub(self._equals, " ".join(line.split()))
         cells = line.split() if self._separator == " " else line.strip(_BLANK).split(self._separator)
         cells = [cell.strip(_BLANK) for cell in cells]
         pairs = self._alternating(cells) if self._separator == self._equals else self._joined(cells)

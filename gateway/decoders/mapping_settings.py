@@ -47,7 +47,7 @@ __all__ = [
     "ValueUnits",
 ]
 
-_FORMATS: Final = frozenset({"auto", "s", "ms", "us", "ns", "local", "rfc3339"})
+_FORMATS: Final = frozenset({"auto", "s", "ms", "us", "ns", "min", "local", "rfc3339"})
 
 
 def _known_format(text: str) -> str:
@@ -82,7 +82,7 @@ def _listed(value: object) -> object:
 class TimeSource(BaseModel):
     """A path that holds a time, and how it is written there; a template joins parts that are apart: `{.date} {.time}`.
 
-    auto: epoch by magnitude, or text; s, ms, us, ns: epoch numbers (or text of one) in that unit; local: text, in the
+    auto: epoch by magnitude, or text; s, ms, us, ns, min: epoch numbers (or text of one) in that unit; local: text, in the
     route's zone unless it has an offset; rfc3339: text with an offset; `%d.%m.%Y %H:%M` and the like: text written so, in
     `zone` (default: the route's) unless it has an offset. Directives: see `time_formats`.
     """

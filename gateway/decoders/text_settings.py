@@ -12,7 +12,7 @@ rows      delimited text, such as CSV or SmartREST: an array with an object for 
           repeats to the end of the row: an array `group` of objects. The name `""` leaves a cell out.
 pairs     `key=value` text: an object, or with `lines` an array of objects. Where `equals` is the same as `separator`, keys
           and values alternate (Ultralight); `columns` then names what may stand before the first key. With `&` between
-          the pairs it is a form: `+` and `%20` are blanks.
+          the pairs it is a form: `+` and `%20` are blanks. With blanks between the pairs a blank may follow `equals`.
 text      the text itself, one value; `numbers` takes a number out of it.
 auto      only in `inside`: JSON where it begins like JSON, else the text as it is.
 columns   only in `inside`: no text but an object of arrays. They become an array `rows` of objects in its place, which

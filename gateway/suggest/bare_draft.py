@@ -1,6 +1,7 @@
 """The draft for bare values: `21.5`, `on`. Topic levels say which device and which metric."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from gateway.decoders.plain import read_scalar
 from gateway.suggest.device import Named, name_levels
@@ -9,6 +10,10 @@ from gateway.suggest.sample import Family
 from gateway.suggest.units import unit_of_key
 
 __all__ = ["draft_bare"]
+
+_NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d+(?:[.,]\d+)?")
+_LONG: Final = 24
+"""Characters of a text from which on several numbers inside of it are values that nobody took out."""
 
 
 def draft_bare(family: Family) -> Draft:
@@ -29,7 +34,22 @@ def draft_bare(family: Family) -> Draft:
             units[_metric_of(named, sample.topic)] = found
     if units:
         route["units"] = units
-    return Draft(route, notes=[f"device: {named.why}", "time: the receive time, since the payload has none"])
+    notes = [f"device: {named.why}", "time: the receive time, since the payload has none"]
+    texts = [sample.payload.decode("utf-8", "replace").strip() for sample in family.samples]
+    return Draft(route, notes=notes, doubts=list(dict.fromkeys(filter(None, map(_doubt, texts)))))
+
+
+def _doubt(text: str) -> str | None:
+    """Why a text is no value: it holds lines, marks, or several numbers."""
+    several = len(text) > _LONG and len(_NUMBER.findall(text)) > 1
+    lines = len(text.splitlines()) > 1
+    marked = text.startswith("<") and text.endswith(">")
+    if not (several or lines or marked):
+        return None
+    return (
+        'the whole payload would be one text: take a number out of it with `format = "text"` and `numbers`, or write a decoder '
+        "(`tidegate route new NAME`)"
+    )
 
 
 def _metric_of(named: Named, topic: str) -> str:

@@ -6,14 +6,28 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.suggest.fields import Field
-from gateway.suggest.topic import is_collection, is_kind, is_number, is_sure_id, looks_like_id, varying_levels
-from gateway.suggest.words import DEVICE
+from gateway.suggest.topic import (
+    is_address,
+    is_collection,
+    is_kind,
+    is_number,
+    is_quantity,
+    is_sure_id,
+    looks_like_id,
+    varying_levels,
+)
+from gateway.suggest.words import DEVICE, SINGLE
 
 __all__ = ["Named", "device_field", "name_levels"]
 
 _NODE_OF_OPC_UA = re.compile(r"(?:ns=\d+;|nsu=[^;]*;)?[sigb]=")
 _SURE_WORDS: Final = DEVICE.index("device")
 """Words up to here name a device whatever stands there; those behind need a value that looks like an id."""
+_ID_OF = re.compile(
+    r"(?:device|dev|esp|sensor|node|station|board|module|meter|logger|probe|mote|unit)\w{0,8}(?:id|sn|serial|mac|uid)"
+    r"|id(?:device|sensor|node|station|board|meter|logger|probe|mote|wasp|unit)"
+)
+"""Keys that join both: `deviceGid`, `esp8266id`, `id_wasp`."""
 
 
 @dataclass(slots=True)
@@ -36,21 +50,36 @@ class Named:
         return None if self.metric == "{metric}" and self.filter.endswith("{metric}") else self.metric
 
 
-def device_field(fields: Iterable[Field], topics: Sequence[str]) -> Field | None:
-    """The field that names the sender, None where none is sure enough. `topics` are those of the documents."""
-    ranked = [(rank, len(one.steps), one) for one in fields if (rank := _rank(one, topics)) is not None]
-    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else None
+def device_field(fields: Iterable[Field], topics: Sequence[str], *, things: bool = False) -> Field | None:
+    """The field that names the sender, None where none is sure enough.
+
+    Args:
+        fields: of the documents.
+        topics: of the documents.
+        things: whether these are items of an array of devices: then an id of their own is the device's.
+    """
+    known = list(fields)
+    own = next((one for one in known if things and one.apart and one.key in ("id", "name", "address")), None)
+    ranked = [(rank, len(one.steps), one) for one in known if (rank := _rank(one, topics)) is not None]
+    if len(ranked) > 1 and any(one.key in SINGLE for one in known):
+        # Next to the one value of a message a sensor's name without a number is that of the value.
+        ranked = [entry for entry in ranked if entry[2].key != "sensor" or looks_like_id(str(entry[2].first))] or ranked
+    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else own
 
 
 def _rank(one: Field, topics: Sequence[str]) -> int | None:
     words = [DEVICE.index(word) for word in one.words if word in DEVICE]
+    words += [_SURE_WORDS - 1] if _ID_OF.fullmatch(one.key) else []
     if not words or any(isinstance(step, int) for step in one.steps):
         return None
     values = [str(value) for value in one.values.values()]
     rank = min(words)
     if not all(values) or not all(type(value) in (str, int) for value in one.values.values()):
         return None
-    if any(value in topic.split("/") for number, topic in enumerate(topics) if (value := str(one.values.get(number)))):
+    told = any(
+        value in topic.split("/") for number, topic in enumerate(topics) if (value := str(one.values.get(number)))
+    )
+    if told or all(map(is_address, values)):
         return rank
     # An id that never comes again numbers messages. Several of one topic must agree.
     if one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics):
@@ -129,6 +158,9 @@ def _number(level: str) -> str:
 def _metric_place(levels: list[str], head: int, varying: set[int]) -> int:
     """The level that names a bare value: the last that does not only say what kind of message comes."""
     named = [place for place in range(head, len(levels)) if place in varying or not is_kind(levels[place])]
+    if named and is_sure_id(levels[named[-1]]) and named[-1] not in varying:
+        # The level of an id is the sender's; the one behind it says what comes, if little.
+        return len(levels) - 1
     return named[-1] if named and named[-1] > head else len(levels) - 1
 
 
@@ -143,7 +175,11 @@ def _device_place(levels: list[str], head: int, last: int, varying: set[int], *,
     differing = [place for place in places if place in varying]
     if differing:
         return differing[-1]
-    likely = [place for place in places[1:] if looks_like_id(levels[place]) or is_sure_id(levels[place])]
+    likely = [
+        place
+        for place in places[1:]
+        if is_sure_id(levels[place]) or (looks_like_id(levels[place]) and not is_quantity(levels[place]))
+    ]
     if likely or sure:
         return (likely or sure)[-1]
     behind = [place for place in places[1:] if is_collection(levels[place - 1]) and not is_kind(levels[place])]
@@ -151,7 +187,8 @@ def _device_place(levels: list[str], head: int, last: int, varying: set[int], *,
     if behind or numbers:
         return behind[-1] if behind else numbers[0]
     candidates = [place for place in places if not is_kind(levels[place]) and not is_collection(levels[place])]
-    return (candidates or places)[-1]
+    named = [place for place in candidates if not is_quantity(levels[place])]
+    return (named or candidates or places)[-1]
 
 
 def _build(

@@ -8,14 +8,27 @@ from gateway.suggest.draft import Draft
 from gateway.suggest.fields import Field, Step, collect_fields, flat_name, path_text
 from gateway.suggest.identity import identity_template
 from gateway.suggest.inside import find_inside, open_inside
-from gateway.suggest.layout import Items, Single, find_items, find_single, values_base
+from gateway.suggest.layout import (
+    Items,
+    Single,
+    collide,
+    find_items,
+    find_single,
+    mark_apart,
+    name_twice,
+    names_alone,
+    prefix_fields,
+    values_base,
+)
 from gateway.suggest.quantities import Quantities, find_quantities
-from gateway.suggest.roles import QUALITY_SAYS, LeftOut, Roles, find_roles
+from gateway.suggest.roles import QUALITY_SAYS, LeftOut, Roles, behind_comma_number, find_roles, is_empty
 from gateway.suggest.sample import Family
 from gateway.suggest.sentinels import sentinel_of
-from gateway.suggest.times import FoundTime, find_times, looks_like_time
-from gateway.suggest.units import UNIT_NAMES, unit_of_key
-from gateway.suggest.words import ENVELOPES, NAME, OFFSETS, bare
+from gateway.suggest.times import FoundTime, find_times, looks_like_time, may_be_time
+from gateway.suggest.unit_fields import find_units, unit_tree
+from gateway.suggest.units import UNIT_NAMES
+from gateway.suggest.value_names import beside_value, envelope, measured, shorter_names, skip_patterns
+from gateway.suggest.words import OFFSETS, SINGLE, bare
 
 __all__ = ["draft_documents"]
 
@@ -45,12 +58,17 @@ class _Drafter:
         self._topics = [sample.topic for sample in family.samples]
         self._items: Items = find_items(documents, self._topics)
         self._fields = collect_fields(self._items.found)
+        of_document = self._items.of_document
+        mark_apart(
+            self._fields, of_document if self._items.listed else [self._topics[number] for number in of_document]
+        )
         self._outer = self._items.outer
-        self._time: Field | None = None
+        self._time: FoundTime | None = None
         self._is_local = False
         self._used: set[tuple[str, tuple[Step, ...]]] = set()
         self._left: list[LeftOut] = []
         self._base: tuple[Step, ...] = ()
+        self._count = 0
 
     def draft(self) -> Draft:
         if self._items.path is not None:
@@ -116,7 +134,7 @@ class _Drafter:
         """Fields that may name the one value: of the item, else of the object whose items these are."""
         around = [one for one in self._usable(self._outer) if one.root == "^"]
         fields = self._usable(self._fields)
-        return fields if any(one.key in NAME for one in fields) else fields + around
+        return fields if any(names_alone(one) for one in fields) else fields + around
 
     def _free(self, fields: list[Field]) -> list[Field]:
         """Those that nothing uses yet."""
@@ -130,10 +148,16 @@ class _Drafter:
         self._used.add((one.root, one.steps))
 
     def _find_device(self) -> set[str]:
-        inner = device_field(self._usable(self._fields), [self._topics[number] for number in self._items.of_document])
+        topics, things = [self._topics[number] for number in self._items.of_document], self._items.of_things
+        inner = device_field(self._usable(self._fields), topics, things=things)
         outer = device_field(self._usable(self._outer), self._topics)
-        # In a list an id names the value, unless nothing around the list names the sender.
-        chosen = outer if self._items.path is not None and outer is not None else inner or outer
+        # In a list an id names the value, unless it is one of things, or nothing around the list names the sender.
+        by_value = self._items.path is not None and not self._items.of_things
+        chosen = outer if by_value and outer is not None else inner or outer
+        if self._items.keyed:
+            self._mapping["device"] = ["{key}"]
+            self._notes.append("device: the key of each object")
+            return set()
         if chosen is None:
             return set()
         self._use(chosen)
@@ -143,41 +167,52 @@ class _Drafter:
 
     def _find_time(self) -> list[FoundTime]:
         inner, outer = find_times(self._usable(self._fields)), find_times(self._usable(self._outer))
-        chosen = next(iter(inner or outer), None)
+        chosen = self._choose_time(inner) or self._choose_time(outer)
         self._mapping["time"] = []
         if chosen is None:
-            unknown = next(
-                (one for one in self._free(self._fields) + self._free(self._outer) if looks_like_time(one)), None
-            )
-            if unknown is not None:
-                self._notes.append(
-                    f"time: {unknown.name} ({unknown.first}) looks like a time in a spelling of its own; "
-                    "the receive time counts until `time` names it"
-                )
-            else:
-                self._notes.append(
-                    "time: the receive time for values without one of their own, since no field of the message says it"
-                )
-            return []
-        self._use(chosen.field)
-        name = chosen.field.name
+            self._say_no_time(inner + outer)
+            return inner
+        for one in chosen.fields:
+            self._use(one)
+        name = chosen.name
         if chosen.local and self._zone is None:
+            shown = " ".join(str(one.first) for one in chosen.fields)
             self._notes.append(
-                f"time: {name} has no offset ({chosen.field.first}); name its zone with --zone, else the receive time counts"
+                f"time: {name} has no offset ({shown}); name its zone with --zone, else the receive time counts"
             )
             self._left.append(LeftOut(name, "a time whose zone nobody named"))
-            self._mapping["skip"] = [] if chosen.field.root else [name]
+            self._mapping["skip"] = [one.name for one in chosen.fields if not one.root]
             return inner
-        self._time, self._is_local = chosen.field, chosen.local
-        self._mapping["time"] = [{"path": chosen.field.path, "format": chosen.format}]
+        self._time, self._is_local = chosen, chosen.local
+        self._mapping["time"] = [{"path": chosen.path, "format": chosen.format}]
         if chosen.zone is not None:
             self._mapping["time"][0]["zone"] = chosen.zone
+        if chosen.clock is not None:
+            self._mapping["skip"] = [one.name for one in chosen.fields if not one.root]
         zone = f", in zone {self._zone if chosen.local else chosen.zone}" if chosen.local or chosen.zone else ""
         words = _FORMAT_WORDS.get(chosen.format, f"written {chosen.format}")
         self._notes.append(f"time: {name} ({words}{zone})")
         if chosen.field.root:
             self._find_offset()
         return inner
+
+    def _choose_time(self, times: list[FoundTime]) -> FoundTime | None:
+        """The first that is no other event's; one without an offset only where its zone is known or there is no other."""
+        usual = [one for one in times if not one.of_event]
+        return next((one for one in usual if self._zone is not None or not one.local), next(iter(usual), None))
+
+    def _say_no_time(self, times: list[FoundTime]) -> None:
+        free = self._free(self._fields) + self._free(self._outer)
+        said = {one.steps for time in times for one in time.fields}
+        unknown = next(
+            (one for one in free if one.steps not in said and (looks_like_time(one) or may_be_time(one))), None
+        )
+        self._notes.append(
+            "time: the receive time for values without one of their own, since no field of the message says it"
+            if unknown is None
+            else f"time: {unknown.name} ({unknown.first}) looks like a time in a spelling of its own; "
+            "the receive time counts until `time` names it"
+        )
 
     def _find_offset(self) -> None:
         """A column of numbers next to the values, where the time stands around them: distances from it."""
@@ -191,7 +226,10 @@ class _Drafter:
 
     def _find_identity(self) -> None:
         fields = self._usable([] if self._items.listed else self._fields) + self._usable(self._outer)
-        found = identity_template(fields, self._time)
+        time = None if self._time is None or self._time.clock is not None else self._time.field
+        # A template takes texts and whole numbers.
+        known = time is not None and all(type(value) in (int, str) for value in time.values.values())
+        found = identity_template(fields, time.reference if time is not None and known else None, self._topics)
         if found is None:
             self._notes.append("identity: none in the payload; a copy is recognised by its time and value only")
             return
@@ -204,68 +242,73 @@ class _Drafter:
         names: dict[tuple[Step, ...], str] = {}
         if quantities is not None:
             mapping["quantity"] = quantities.settings
-            base = self._base = _envelope(quantities.around)
+            base = self._base = envelope(quantities.around)
             if base:
                 mapping["values"] = path_text(base)
-            if self._time is not None and quantities.holds(self._time):
+            if self._time is not None and quantities.holds(self._time.field):
                 # Each value has its own.
                 mapping["time"] = []
         elif single is not None:
             target = f"{{{single.name.reference}}}" if single.name else "{metric}"
             mapping["rename"] = {single.value.name: target}
         elif roles.values:
-            base = self._base = _envelope(values_base(_measured(roles)))
+            base = self._base = envelope(values_base(measured(roles)))
+            if any(isinstance(one.steps[len(base)], int) for one in measured(roles) if one.under(base)):
+                # The array itself: its name is that of its values, and what stands next to it may say their times.
+                base = self._base = base[:-1]
             if base:
                 mapping["values"] = path_text(base)
             names = {one.steps: flat_name(one.steps[len(base) :]) for one in roles.values if one.under(base)}
-            shorter = _shorter(names, {unit.steps[:-1] for unit in roles.units})
+            shorter = shorter_names(names, {unit.steps[:-1] for unit in roles.units})
             if shorter:
                 mapping["rename"] = {names[steps]: name for steps, name in shorter.items()}
                 names |= shorter
-        self._name_units(roles, single, quantities, names)
+        self._name_units(roles, single, names)
+        self._name_numbers(roles, names, alone=single is not None or quantities is not None)
+        if single is None:
+            self._name_errors(roles, names)
+
+    def _name_numbers(self, roles: Roles, names: dict[tuple[Step, ...], str], *, alone: bool) -> None:
+        """Say which texts are numbers. `alone`: an item holds one value, or each object does."""
+        mapping = self._mapping
         numeric = [names.get(one.steps, one.name) for one in roles.numeric]
-        if single is not None or quantities is not None:
+        if alone:
             numeric = ["*"] if roles.numeric else []
         if numeric and mapping.get("format", {}).get("kind") not in ("rows", "pairs"):
             mapping["numeric_text"] = ["*"] if len(numeric) > 4 else numeric
+        for one in roles.values:
+            behind = behind_comma_number(one.values.values())
+            if behind is None:
+                continue
+            name = "*" if alone else names.get(one.steps, one.name)
+            mapping.setdefault("numbers", {})[name] = {"text": f"{{number}}{behind}", "decimal": ","}
+            if behind.strip():
+                mapping.setdefault("units", {}).setdefault(name, UNIT_NAMES.get(behind.strip(), behind.strip()))
+
+    def _name_errors(self, roles: Roles, names: dict[tuple[Step, ...], str]) -> None:
+        """Refuse numbers that stand for a broken sensor, where the samples have some."""
         errors: dict[str, list[float]] = {}
         for one in roles.values:
             found = sorted({code for value in one.values.values() if (code := sentinel_of(value)) is not None})
-            if found and single is None:
+            if found:
                 errors[names.get(one.steps, one.name)] = found
                 self._notes.append(f"sentinel: {one.name} = {found[0]:g} says that the sensor is broken; it is refused")
         if errors:
-            mapping["errors"] = errors
+            self._mapping["errors"] = errors
 
-    def _name_units(
-        self, roles: Roles, single: Single | None, quantities: Quantities | None, names: dict[tuple[Step, ...], str]
-    ) -> None:
-        units: dict[str, str] = {}
-        in_payload: set[str] = set()
-        for unit in roles.units:
-            in_payload.update(str(value) for value in unit.values.values())
-            if not unit.can_be_named:
-                continue
-            if single is not None and unit.steps[:-1] == single.value.steps[: len(unit.steps) - 1]:
-                units["*"] = f"{{{unit.reference}}}"
-            if single is None and not _beside_value(unit, roles):
-                units |= {
-                    names[one.steps]: f"{{{unit.reference}}}"
-                    for one in roles.values
-                    if one.steps in names and one.steps[:-1] == unit.steps[:-1]
-                }
-        if single is None:
-            for one in roles.values:
-                name = names.get(one.steps, one.name)
-                key = next((step for step in reversed(one.steps) if isinstance(step, str)), "")
-                found = unit_of_key(key)
-                if found is not None and not isinstance(one.first, bool):
-                    units.setdefault(name, found)
-        if units:
-            self._mapping["units"] = units
-        called = {text: UNIT_NAMES[text] for text in sorted(in_payload) if text in UNIT_NAMES}
-        if called:
-            self._mapping["unit_names"] = called
+    def _name_units(self, roles: Roles, single: Single | None, names: dict[tuple[Step, ...], str]) -> None:
+        tree = unit_tree(roles, self._usable(self._outer)) if single is None else None
+        if tree is not None:
+            self._mapping["value_units"] = {"tree": tree[0]}
+            for one in tree[1]:
+                self._use(one)
+            return
+        found = find_units(roles, single, names)
+        self._left += found.left_out
+        if found.units:
+            self._mapping["units"] = found.units
+        if found.called:
+            self._mapping["unit_names"] = found.called
 
     def _judge_quality(self, roles: Roles, *, listed: bool) -> None:
         """Ask the quality of the values where it is sure which one is good: samples say so in a known way.
@@ -288,29 +331,41 @@ class _Drafter:
 
     def _prefix_twins(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
         """Where several items of a message give the same names, a text that differs tells them apart, in front of the names."""
-        if single is not None or quantities is not None or not self._items.listed or "device" in self._mapping:
+        per_item = any(not text.startswith("{$.") for text in self._mapping.get("device", ()))
+        if quantities is not None or not self._items.listed or per_item:
             return
-        texts = [one for one in self._fields if one.key in NAME and len(one.steps) == 1 and one.can_be_named]
-        texts = [one for one in texts if all(type(value) in (str, int) for value in one.values.values())]
-        for one in sorted(texts, key=lambda one: (not isinstance(one.first, str), NAME.index(one.key))):
-            told = [(document, one.values.get(place)) for place, document in enumerate(self._items.of_document)]
-            if None not in (value for _, value in told) and len(set(told)) == len(told) and len(told) > 1:
-                self._mapping["prefix"] = f"{{{one.reference}}}."
-                self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
-                self._notes.append(f"names: {one.name} tells the items apart and stands in front of their values")
-                return
+        around = [one for one in self._usable(self._outer) if one.root == "^"]
+        if single is not None:
+            twice = (
+                single.name is not None
+                and not single.name.root
+                and name_twice(single.name, self._items.of_document, self._time)
+            )
+            self._put_in_front(next(iter(prefix_fields(around, unclear=True)), None) if twice else None)
+            return
+        unclear = collide(roles.values, self._items.of_document, self._time) or any(
+            one.key in SINGLE for one in roles.values
+        )
+        self._put_in_front(next(iter(prefix_fields([*self._usable(self._fields), *around], unclear=unclear)), None))
+
+    def _put_in_front(self, one: Field | None) -> None:
+        if one is None:
+            return
+        self._mapping["prefix"] = f"{{{one.reference}}}."
+        if not one.root:
+            self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
+        self._use(one)
+        self._notes.append(f"names: {one.name} tells the items apart and stands in front of their values")
 
     def _say_rest(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
         """Skip what is no reading, and say why."""
         base = self._base
         skip: list[str] = list(self._mapping.pop("skip", []))
-        for one, why in roles.left_out:
-            if quantities is not None and quantities.holds(one):
-                continue
-            if single is None or one is not single.name:
+        out = [pair for pair in roles.left_out if quantities is None or not quantities.holds(pair[0])]
+        for one, why in out:
+            if (single is None or one is not single.name) and (one.root, one.steps) not in self._used:
                 self._left.append(LeftOut(one.name, why))
-            if one.under(base):
-                skip.append(flat_name(_without_index(one.steps[len(base) :])))
+        skip += skip_patterns([one for one, _why in out], [*roles.values, *roles.units], base)
         if single is not None:
             beside = [one for one in roles.values if one is not single.value]
             self._left += [
@@ -321,8 +376,10 @@ class _Drafter:
             skip += [
                 flat_name(one.steps[len(base) :])
                 for one in roles.units
-                if one.under(base) and not _beside_value(one, roles)
+                if one.under(base) and not beside_value(one, roles)
             ]
+        meant = [single.value] if single is not None else [one for one in roles.values if one.under(base)]
+        self._count = sum(not is_empty(value) for one in meant for value in one.values.values())
         outside = [one for one in roles.values if base and not one.under(base)]
         self._left += [LeftOut(one.name, f"stands outside of {flat_name(base)}") for one in outside]
         self._left += [LeftOut(one.name, "stands outside of the items") for one in self._free(self._outer)]
@@ -341,13 +398,13 @@ class _Drafter:
             route["zone"] = self._zone
         if route["filter"].startswith(("{", "+")) and self._items.path is None and not isinstance(self._first, list):
             # Such a filter meets topics of others too: what they send is left to the next route.
-            path = self._time.path if self._time is not None else flat_name(self._base[:1])
+            path = self._time.field.path if self._time is not None else flat_name(self._base[:1])
             if path:
                 self._mapping = {"when": {path: True}} | self._mapping
         if named.device is not None and "{" not in named.device and "same_device" not in self._mapping:
             self._notes.append(f"all messages of this topic count as one device, {named.device}")
         route["mapping"] = self._mapping
-        return Draft(route, self._left, self._notes)
+        return Draft(route, self._left, self._notes, self._count)
 
 
 _GOOD: Final = frozenset({"true", "192", "good", "ok", "valid"})
@@ -363,45 +420,3 @@ _FORMAT_WORDS: Final = {
     "rfc3339": "ISO 8601 with an offset",
     "local": "ISO 8601 without an offset",
 }
-
-
-def _measured(roles: Roles) -> list[Field]:
-    """The values that are no texts, where there are any: texts around them say how the message came to be."""
-    return [one for one in roles.values if not isinstance(one.first, str) or one in roles.numeric] or roles.values
-
-
-def _envelope(base: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The part of a base that only envelops."""
-    kept = 0
-    for place, step in enumerate(base):
-        if not isinstance(step, str) or bare(step) not in ENVELOPES:
-            break
-        kept = place + 1
-    return base[:kept]
-
-
-def _shorter(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ...]]) -> dict[tuple[Step, ...], str]:
-    """Names without an ending that adds nothing: `temperature.properties.value` is `temperature`.
-
-    Objects in `paired` hold a unit as well: they are one reading by themselves.
-    """
-    found: dict[tuple[Step, ...], str] = {}
-    for steps, name in names.items():
-        parts = name.split(".")
-        while len(parts) > 1 and parts[-1] in ("properties", "value", "val"):
-            parts.pop()
-        if len(parts) < len(name.split(".")) and steps[:-1] not in paired:
-            found[steps] = ".".join(parts)
-    taken = [found.get(steps, name) for steps, name in names.items()]
-    return found if len(set(taken)) == len(taken) else {}
-
-
-def _without_index(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Up to the first array: an array is skipped as a whole."""
-    return steps[: next((place for place, step in enumerate(steps) if isinstance(step, int)), len(steps))]
-
-
-def _beside_value(unit: Field, roles: Roles) -> bool:
-    """Whether value and unit are the only two members of their object: then they are one reading by themselves."""
-    beside = [one for one in roles.values if one.steps[:-1] == unit.steps[:-1]]
-    return len(beside) == 1 and beside[0].steps[-1] == "value" and unit.steps[-1] == "unit"

@@ -10,11 +10,16 @@ __all__ = ["Draft"]
 
 @dataclass(slots=True)
 class Draft:
-    """A route as plain values (see `RouteSettings`), what it leaves out, and sentences for a person."""
+    """A route as plain values (see `RouteSettings`), what it leaves out, and sentences for a person.
+
+    `values` is how many values of the samples it means to read; `doubts` say why it needs an edit.
+    """
 
     route: dict[str, Any]
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    values: int = 0
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def mapping(self) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """The members of sample documents, each with the values that it had."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.suggest.words import bare
 
-__all__ = ["Field", "Step", "can_name", "collect_fields", "flat_name", "path_text"]
+__all__ = ["Field", "Step", "can_name", "collect_fields", "flat_name", "key_words", "path_text"]
 
 Step = str | int
+_WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+")
 _MOST_FIELDS = 500
 """Of one family: a draft of more lines is of no use to a person."""
 
@@ -17,12 +19,14 @@ _MOST_FIELDS = 500
 class Field:
     """One member that is no container. `values` holds what it was in each document, by the document's number.
 
-    `root` is where its steps begin: "" at the item, `$` at the message, `^` at an object around the item.
+    `root` is where its steps begin: "" at the item, `$` at the message, `^` at an object around the item. `apart`: all of
+    several items of a message (or messages of a topic) have it, each with a value of its own.
     """
 
     steps: tuple[Step, ...]
     values: dict[int, Any] = field(default_factory=dict)
     root: str = ""
+    apart: bool = False
 
     @property
     def first(self) -> Any:
@@ -65,6 +69,12 @@ class Field:
     def under(self, base: tuple[Step, ...]) -> bool:
         """Whether it stands inside the container at `base`."""
         return self.steps[: len(base)] == base
+
+
+def key_words(one: Field) -> list[str]:
+    """The words of its last key in lower case: `rain_storm_start_at` and `rainStormStartAt` are four."""
+    key = next((step for step in reversed(one.steps) if isinstance(step, str)), "")
+    return [word.lower() for word in _WORD.findall(key)]
 
 
 def can_name(key: str) -> bool:

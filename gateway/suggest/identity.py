@@ -1,11 +1,11 @@
 """Which field tells one message from another."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gateway.suggest.fields import Field
-from gateway.suggest.topic import is_sure_id
-from gateway.suggest.words import COUNTERS, IDENTITY
+from gateway.suggest.topic import is_address, is_sure_id
+from gateway.suggest.words import COUNTERS, IDENTITY, OF_MESSAGES
 
 __all__ = ["FoundIdentity", "identity_template"]
 
@@ -18,21 +18,39 @@ class FoundIdentity(NamedTuple):
     why: str
 
 
-def identity_template(fields: Iterable[Field], time: Field | None) -> FoundIdentity | None:
+def identity_template(fields: Iterable[Field], time: str | None, topics: Sequence[str]) -> FoundIdentity | None:
     """The identity of a message, None where no field is sure.
 
-    A counter alone is none, since it starts again with the device: it needs the time of the message.
+    A counter alone is none, since it starts again with the device, and an id of which nobody knows whether it is that of the
+    message or of the sender would make all messages but the first a copy: both need the time of the message.
+
+    Args:
+        fields: of the message.
+        time: the reference to its time in a template, without the braces; None where it has none.
+        topics: of the documents.
     """
     for one in fields:
         if one.key not in IDENTITY or any(isinstance(step, int) for step in one.steps):
             continue
-        own = f"{{{one.reference}}}"
-        if one.key in COUNTERS or isinstance(one.first, int):
-            if time is None or not all(
-                type(value) in (int, str) for value in (*one.values.values(), *time.values.values())
-            ):
-                continue
-            return FoundIdentity(f"{own}:{{{time.reference}}}", one, f"{one.name} with the time")
-        if isinstance(one.first, str) and is_sure_id(one.first) and len(set(one.values.values())) == len(one.values):
+        own, texts = f"{{{one.reference}}}", [str(value) for value in one.values.values()]
+        if any(
+            is_address(text) or text in topics[number].split("/")
+            for number, text in zip(one.values, texts, strict=True)
+        ):
+            continue
+        if isinstance(one.first, str) and is_sure_id(one.first) and _differs(one, topics):
             return FoundIdentity(own, one, one.name)
+        is_counter = one.key in COUNTERS or isinstance(one.first, int)
+        if is_counter or (isinstance(one.first, str) and is_sure_id(one.first)):
+            if time is None or not all(type(value) in (int, str) for value in one.values.values()):
+                continue
+            return FoundIdentity(f"{own}:{{{time}}}", one, f"{one.name} with the time")
     return None
+
+
+def _differs(one: Field, topics: Sequence[str]) -> bool:
+    """Whether the texts are those of messages: by the key, or since they differ among messages of one topic."""
+    if len(set(one.values.values())) < len(one.values):
+        return False
+    known = [topics[number] for number in one.values]
+    return one.key in OF_MESSAGES or len(set(known)) < len(known)

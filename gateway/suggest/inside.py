@@ -16,6 +16,7 @@ __all__ = ["find_inside", "open_inside"]
 
 _DEEPEST: Final = 8
 _MOST: Final = 8
+_CELLS: Final = ("name", "value", "unit")
 _SHORTEST: Final = 2
 """Items of an array from which on it may be a column."""
 
@@ -44,14 +45,23 @@ def _search(value: Any, path: str, depth: int, limits: GatewaySettings) -> Itera
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
+        if not path and _is_table(value) and (names := _cell_names(value)) is not None:
+            yield "$", {"kind": "rows", "columns": names}
+            return
         for item in value:
             yield from _search(item, f"{path}[]" if path else "$[]", depth + 1, limits)
     elif isinstance(value, dict):
         if path and _is_columns(value):
             yield path, "columns"
             return
+        heads = [inner for inner in value.values() if _is_head(inner)]
         for key, inner in value.items():
             if not can_name(key):
+                continue
+            head = next((head for head in heads if _is_table(inner) and len(head) == len(inner[0])), None)
+            if head is not None:
+                name = path_text((key,))
+                yield (f"{path}.{name}" if path else name), {"kind": "rows", "columns": head}
                 continue
             name = path_text((key,))
             yield from _search(inner, f"{path}.{name}" if path else name, depth + 1, limits)
@@ -59,6 +69,35 @@ def _search(value: Any, path: str, depth: int, limits: GatewaySettings) -> Itera
         form = _form_of(value, limits)
         if form is not None:
             yield path, form
+
+
+def _is_table(value: Any) -> bool:
+    """Whether this is an array of rows of one length."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(row, list) and len(row) == len(value[0]) >= _SHORTEST for row in value)
+        and not any(isinstance(cell, dict | list) for row in value for cell in row)
+    )
+
+
+def _is_head(value: Any) -> bool:
+    """Whether this names the cells of rows."""
+    return (
+        isinstance(value, list)
+        and len(value) >= _SHORTEST
+        and all(isinstance(name, str) and can_name(name) and not name.endswith("?") for name in value)
+        and len(set(value)) == len(value)
+    )
+
+
+def _cell_names(rows: list[list[Any]]) -> list[str] | None:
+    """Names for rows that each hold the name of a value, the value, and its unit or not."""
+    names = [row[0] for row in rows]
+    named = all(isinstance(name, str) for name in names) and len(set(map(str, names))) == len(names) >= _SHORTEST
+    valued = all(isinstance(row[1], int | float) for row in rows)
+    units = all(isinstance(row[2], str) or row[2] is None for row in rows) if len(rows[0]) == len(_CELLS) else True
+    return list(_CELLS[: len(rows[0])]) if named and valued and units and len(rows[0]) <= len(_CELLS) else None
 
 
 def _is_columns(value: dict[str, Any]) -> bool:

@@ -1,16 +1,32 @@
 """How a document is built: one item or several, and whether an item holds one value or many."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gateway.suggest.fields import Field, Step, can_name, collect_fields, path_text
+from gateway.suggest.fields import Field, Step, can_name, collect_fields, key_words, path_text
 from gateway.suggest.roles import Roles, is_numeric_text
-from gateway.suggest.times import find_times
-from gateway.suggest.words import DEVICE, NAME, OFFSETS, SINGLE, bare
+from gateway.suggest.times import FoundTime, find_times
+from gateway.suggest.topic import is_address, looks_like_id
+from gateway.suggest.words import DEVICE, NAME, NAME_WORDS, NUMBER_WORDS, OFFSETS, SINGLE, SURE_NAME_WORDS, THINGS, bare
 
-__all__ = ["Items", "Single", "find_items", "find_single", "values_base"]
+__all__ = [
+    "Items",
+    "Single",
+    "collide",
+    "find_items",
+    "find_single",
+    "mark_apart",
+    "name_twice",
+    "names_alone",
+    "prefix_fields",
+    "values_base",
+]
 
 _DEEPEST = 8
+_SEVERAL = 2
+_OWN_ID = re.compile(r"(?:[0-9a-f]{12}|[0-9a-f]{16}|0x[0-9a-f]{16}|[0-9a-f]{2}-[0-9a-f]{12})", re.IGNORECASE)
+"""MACs and EUIs without signs, and ids of 1-Wire sensors: as keys they name devices."""
 _SURE_DEVICE = frozenset(DEVICE[: DEVICE.index("device")])
 _Pattern = tuple[str | None, ...]
 
@@ -29,7 +45,17 @@ class Items(NamedTuple):
     @property
     def listed(self) -> bool:
         """Whether one message may hold several."""
-        return (self.path or "").endswith("[]") or len(self.found) != len(set(self.of_document))
+        return (self.path or "").endswith(("[]", "*")) or len(self.found) != len(set(self.of_document))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the items are members of an object, each under the id of its device."""
+        return (self.path or "").endswith("*")
+
+    @property
+    def of_things(self) -> bool:
+        """Whether the array is called as one of devices, such as `nodes`."""
+        return bare((self.path or "").removesuffix("[]").rpartition(".")[2]) in THINGS
 
 
 class Single(NamedTuple):
@@ -51,10 +77,13 @@ def find_items(documents: Iterable[Any], topics: Iterable[str] = ()) -> Items:
         inner = find_items([document[wrapper] for document in known])
         if inner.path is None and len(inner.found) == len(known):
             return inner._replace(path=path_text((wrapper,)))
+    keyed = _keyed(known)
+    if keyed is not None:
+        return keyed
     arrays = dict.fromkeys(steps for document in known for steps in _arrays(document, ()))
     for steps in sorted(arrays, key=len, reverse=True):
         items = _spread(known, steps)
-        if items.found and _has_own(items.found):
+        if items.found and _has_own(items):
             return items if steps else items._replace(path=None)
     # Objects of an array that is the message are items by themselves.
     return _spread(known, ())._replace(path=None) if () in arrays else Items(None, known, list(range(len(known))), [])
@@ -67,6 +96,28 @@ def _wrapper(documents: list[Any], words: set[str]) -> str | None:
         isinstance(document, dict) and isinstance(next(iter(document.values()), None), dict) for document in documents
     )
     return only[0] if len(only) == 1 and held and can_name(only[0]) and bare(only[0]) in words else None
+
+
+def _keyed(documents: list[Any]) -> Items | None:
+    """The members of an object, where all of its keys are ids of devices; else None."""
+    whole = [document for document in documents if isinstance(document, dict)]
+    if not whole or len(whole) < len(documents):
+        return None
+    for key in (None, *whole[0]):
+        held = [document if key is None else document.get(key) for document in whole]
+        objects = [one for one in held if isinstance(one, dict) and one]
+        if len(objects) < len(whole) or (key is not None and not can_name(key)):
+            continue
+        thing = key is not None and bare(key) in THINGS
+        names = [name for one in objects for name in one]
+        if not all(isinstance(inner, dict) for one in objects for inner in one.values()) or len(names) < _SEVERAL:
+            continue
+        if all(_OWN_ID.fullmatch(name) or is_address(name) or (thing and looks_like_id(name)) for name in names):
+            outer = [] if key is None else _outside(list(enumerate(whole)), (key,), "$")
+            of_document = [number for number, one in enumerate(objects) for _ in one]
+            found = [inner for one in objects for inner in one.values()]
+            return Items("*" if key is None else f"{path_text((key,))}.*", found, of_document, outer)
+    return None
 
 
 def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
@@ -114,17 +165,84 @@ def _outside(objects: list[tuple[int, Any]], steps: _Pattern, root: str) -> list
     until = steps.index(None) if None in steps else len(steps)
     way = tuple(step for step in steps[:until] if step is not None)
     found = [one for one in collect_fields([held for _number, held in objects], root) if not one.under(way)]
+    mark_apart(found, [number for number, _held in objects])
     for one in found:
         one.values = {objects[place][0]: value for place, value in reversed(one.values.items())}
     return found
 
 
-def _has_own(items: list[Any]) -> bool:
-    fields = [one for one in collect_fields(items) if len(one.steps) <= 2]
-    keys = {one.key for one in fields}
+def mark_apart(fields: Iterable[Field], group_of: Sequence[Any]) -> None:
+    """Mark the fields that tell the documents of a group apart; `group_of` is each document's group."""
+    several = len(set(group_of)) < len(group_of)
+    for one in fields:
+        told = [(group, one.values.get(place)) for place, group in enumerate(group_of)]
+        plain = all(type(value) in (str, int) for _group, value in told)
+        one.apart = several and plain and len(set(told)) == len(told)
+
+
+def _has_own(items: Items) -> bool:
+    fields = [one for one in collect_fields(items.found) if len(one.steps) <= 2]
+    mark_apart(fields, items.of_document)
+    keys = {one.key for one in fields if len(one.values) == len(items.found)}
     has_value = any(one.key in SINGLE for one in fields)
     named = any(one.key in NAME and isinstance(one.first, str) for one in fields)
-    return bool(find_times(fields)) or (has_value and named) or bool(keys & (_SURE_DEVICE | OFFSETS))
+    told = any(
+        one.apart and (_name_rank(one) is not None or (items.of_things and one.key in DEVICE)) and len(one.steps) == 1
+        for one in fields
+    )
+    timed = any(not time.of_event for time in find_times(fields))
+    return timed or (has_value and named) or told or bool(keys & (_SURE_DEVICE | OFFSETS))
+
+
+def _name_rank(one: Field) -> int | None:
+    """How sure a field names what stands next to it, None where it does not."""
+    if isinstance(one.first, bool | float):
+        return None
+    if one.key in NAME and isinstance(one.first, str):
+        return NAME.index(one.key)
+    said = NAME_WORDS if isinstance(one.first, str) else NUMBER_WORDS
+    ranks = [said.index(word) for word in (*key_words(one), one.key) if word in said]
+    if not isinstance(one.first, str) and one.key.endswith("id"):
+        ranks.append(0)
+    return len(NAME) + min(ranks) if ranks else None
+
+
+def names_alone(one: Field) -> bool:
+    """Whether a field of an item names its value, so that nothing around the item has to."""
+    return one.key in NAME and (one.apart or one.key not in ("type", "code", "flag", "path", "id", "n"))
+
+
+def prefix_fields(fields: Iterable[Field], *, unclear: bool) -> list[Field]:
+    """Fields that tell the items of a message apart, the best first.
+
+    A text under a usual name is a part of the values' names; one of another key, or a number, only where the names are
+    `unclear` without it.
+    """
+    ranked = [
+        (rank, one) for one in fields if one.apart and len(one.steps) == 1 and (rank := _name_rank(one)) is not None
+    ]
+    return [
+        one
+        for rank, one in sorted(ranked, key=lambda entry: entry[0])
+        if unclear or (rank < len(NAME) and not one.root)
+    ]
+
+
+def name_twice(name: Field, of_document: Sequence[int], time: FoundTime | None) -> bool:
+    """Whether two items of a message have one name at the same time."""
+    at = {} if time is None or time.field.root else time.field.values
+    told = [(of_document[place], value, at.get(place)) for place, value in name.values.items()]
+    return len(set(told)) < len(told)
+
+
+def collide(values: Iterable[Field], of_document: Sequence[int], time: FoundTime | None) -> bool:
+    """Whether two items of a message give a value of the same name at the same time."""
+    at = {} if time is None or time.field.root else time.field.values
+    for one in values:
+        told = [(of_document[place], at.get(place)) for place in one.values]
+        if len(set(told)) < len(told):
+            return True
+    return False
 
 
 def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Single | None:
@@ -146,17 +264,20 @@ def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Singl
     if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in steps) or not steps:
         return None
     names = [one for one in fields if _may_name(one, value, listed=listed)]
-    name = min(names, key=lambda one: (NAME.index(one.key), len(one.steps)), default=None)
+    name = min(names, key=lambda one: (_name_rank(one), len(one.steps)), default=None)
     return Single(value, name)
 
 
 def _may_name(one: Field, value: Field, *, listed: bool) -> bool:
-    if one is value or one.key not in NAME or not isinstance(one.first, str | int) or isinstance(one.first, bool):
+    rank = _name_rank(one)
+    if one is value or rank is None:
         return False
     if is_numeric_text(one.first) or isinstance(one.first, int):
-        return listed and one.key in ("id", "key", "code", "channel")
+        return listed and (one.apart or one.key in ("id", "key", "code", "channel"))
+    if rank >= len(NAME):
+        return one.apart or any(word in SURE_NAME_WORDS for word in key_words(one))
     # Outside of a list the id is the message's or the sender's.
-    return listed or one.key not in ("id", "path", "type", "sensor", "channel")
+    return listed or one.apart or one.key not in ("id", "path", "type", "sensor", "channel")
 
 
 def values_base(values: Iterable[Field]) -> tuple[Step, ...]:

@@ -9,12 +9,20 @@ from gateway.decoders.text_settings import FormatSettings
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
 from gateway.suggest.times import time_format
+from gateway.suggest.topic import is_address, is_sure_id
 
 __all__ = ["Read", "read_payload"]
 
 _KEY: Final = re.compile(r"[A-Za-z_][\w.\-/ ]{0,60}")
 _MOST_CELLS: Final = 200
 _LINES: Final = 2
+_MOST_LEADING: Final = 6
+_MOST_TEXT: Final = 20_000
+"""Characters of a text that is looked at for pairs in every way."""
+_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
+_SOLID_TIME = re.compile(r"20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])T?(?:[01]\d|2[0-3])[0-5]\d[0-5]\dZ?")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)")
+_CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
 
 
 class Read(NamedTuple):
@@ -46,20 +54,21 @@ def _parse(payload: bytes, form: dict[str, Any], limits: GatewaySettings) -> Any
     return parsed.value if isinstance(parsed, Document) else None
 
 
-def _is_number(cell: str) -> bool:
+def _is_number(cell: str, *, comma: bool = False) -> bool:
     value, _unit = read_scalar(cell.strip())
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number or (comma and _COMMA_NUMBER.fullmatch(cell.strip()) is not None)
 
 
 def _pairs(text: str) -> dict[str, Any] | None:
-    """`t=21.5,h=40`, `t:21.5;h:40`, and `t|21.5|h|40`, where keys and values alternate."""
+    """`t=21.5,h=40`, `t:21.5;h:40`, `t: 21.5 h: 40`, `#dev-1#t:21.5#`, and `t|21.5|h|40`, where keys and values alternate."""
     for equals in ("=", ":"):
-        for separator in (",", ";", "&", "|", " ", "\n"):
-            parts = [part.partition(equals) for part in text.split(separator) if part.strip()][: _MOST_CELLS + 1]
-            keyed = all(mark and _KEY.fullmatch(key.strip()) for key, mark, _value in parts)
-            if keyed and len(parts) <= _MOST_CELLS and any(_is_number(value) for *_key, value in parts):
+        for separator in (",", ";", "&", "|", "#", " ", "\n"):
+            leading = None if len(text) > _MOST_TEXT else _keyed(text, equals, separator)
+            if leading is not None:
                 usual = separator if separator != "\n" else " "
-                return {"kind": "pairs", "separator": usual} | ({} if equals == "=" else {"equals": equals})
+                found = {"kind": "pairs", "separator": usual} | ({} if equals == "=" else {"equals": equals})
+                return found | ({"columns": leading} if leading else {})
     for separator in ("|", ";", ","):
         cells = [cell.strip() for cell in text.partition("#")[0].split(separator)][: _MOST_CELLS + 1]
         keys, values = cells[::2], cells[1::2]
@@ -76,6 +85,31 @@ def _pairs(text: str) -> dict[str, Any] | None:
     return None
 
 
+def _keyed(text: str, equals: str, separator: str) -> list[str] | None:
+    """Names for the cells in front of the first pair, None where these are no pairs."""
+    if separator == " ":
+        text = re.sub(f" ?{equals} ?(?=[^ {equals}]+(?: |$))", equals, " ".join(text.split()))
+    parts = [part.strip() for part in text.split(separator) if part.strip()][: _MOST_CELLS + 1]
+    keyed = [_KEY.fullmatch(part.partition(equals)[0].strip()) is not None and equals in part for part in parts]
+    leading = keyed.index(True) if True in keyed else len(parts)
+    # Words in front of a sentence's colon are no cells.
+    most = 0 if separator in (" ", "&", "\n") else _MOST_LEADING
+    if (
+        not all(keyed[leading:])
+        or leading > most
+        or len(parts) > _MOST_CELLS
+        or len(parts) - leading < (2 if leading else 1)
+    ):
+        return None
+    names = _names(parts[:leading])
+    sender = next(
+        (place for place, part in enumerate(parts[:leading]) if names[place][:6] == "column" and is_sure_id(part)), None
+    )
+    if sender is not None and not {"mac", "imei"} & set(names):
+        names[sender] = "serial"
+    return names if any(_is_number(part.partition(equals)[2]) for part in parts[leading:]) else None
+
+
 def _rows(text: str) -> dict[str, Any] | None:
     """Cells in a row; without a header their names are made up."""
     lines = [line for line in text.splitlines() if line.strip()]
@@ -84,11 +118,13 @@ def _rows(text: str) -> dict[str, Any] | None:
         width = len(rows[0]) if rows else 0
         if not 1 < width <= _MOST_CELLS or any(len(row) != width for row in rows):
             continue
-        if len(rows) >= _LINES and not any(map(_is_number, rows[0])) and any(map(_is_number, rows[1])):
-            return {"kind": "rows", "separator": separator, "header": True}
-        numbers = [_is_number(cell) for cell in rows[-1]]
-        if any(numbers) and not (separator == "," and width == _LINES and _is_decimal(rows[-1])):
-            return {"kind": "rows", "separator": separator, "columns": _names(rows[-1])}
+        comma = separator != "," and any(_COMMA_NUMBER.fullmatch(cell) for row in rows[-1:] for cell in row)
+        decimal = {"decimal": ","} if comma else {}
+        body = [_is_number(cell, comma=comma) for cell in rows[-1]]
+        if len(rows) >= _LINES and not any(_is_number(cell, comma=comma) for cell in rows[0]) and any(body):
+            return {"kind": "rows", "separator": separator, "header": True} | decimal
+        if any(body) and not (separator == "," and width == _LINES and _is_decimal(rows[-1])):
+            return {"kind": "rows", "separator": separator, "columns": _names(rows[-1])} | decimal
     return None
 
 
@@ -98,9 +134,27 @@ def _is_decimal(cells: list[str]) -> bool:
 
 
 def _names(cells: list[str]) -> list[str]:
-    """Names for cells that nobody named: the time, and the others by their place."""
+    """Names for cells that nobody named: the time, the sender where that is certain, and the others by their place."""
     names: list[str] = []
     for place, cell in enumerate(cells, start=1):
-        is_time = time_format(cell) is not None and "time" not in names
-        names.append("time" if is_time else f"column{place}")
+        kind = _kind_of(cell)
+        names.append(f"column{place}" if kind is None or kind in names else kind)
     return names
+
+
+def _kind_of(cell: str) -> str | None:
+    if time_format(cell) is not None or _SOLID_TIME.fullmatch(cell) or _CLOCK.fullmatch(cell):
+        return "time"
+    if _DAY.fullmatch(cell):
+        return "date"
+    if is_address(cell):
+        return "mac"
+    return "imei" if _is_imei(cell) else None
+
+
+def _is_imei(cell: str) -> bool:
+    """Whether 15 digits have an IMEI's check digit."""
+    if len(cell) != 15 or not (cell.isdigit() and cell.isascii()):
+        return False
+    digits = [int(digit) * (1 + place % 2) for place, digit in enumerate(cell)]
+    return sum(digit // 10 + digit % 10 for digit in digits) % 10 == 0

@@ -13,7 +13,7 @@ from gateway.suggest.draft import Draft
 from gateway.suggest.sample import Family, Sample, group_samples
 from gateway.suggest.shipped import shipped_drafts
 from gateway.suggest.toml_text import write_toml
-from gateway.suggest.try_draft import decode_samples
+from gateway.suggest.try_draft import decode_samples, doubts
 
 __all__ = ["Proposal", "propose_routes"]
 
@@ -39,8 +39,10 @@ class Proposal:
 
     @property
     def works(self) -> bool:
-        """Whether every sample gives readings and nothing is refused."""
-        return all(one["outcome"] == "reading" and not one["rejected"] for one in self.decoded)
+        """Whether every sample gives readings, nothing is refused and nothing is in doubt."""
+        return not self.draft.doubts and all(
+            one["outcome"] == "reading" and not one["rejected"] for one in self.decoded
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For programs and the page."""
@@ -48,6 +50,7 @@ class Proposal:
             "toml": self.toml,
             "route": self.draft.route,
             "notes": self.draft.notes,
+            "doubts": self.draft.doubts,
             "left_out": [{"name": one.name, "why": one.why} for one in self.draft.left_out],
             "now": self.now,
             "works": self.works,
@@ -101,4 +104,5 @@ def _try(
         draft.notes.append(f"{now} takes these messages now: the draft comes before it")
     route = RouteSettings.model_validate(draft.route)
     decoded = decode_samples(family.samples, (route, *routes), limits)
+    draft.doubts += doubts(draft, decoded)
     return Proposal(draft, write_toml(draft), family.samples, decoded, now)

@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.values import NO_VALUE
 from gateway.suggest.fields import Field
-from gateway.suggest.times import FoundTime
+from gateway.suggest.times import FoundTime, may_be_time
 from gateway.suggest.topic import is_sure_id
 from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, NAME, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
 
-__all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "find_roles", "is_numeric_text"]
+__all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "behind_comma_number", "find_roles", "is_empty", "is_numeric_text"]
 
 _NUMBER_OF_A_THING = re.compile(r"0\d{2,}")
 """Whole numbers with zeros in front, as serial numbers have them."""
 _ENDS_AS_ID = re.compile(
-    r"(?:^|[._@ -])(?:id|ids|sn|serial|addr|address|uuid|guid|sequence_?id)$|[a-z](?:Id|ID|Ids|Sn|SN|Serial|Addr|Address|Uuid)$",
+    r"(?:^|[._@ -])(?:id|ids|sn|serial|addr|address|uuid|guid|token|secret|sequence_?id)$|^id[_-]"
+    r"|[a-z](?:Id|ID|Ids|Sn|SN|Serial|Addr|Address|Uuid|Token|Secret)$",
 )
 """Ends of names of ids; `humid` and `rapid` are none, since a sign or a capital must begin them."""
+_COMMA_NUMBER = re.compile(r"[+-]?(\d{1,9}),(\d{1,6})(\s?(?:[^\s\d.,;{}*]{1,8})?)")
 _STATE = re.compile(r"[\w°%+.,:-]+(?: [\w°%+.,:-]+){0,3}")
 _MOST_STATE = 24
 """Characters of a text that may be a state; longer ones describe."""
@@ -53,7 +55,11 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
     """Judge each field that names neither device, time nor identity; `times` are other times."""
     roles = Roles([], [], [], [])
     known = list(fields)
-    other_times = {time.field.steps for time in times}
+    other_times = {
+        one.steps: "says when something else happened" if time.of_event else "another time of the message"
+        for time in times
+        for one in time.fields
+    }
     has_one_value = any(one.key in SINGLE for one in known)
     with_value = {one.steps[:-1] for one in known if one.key in SINGLE}
     short = any(len(one.key) == 1 and not isinstance(one.first, str) for one in known) or all(
@@ -63,7 +69,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
         if isinstance(one.first, str) and (one.key in UNIT or (one.key == "u" and one.steps[:-1] in with_value)):
             roles.units.append(one)
             continue
-        why = "another time of the message" if one.steps in other_times else _why_none(one)
+        why = other_times.get(one.steps) or _why_none(one)
         if (why == QUALITY_SAYS and not has_one_value and not _is_opc_quality(one)) or (why == _LETTER and short):
             # A status among many values is a value, and so is a letter among letters.
             why = None
@@ -85,10 +91,36 @@ def is_numeric_text(value: Any) -> bool:
     return isinstance(read, int | float) and not isinstance(read, bool)
 
 
+def behind_comma_number(values: Iterable[Any]) -> str | None:
+    """What stands behind the number in texts such as `21,5 °C`, "" where nothing does; None where these are none.
+
+    A short one alone, such as `1,2`, may be a list.
+    """
+    found = [_COMMA_NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None for value in values]
+    texts = {match[3] for match in found if match is not None}
+    if None in found or len(texts) != 1:
+        return None
+    [behind] = texts
+    sure = behind.strip() or any(match is not None and len(match[1] + match[2]) > 2 for match in found)
+    return str(behind) if sure else None
+
+
+def is_empty(value: Any) -> bool:
+    """Whether this is a text that says there is no value."""
+    return isinstance(value, str) and (not value.strip() or value.strip().lower() in NO_VALUE)
+
+
 def _why_none(one: Field) -> str | None:
     """Why a field is no reading, None where it is one."""
-    why = _by_place(one) or _by_key(one)
-    if why is None and isinstance(one.first, str) and (not is_numeric_text(one.first) or _is_encoded(one)):
+    unknown = "is called like a time, and nobody says how it is written" if may_be_time(one) else None
+    why = _by_place(one) or unknown or _by_key(one)
+    comma = why is None and behind_comma_number(one.values.values()) is not None
+    if (
+        why is None
+        and isinstance(one.first, str)
+        and not comma
+        and (not is_numeric_text(one.first) or _is_encoded(one))
+    ):
         why = _by_text(one)
     return why
 
@@ -145,7 +177,7 @@ def _by_text(one: Field) -> str | None:
     first = one.first.strip()
     if _is_encoded(one):
         return "holds bytes, which only a decoder of their own can read"
-    if first == "" or first.lower() in NO_VALUE:
+    if is_empty(first):
         return None
     if len(one.key) == 1 and len(one.steps) == 1:
         return _LETTER

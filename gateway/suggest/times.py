@@ -1,32 +1,42 @@
 """Which field is the time of measurement, and how it is written."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gateway.suggest.fields import Field
-from gateway.suggest.words import TIME
+from gateway.suggest.fields import Field, key_words
+from gateway.suggest.words import EVENTS, TIME, TIME_WORDS
 from gateway.time_formats import named_time
 from gateway.times import Instant, read_time, read_time_as
 
-__all__ = ["FoundTime", "find_times", "looks_like_time", "time_format"]
+__all__ = ["FoundTime", "find_times", "looks_like_time", "may_be_time", "time_format"]
 
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _FROM_S, _UNTIL_S = 1_262_304_000, 2_366_841_600
 """2010 to 2045: a number in this window, under a key that says time, is a time."""
+_MINUTES = ("min", "mins", "minute", "minutes")
 _DATE = re.compile(
-    r"\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|\d{1,2} [A-Za-z]{3,9} \d{4}|[A-Za-z]{3} \d{1,2},? (?:\d{4}|\d\d:)"
+    r"20\d{6}[T ]?\d{4}(?:\d\d)?|\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|\d{1,2} [A-Za-z]{3,9} \d{4}"
+    r"|[A-Za-z]{3} \d{1,2},? (?:\d{4}|\d\d:)"
 )
 _DATES = (
-    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%b-%d", "%d-%b-%Y", "%d %b %Y",
-    "%b %d %Y", "%b %d, %Y", "%a %b %d %Y",
+    "%d.%m.%Y", "%Y-%m-%d", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d",
+    "%Y.%m.%d", "%Y-%b-%d", "%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%a %b %d %Y",
 )  # fmt: skip
+_SOLID = tuple(f"%Y%m%d{mark}{clock}" for mark in ("T", " ") for clock in ("%H%M%S%z", "%H%M%S.%f%z", "%H%M%S", "%H%M"))
+_DIGITS = ("%Y%m%d%H%M%S", "%Y%m%d%H%M", "%y%m%d%H%M%S")
+"""Without any sign: only under a key that says time."""
+_DAY = re.compile(r"\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|20\d{6}")
+_CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?: ?[AaPp][Mm])?|(?:[01]\d|2[0-3])[0-5]\d[0-5]\d")
+_LEAST_CLAIM = 1_000_000
+"""A whole number from here on under a short key such as `t` is no usual measurement."""
 _CLOCKS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _WRITTEN = (
     "rfc1123",
     "%a %b %d %H:%M:%S %Y",
+    *_SOLID,
     *(
         f"{date}{mark}{clock}{zone}"
         for date in _DATES
@@ -41,15 +51,39 @@ _UTC = ZoneInfo("UTC")
 
 @dataclass(frozen=True, slots=True)
 class FoundTime:
-    """A field that holds times in one format; `local` where the text names no offset."""
+    """A field that holds times in one format; `local` where the text names no offset.
+
+    `clock` holds the time of the day where the field holds the day alone. `of_event` where the key says that something else
+    happened then, such as a start or the day's highest value: such a time is never that of the measurement.
+    """
 
     field: Field
     format: str
+    clock: Field | None = None
+    of_event: bool = False
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The one or two fields that it takes."""
+        return (self.field,) if self.clock is None else (self.field, self.clock)
+
+    @property
+    def path(self) -> str:
+        """Where it stands, in the mapping language."""
+        if self.clock is None:
+            return self.field.path
+        return " ".join(f"{{{one.reference}}}" for one in self.fields)
+
+    @property
+    def name(self) -> str:
+        """Its name for a person."""
+        return " and ".join(one.name for one in self.fields)
 
     @property
     def zone(self) -> str | None:
         """The zone that the name of the field says."""
-        return "UTC" if self._is_local and any(word in self.field.key for word in ("utc", "gmt")) else None
+        said = any(word in one.key for one in self.fields for word in ("utc", "gmt"))
+        return "UTC" if self._is_local and said else None
 
     @property
     def local(self) -> bool:
@@ -66,40 +100,97 @@ def looks_like_time(one: Field) -> bool:
     return isinstance(one.first, str) and _DATE.search(one.first) is not None
 
 
+def may_be_time(one: Field) -> bool:
+    """Whether a field is called like a time and no time can be read there: a count since some start, or a clock alone."""
+    if one.key not in TIME:
+        return False
+    if isinstance(one.first, str):
+        return (
+            _CLOCK.fullmatch(one.first.strip()) is not None or re.fullmatch(r"\d\d(?:-\d\d){2}", one.first) is not None
+        )
+    sure = one.key in ("ts", "timestamp", "epoch", "unixtime")
+    return type(one.first) in (int, float) and (sure or one.first >= _LEAST_CLAIM)
+
+
 def find_times(fields: Iterable[Field]) -> list[FoundTime]:
-    """All fields that hold times, the nearest to the measurement first."""
-    found = [
-        (rank, FoundTime(one, how)) for one in fields if (rank := _rank(one)) is not None and (how := _format_of(one))
-    ]
-    return [time for _rank_, time in sorted(found, key=lambda pair: (pair[0], len(pair[1].field.steps)))]
+    """All fields that hold times, the nearest to the measurement first; those of other events are the last."""
+    known = list(fields)
+    found: list[tuple[bool, int, FoundTime]] = []
+    for one in known:
+        rank = _rank(one)
+        how = None if rank is None else _format_of(one, sure=rank < len(TIME))
+        if rank is not None and how:
+            of_event = how != "min" and _is_event(one)
+            found.append((of_event, rank, FoundTime(one, how, of_event=of_event)))
+    taken = {one.field.steps for _event, _rank, one in found}
+    found += [(False, len(TIME) - 1, one) for one in _joined([one for one in known if one.steps not in taken])]
+    ranked = sorted(found, key=lambda entry: (entry[0], entry[1], len(entry[2].field.steps)))
+    return [time for _event, _rank, time in ranked]
+
+
+def _joined(fields: list[Field]) -> Iterator[FoundTime]:
+    """A day and a time of the day in two fields next to each other."""
+    texts = [one for one in fields if all(isinstance(value, str) for value in one.values.values()) and one.can_be_named]
+    days = [one for one in texts if all(_DAY.fullmatch(value.strip()) for value in one.values.values())]
+    for day in days:
+        for clock in texts:
+            beside = clock.steps[:-1] == day.steps[:-1] and clock.values.keys() >= day.values.keys()
+            if beside and all(_CLOCK.fullmatch(clock.values[number].strip()) for number in day.values):
+                form = _written_format(
+                    [f"{text} {clock.values[number]}" for number, text in day.values.items()], sure=True
+                )
+                if form is not None:
+                    yield FoundTime(day, form, clock)
+                    return
 
 
 def _rank(one: Field) -> int | None:
     words = [TIME.index(word) for word in one.words if word in TIME]
     if words:
         return min(words)
+    texts = [value for value in one.values.values() if isinstance(value, str)]
+    said = key_words(one)
+    if not texts:
+        # A number in the window of epochs counts where the key says time in any of its words.
+        return len(TIME) + 1 if any(word in TIME_WORDS or word in EVENTS for word in said) else None
     # A date and time in full under any key is a time, if not the first to choose.
-    return len(TIME) if all(isinstance(value, str) for value in one.values.values()) and _format_of(one) else None
+    dated = len(texts) == len(one.values) and all(_DATE.search(text) and not text.strip().isdigit() for text in texts)
+    return len(TIME) if dated and _format_of(one, sure=False) else None
 
 
-def _format_of(one: Field) -> str | None:
+def _is_event(one: Field) -> bool:
+    return one.key not in TIME and any(word in EVENTS for word in key_words(one))
+
+
+def _format_of(one: Field, *, sure: bool) -> str | None:
+    """The format of its values; `sure` where the key says that they are times."""
     formats = {time_format(value) for value in one.values.values()}
-    if formats == {None}:
-        return _written_format([value for value in one.values.values() if isinstance(value, str)])
-    return formats.pop() if len(formats) == 1 else None
+    if formats != {None}:
+        return formats.pop() if len(formats) == 1 else None
+    values = list(one.values.values())
+    if any(word in _MINUTES for word in key_words(one)) and all(_in_window(value, 1 / 60) for value in values):
+        return "min"
+    return _written_format([str(value) for value in values if type(value) in (str, int)], sure=sure)
 
 
-def _written_format(texts: list[str]) -> str | None:
+def _written_format(texts: list[str], *, sure: bool) -> str | None:
     """The one written format that reads all texts; None where two of them read another time, as day and month may."""
-    if not texts or not all(len(text) <= _MOST_TEXT and _DATE.search(text) for text in texts):
+    if not texts or not all(len(text) <= _MOST_TEXT and (sure or _DATE.search(text)) for text in texts):
+        return None
+    digits = all(text.strip().isdigit() for text in texts)
+    if digits and not sure:
         return None
     found: dict[tuple[int, ...], str] = {}
-    for form in _WRITTEN:
+    for form in _DIGITS if digits else _WRITTEN:
         read = [named_time(form).read(text.strip(), "", _UTC) for text in texts]
         instants = tuple(one.us for one in read if isinstance(one, Instant))
-        if len(instants) == len(texts):
+        if len(instants) == len(texts) and all(_FROM_S <= us / 1e6 < _UNTIL_S for us in instants):
             found.setdefault(instants, form)
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _in_window(value: Any, per_second: float) -> bool:
+    return type(value) in (int, float) and _FROM_S <= value / per_second < _UNTIL_S
 
 
 def time_format(value: Any) -> str | None:

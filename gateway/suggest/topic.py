@@ -4,9 +4,18 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.suggest.words import COLLECTIONS, KINDS, bare
+from gateway.suggest.words import COLLECTIONS, KINDS, QUANTITIES, bare
 
-__all__ = ["is_collection", "is_kind", "is_number", "is_sure_id", "looks_like_id", "varying_levels"]
+__all__ = [
+    "is_address",
+    "is_collection",
+    "is_kind",
+    "is_number",
+    "is_quantity",
+    "is_sure_id",
+    "looks_like_id",
+    "varying_levels",
+]
 
 _SURE = re.compile(
     r"[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,7}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|!?(?:0x)?(?=[0-9a-f]*\d)[0-9a-f]{6,32}"
@@ -14,6 +23,10 @@ _SURE = re.compile(
     re.IGNORECASE,
 )
 """A MAC, EUI, UUID, a long hexadecimal or decimal number, or a word with four digits at least."""
+_ADDRESS = re.compile(
+    r"[0-9a-f]{2}(?P<sign>[:-])(?:[0-9a-f]{2}(?P=sign)){4}(?:(?:[0-9a-f]{2}(?P=sign)){2})?[0-9a-f]{2}", re.IGNORECASE
+)
+"""A MAC or EUI with its signs."""
 _PART = re.compile(r"(?:tool|endpoint|ep|channel|ch|phase|port|slot|zone|register|line|l|p)[_-]?\d{1,3}", re.IGNORECASE)
 _MOST_DIGITS: Final = 3
 
@@ -21,6 +34,16 @@ _MOST_DIGITS: Final = 3
 def is_sure_id(level: str) -> bool:
     """Whether this alone can name one device among all."""
     return _SURE.fullmatch(level) is not None and not is_kind(level)
+
+
+def is_address(text: str) -> bool:
+    """Whether this is a MAC or an EUI: the sender's in any field."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def is_quantity(level: str) -> bool:
+    """Whether it says what is measured, such as temperature: a device is rarely called so."""
+    return bare(level) in QUANTITIES
 
 
 def looks_like_id(level: str) -> bool:

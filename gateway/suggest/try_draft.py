@@ -1,6 +1,7 @@
 """What a draft makes of the messages it was drawn from: decoded as the gateway will."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,9 +9,10 @@ from gateway.decode_file import describe
 from gateway.outcome import Gate, Message
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
+from gateway.suggest.draft import Draft
 from gateway.suggest.sample import Sample
 
-__all__ = ["decode_samples"]
+__all__ = ["decode_samples", "doubts"]
 
 
 def decode_samples(
@@ -29,3 +31,21 @@ def decode_samples(
         outcome = gate.decide(Message(number, 0, received_us, topic, sample.payload))
         found.append({"topic": sample.topic, "device": outcome.device} | describe(outcome))
     return found
+
+
+def doubts(draft: Draft, decoded: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with readings that look right: values that share a name and a time, and values that do not come out."""
+    found: list[str] = []
+    for message in decoded:
+        names = Counter((one["device"], one["metric"], one["time"]) for one in message["readings"])
+        twice = [metric for (_device, metric, _time), count in names.items() if count > 1]
+        if twice:
+            count = names.most_common(1)[0][1]
+            says = f"{count} values of one message are called {twice[0]} at one time"
+            found.append(f"{says}: give each a name of its own (`prefix` or `rename`)")
+    out = sum(len(message["readings"]) + len(message["rejected"]) for message in decoded)
+    if out < draft.values and not any(message.get("wanted") for message in decoded):
+        found.append(
+            f"{draft.values - out} of {draft.values} values do not come out, and nothing above says why: check `skip`"
+        )
+    return list(dict.fromkeys(found))

@@ -3,11 +3,11 @@
 import re
 from typing import Final
 
-__all__ = ["UNIT_NAMES", "unit_of_key"]
+__all__ = ["UNIT_NAMES", "split_unit", "unit_of_key"]
 
 UNIT_NAMES: Final = {
     "C": "°C", "F": "°F", "c": "°C", "f": "°F", "degC": "°C", "Celsius": "°C", "celsius": "°C", "Cel": "°C", "degF": "°F",
-    "l/min": "L/min", "lpm": "L/min",
+    "l/min": "L/min", "lpm": "L/min", "pct": "%", "percent": "%", "Grad": "°",
 }  # fmt: skip
 """What units are called in payloads, to what they are called in readings."""
 
@@ -49,12 +49,28 @@ _JOINED: Final = (
     (re.compile(r"(?:max)?(?:daily)?(?:wind)(?:speed|gust)mph"), "mph"),
 )
 """Names of weather stations (Ecowitt, Ambient, Wunderground) that join quantity, place and unit."""
+_BRACKETS = re.compile(r"([^\[\]()]*[^\[\]()\s])\s*[\[(]([^\[\]()\s]{1,12})[\])]")
+_KNOWN: Final = (
+    frozenset(_SUFFIXES.values())
+    | UNIT_NAMES.keys()
+    | {"hPa", "mb", "W/m2", "m3/h", "mm/h", "kvar", "var", "Nm", "bar", "t"}
+)
 _SIGNS = re.compile(r"[_\-. /]+")
+
+
+def split_unit(key: str) -> tuple[str, str] | None:
+    """Name and unit of a key that ends with its unit in brackets: `Temperatur [°C]`; None of all others."""
+    found = _BRACKETS.fullmatch(key)
+    if found is None or not (found[2] in _KNOWN or set(found[2]) & set("%°/")):
+        return None
+    return found[1], UNIT_NAMES.get(found[2], found[2])
 
 
 def unit_of_key(key: str) -> str | None:
     """The unit that the ending of a key names, None where it names none."""
-    whole = _SUFFIXES[key.lower()] if key.lower() in ("celsius", "fahrenheit", "kelvin") else None
+    in_brackets = split_unit(key)
+    whole = in_brackets[1] if in_brackets is not None else None
+    whole = whole or (_SUFFIXES[key.lower()] if key.lower() in ("celsius", "fahrenheit", "kelvin") else None)
     whole = whole or next((unit for sign, unit in _JOINED if sign.fullmatch(key)), None)
     if whole is not None:
         return whole

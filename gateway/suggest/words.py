@@ -12,15 +12,23 @@ __all__ = [
     "DEVICE",
     "ENCODED",
     "ENVELOPES",
+    "EVENTS",
     "IDENTITY",
     "KINDS",
     "NAME",
+    "NAME_WORDS",
+    "NUMBER_WORDS",
     "OFFSETS",
+    "OF_MESSAGES",
     "QUALITY",
+    "QUANTITIES",
     "RADIO",
     "SIDE",
     "SINGLE",
+    "SURE_NAME_WORDS",
+    "THINGS",
     "TIME",
+    "TIME_WORDS",
     "UNIT",
     "bare",
 ]
@@ -55,6 +63,19 @@ _OF_LATER_HOPS: Final = _words(
 TIME: Final = tuple(dict.fromkeys((*_OF_SOURCE, *USUAL_NAMES, *_OF_LATER_HOPS)))
 """The earlier, the nearer to the measurement; with all names that are read as times where nobody named one."""
 
+TIME_WORDS: Final = _set(
+    "time date ts timestamp timestamps at utc epoch datetime unixtime since until seen updated clock min minutes"
+)
+"""Words of keys under which a number in the window of epochs is a time."""
+EVENTS: Final = _set(
+    "boot booted reboot start started starting stop stopped begin begins end ends setup install installed installation "
+    "calibrated calibration calib next first birth born reset restart restarted expire expires expiry expiration due valid until "
+    "since sunrise sunset rise set storm min max minimum maximum peak lowest highest scheduled schedule alarm "
+    "service maintenance manufactured production built build connected disconnected armed purchase purchased warranty changed "
+    "previous prev last store stored"
+)
+"""Words of keys that say what else happened at a time: it is not that of the measurement."""
+
 OFFSETS: Final = _set("time offset offsets timeoffset timeoffsets offsetms dt delta elapsed relativetime")
 """Keys of numbers that are distances from the time of the message, where they are no times themselves."""
 
@@ -78,6 +99,10 @@ COUNTERS: Final = _set(
     "seq seqnumber sequence sequencenumber seqno seqnr fcnt fcntup framecounter counterup msgcounter packetcounter msgcount "
     "messagecounter messagenumber msgnr"
 )
+OF_MESSAGES: Final = _set(
+    "messageid msgid msguuid eventid packetid deduplicationid correlationid transactionid telegramid recordid frameid"
+)
+"""Keys of ids that are of a message for certain; an `id` or `uuid` may be that of the sender."""
 RADIO: Final = _set(
     "rssi wifirssi signalrssi rxrssi snr rxsnr lqi linkquality lrrrssi lrrsnr rssidbm snrdb avgsnr antenna freq frequencymhz "
     "datarate spreadingfactor sf codingrate hopstart hoplimit hopsaway rfchain rfchannel channelrssi lsnr esp lrrid "
@@ -91,6 +116,15 @@ NAME: Final = _words(
     "measurand name n property sensor flag externalid type browsename itemname item nodeid code channel path id"
 )
 """Keys whose text names the value that stands next to it; the earlier, the surer."""
+NAME_WORDS: Final = _words(
+    "name tag signal parameter param variable metric measurand point datapoint comp component quantity property attribute "
+    "register channel sensor label key code path item service kind type id"
+)
+"""Words of keys whose text may name what stands next to it, where it differs; the earlier, the surer."""
+SURE_NAME_WORDS: Final = _set("tag signal parameter param variable metric measurand datapoint")
+"""Words of keys that need no other message to be taken for names."""
+NUMBER_WORDS: Final = _words("id lsid channel address addr register port slot num number no nr index idx unit")
+"""Words of keys whose number tells the items of a list apart."""
 SINGLE: Final = _set(
     "value val v measuredvalue presentvalue currentvalue rawvalue reading result data payload measurement"
 )
@@ -132,12 +166,21 @@ KINDS: Final = _set(
     "data json state status telemetry sensor readings reading up uplink event events message messages msg values value loop "
     "attrs attributes update updates get info out output measurement measurements measures report reported tele stat notify "
     "pub publish rx d2c live feeds properties metrics main default twin all payload raw decoded stats result results rpc "
-    "d r v1 v2 v3 current tx rx"
+    "d r v1 v2 v3 current tx rx tags channels in"
 )
 """Topic levels that say what kind of message comes there."""
+
+QUANTITIES: Final = _set(
+    "temperature temp humidity hum pressure power energy voltage current co2 voc pm25 pm10 lux illuminance light battery rain "
+    "wind noise level flow speed weight distance consumption production frequency dewpoint uv radiation radon"
+)
+"""Topic levels that say what is measured."""
 
 COLLECTIONS: Final = _set(
     "devices device things thing nodes node sensors inverters inverter meters loadpoints loadpoint stations machines machine "
     "assets trackers units vehicles chargers plcs gateways dev equipment boards modules clients"
 )
 """Topic levels behind which the name of one of many follows."""
+
+THINGS: Final = COLLECTIONS - _set("sensors loadpoints loadpoint modules boards")
+"""Arrays of devices; those left out here are parts of one."""

@@ -118,6 +118,9 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
         ('format = "pairs"', "t=25, h=42.5 %,door=open", ["from-topic t 25.0", "from-topic h 42.5 %", "from-topic door open"]),
         ('format = { kind = "pairs", separator = " " }', 't=25   h=42 name="x"',
          ["from-topic t 25.0", "from-topic h 42.0", "from-topic name x"]),
+        ('format = { kind = "pairs", separator = " ", equals = ":" }', "t: 25 h :42  at:21:06:40 n: x:1",
+         ["from-topic t 25.0", "from-topic h 42.0", "from-topic at 21:06:40", "from-topic x 1.0"]),
+        ('format = { kind = "pairs", separator = " " }', "a= b=3", ["from-topic b 3.0"]),
         ('format = { kind = "pairs", separator = "&" }\ndevice = "{.id}"', "id=00123&t=25", ["00123 t 25.0"]),
         ('format = { kind = "pairs", separator = "&" }\ndevice = "{.id}"', "id=a%3Ab&t+in=2%2E5", ["a:b t in 2.5"]),
         ('format = { kind = "pairs", separator = "\\n", equals = ":" }', "t: 25\nh: 42\n",
@@ -144,6 +147,8 @@ format = { kind = "pairs", separator = "|", equals = "|", lines = "#", columns =
         ('format = { kind = "rows", columns = ["d", "h", "t"] }\n'
          'time = { path = "{.d} {.h}", format = "%d.%m.%Y %H:%M:%S", zone = "UTC" }',
          "28.11.2026,21:06:40,21.5", ["from-topic t 21.5 @11-28T21:06:40"]),
+        ('format = { kind = "rows", columns = ["m", "t"] }\ntime = { path = "m", format = "min" }', "29931667,21.5",
+         ["from-topic t 21.5 @11-28T21:07:00"]),
         ('format = { kind = "rows", separator = " ", columns = ["", "t"] }', "x   21.5", ["from-topic t 21.5"]),
         ('format = { kind = "rows", columns = ["t", "h"] }', "1,2\n3\n4,5,6\n7,8",
          ["from-topic t 1.0", "from-topic h 2.0", "from-topic t 7.0", "from-topic h 8.0", "!undecoded $[1]", "!undecoded $[2]"]),

@@ -1,0 +1,79 @@
+"""What values are called: the object that holds them, names without endings that add nothing, patterns for what is left out."""
+
+from collections.abc import Iterable
+
+from gateway.suggest.fields import Field, Step, flat_name
+from gateway.suggest.roles import Roles
+from gateway.suggest.units import split_unit
+from gateway.suggest.words import ENVELOPES, bare
+
+__all__ = ["beside_value", "envelope", "measured", "shorter_names", "skip_patterns"]
+
+
+def measured(roles: Roles) -> list[Field]:
+    """The values that are no texts, where there are any: texts around them say how the message came to be."""
+    return [one for one in roles.values if not isinstance(one.first, str) or one in roles.numeric] or roles.values
+
+
+def envelope(base: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The part of a base that only envelops."""
+    kept = 0
+    for place, step in enumerate(base):
+        if not isinstance(step, str) or bare(step) not in ENVELOPES:
+            break
+        kept = place + 1
+    return base[:kept]
+
+
+def shorter_names(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ...]]) -> dict[tuple[Step, ...], str]:
+    """Names without an ending that adds nothing: `temperature.properties.value` is `temperature`, `Wind [m/s]` is `Wind`.
+
+    Objects in `paired` hold a unit as well: they are one reading by themselves.
+    """
+    found: dict[tuple[Step, ...], str] = {}
+    for steps, name in names.items():
+        parts = name.split(".")
+        while len(parts) > 1 and parts[-1] in ("properties", "value", "val"):
+            parts.pop()
+        in_brackets = split_unit(name) if len(steps) == 1 else None
+        if in_brackets is not None:
+            found[steps] = in_brackets[0]
+        elif len(parts) < len(name.split(".")) and steps[:-1] not in paired:
+            found[steps] = ".".join(parts)
+    taken = [found.get(steps, name) for steps, name in names.items()]
+    return found if len(set(taken)) == len(taken) else {}
+
+
+def skip_patterns(left_out: Iterable[Field], kept: Iterable[Field], base: tuple[Step, ...]) -> list[str]:
+    """Patterns that leave these fields out and keep all others.
+
+    An array of which nothing is kept is left out as a whole; a member of each of its objects by a pattern for all of them.
+    """
+    kept_steps = [one.steps[len(base) :] for one in kept if one.under(base)]
+    kept_forms = {_form(steps) for steps in kept_steps}
+    kept_arrays = {steps[:place] for steps in kept_steps for place, step in enumerate(steps) if isinstance(step, int)}
+    found: list[str] = []
+    for one in left_out:
+        if not one.under(base):
+            continue
+        steps = one.steps[len(base) :]
+        first = next((place for place, step in enumerate(steps) if isinstance(step, int)), None)
+        if first is None:
+            found.append(flat_name(steps))
+        elif first and steps[:first] not in kept_arrays:
+            found.append(flat_name(steps[:first]))
+        else:
+            form = _form(steps)
+            found.append(form if "." in form and form not in kept_forms else flat_name(steps))
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def _form(steps: tuple[Step, ...]) -> str:
+    """The name with any place in arrays."""
+    return flat_name(tuple(step if isinstance(step, str) else 0 for step in steps)).replace("[0]", "[*]")
+
+
+def beside_value(unit: Field, roles: Roles) -> bool:
+    """Whether value and unit are the only two members of their object: then they are one reading by themselves."""
+    beside = [one for one in roles.values if one.steps[:-1] == unit.steps[:-1]]
+    return len(beside) == 1 and beside[0].steps[-1] == "value" and unit.steps[-1] == "unit"

@@ -1,0 +1,173 @@
+"""Drafts that would be wrong in silence: each kind is either right, or the draft says what is not sure."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.settings import GatewaySettings
+from gateway.suggest.propose import Proposal, propose_routes
+from gateway.suggest.sample import Sample
+
+LIMITS = GatewaySettings(presets=())
+AT_US = 1_795_900_000_000_000
+AT_S = 1_795_890_000
+AT = "2026-11-28T18:20:00Z"
+
+
+def propose(*messages: tuple[str, Any], zone: str | None = None) -> Proposal:
+    samples = [
+        Sample(topic, (payload if isinstance(payload, str) else json.dumps(payload)).encode(), AT_US)
+        for topic, payload in messages
+    ]
+    [found] = propose_routes(samples, (), LIMITS, zone=zone)
+    return found
+
+
+def metrics(proposal: Proposal) -> list[tuple[str, Any]]:
+    return [
+        (one["metric"], one["value"] if one["text"] is None else one["text"])
+        for message in proposal.decoded
+        for one in message["readings"]
+    ]
+
+
+def times(proposal: Proposal) -> set[str | None]:
+    return {one["time"] for message in proposal.decoded for one in message["readings"]}
+
+
+@pytest.mark.parametrize("key", ["id", "uuid", "guid", "_id"])
+def test_an_id_that_may_be_the_senders_is_no_identity_of_a_message(key: str) -> None:
+    sender = "7ad4f1c2-90e1-4f0e-9d51-0f5c3a2b7e10"
+    alone = propose(("hut/env", {key: sender, "t": 21.5}))
+    timed = propose(("hut/env", {key: sender, "t": 21.5, "ts": AT_S}))
+    assert "message_id" not in alone.draft.mapping
+    assert timed.draft.mapping["message_id"] == [f"{{.{key}}}:{{.ts}}"]
+
+
+def test_an_id_that_differs_among_messages_of_a_topic_is_their_identity() -> None:
+    one, other = "7ad4f1c2-90e1-4f0e-9d51-0f5c3a2b7e10", "1d9b3c52-90e1-4f0e-9d51-0f5c3a2b7e11"
+    found = propose(("hut/env", {"uuid": one, "t": 1}), ("hut/env", {"uuid": other, "t": 2}))
+    assert found.draft.mapping["message_id"] == ["{.uuid}"]
+    elsewhere = propose(("hut/a/env", {"uuid": one, "t": 1}), ("hut/b/env", {"uuid": other, "t": 2}))
+    assert "message_id" not in elsewhere.draft.mapping
+
+
+def test_a_text_in_an_array_does_not_take_its_neighbours_away() -> None:
+    found = propose(("hut/dev-1", {"raw": [8, "H34A08J1234567", 1.5], "acc": [{"x": 1, "serialNo": "A1"}, {"x": 2}]}))
+    assert metrics(found) == [("raw[0]", 8), ("raw[2]", 1.5), ("acc[0].x", 1), ("acc[1].x", 2)]
+    assert {one.name for one in found.draft.left_out} == {"raw[1]", "acc[0].serialNo"}
+
+
+def test_items_inside_of_items_have_the_name_of_what_is_around_them() -> None:
+    body = {
+        "Tags": [
+            {"TagKey": "Temp", "Values": [{"V": 21.5, "Ts": AT}]},
+            {"TagKey": "Level", "Values": [{"V": 3, "Ts": AT}]},
+        ]
+    }
+    assert metrics(propose(("line/plc-1", body))) == [("Temp", 21.5), ("Level", 3)]
+
+
+def test_a_text_that_differs_among_messages_of_a_topic_names_their_value() -> None:
+    bodies = [
+        {"leaf": f"L1/{name}", "tagPath": f"L1/{name}", "value": value} for name, value in (("T", 181.4), ("P", 2.1))
+    ]
+    assert [name for name, _value in metrics(propose(*[("edge/dev-1", body) for body in bodies]))] == ["L1/T", "L1/P"]
+
+
+def test_values_that_share_a_name_are_a_doubt() -> None:
+    groups = [{"values": [{"n": "in", "v": 1}]}, {"values": [{"n": "in", "v": 2}]}]
+    found = propose(("hut/dev-1", {"ts": AT_S, "groups": groups}))
+    assert not found.works
+    assert found.draft.doubts == [
+        "2 values of one message are called in at one time: give each a name of its own (`prefix` or `rename`)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "key", ["last_boot", "installedAt", "date_min_temp", "sunrise", "valid_until", "calibrationDate"]
+)
+@pytest.mark.parametrize("value", [AT, AT_S, AT_S * 1000])
+def test_a_time_at_which_something_else_happened_is_neither_the_time_nor_a_value(key: str, value: Any) -> None:
+    found = propose(("hut/dev-1", {key: value, "level": 21.5}))
+    assert (metrics(found), times(found)) == ([("level", 21.5)], {None})
+    assert [one.name for one in found.draft.left_out] == [key]
+
+
+@pytest.mark.parametrize("value", [123_456, 46_354.76, 29_931_500])
+def test_what_is_called_a_timestamp_and_is_none_is_no_value(value: float) -> None:
+    found = propose(("hut/dev-1", {"timestamp": value, "level": 21.5}))
+    assert metrics(found) == [("level", 21.5)]
+    assert any("timestamp" in note for note in found.draft.notes)
+
+
+def test_minutes_since_the_epoch() -> None:
+    assert times(propose(("hut/dev-1", {"epoch_min": AT_S // 60, "level": 21.5}))) == {AT}
+
+
+def test_digits_under_a_key_that_does_not_say_time_are_no_time() -> None:
+    found = propose(("lora/raw", {"devEUI": "A84041000181D4A2", "data": "01670110026850", "level": 1.5}))
+    assert (times(found), metrics(found)) == ({None}, [("level", 1.5)])
+
+
+def test_a_time_with_an_offset_comes_before_one_whose_zone_nobody_named() -> None:
+    body = {"uploadTime": "2026-11-28 19:20:00", "utcDateTime": AT, "level": 1.5}
+    assert times(propose(("hut/dev-1", body))) == {AT}
+    assert times(propose(("hut/dev-1", body), zone="Europe/Berlin")) == {AT}
+
+
+def test_samples_without_a_step_are_refused_and_not_placed_at_the_receive_time() -> None:
+    found = propose(("log/batch", {"dev": "d-1", "start": AT, "interval": 600, "values": [1.2, 1.3, 1.1]}))
+    assert not found.works
+    assert [one["reason"] for one in found.decoded] == ["ambiguous_time"]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "uptime 12452 heap 187632 rssi -61 temp 21.5",
+        "/KFM5KAIFA\n\n1-0:1.8.1(000671.578*kWh)\n!1E1D",
+        "<m><t>21.5</t></m>",
+    ],
+)
+def test_a_telegram_is_not_taken_for_one_text_value(payload: str) -> None:
+    found = propose(("meter/m-1/raw", payload))
+    assert not found.works
+    assert "write a decoder" in found.draft.doubts[0]
+
+
+@pytest.mark.parametrize("payload", ["21.5", "on", "no error", "heating since 12:30"])
+def test_a_state_is_a_value(payload: str) -> None:
+    assert propose(("meter/m-1/state", payload)).works
+
+
+def test_a_unit_is_only_of_the_value_that_it_is_of() -> None:
+    listed = {
+        "records": [
+            {"no": 1, "storage": 0, "unit": "kWh", "value": 5},
+            {"no": 2, "storage": 0, "unit": "m³", "value": 7},
+        ]
+    }
+    found = propose(("meter/m-1", listed))
+    units = {one["metric"]: one["unit"] for message in found.decoded for one in message["readings"]}
+    assert units == {"1.storage": None, "1.value": "kWh", "2.storage": None, "2.value": "m³"}
+    unclear = propose(
+        ("site/s-1", {"flow": {"refresh": 3, "unit": "kW", "grid": {"power": 1.5}, "load": {"power": 2.5}}})
+    )
+    assert [one["unit"] for message in unclear.decoded for one in message["readings"]] == [None, None, None]
+    assert ("flow.unit", "is a unit, and nobody says of which value") in unclear.draft.left_out
+
+
+@pytest.mark.parametrize("key", ["node", "id", "serial", "name"])
+def test_an_array_of_devices_names_its_devices(key: str) -> None:
+    nodes = [{key: "hall", "temp_c": 21.5}, {key: "roof", "temp_c": 7.5}]
+    found = propose(("gw/7/bulk", {"deviceId": "gw-7", "ts": AT_S, "nodes": nodes}))
+    assert [one["device"] for message in found.decoded for one in message["readings"]] == ["hall", "roof"]
+
+
+def test_objects_under_ids_are_devices_and_objects_under_words_are_values() -> None:
+    by_id = propose(("ble/scan", {"A4:C1:38:11:22:33": {"t": 21.5}, "A4:C1:38:11:22:44": {"t": 20.5}}))
+    assert by_id.draft.mapping["device"] == ["{key}"]
+    assert metrics(by_id) == [("t", 21.5), ("t", 20.5)]
+    assert metrics(propose(("hut/dev-1", {"in": {"t": 21.5}, "out": {"t": 7.5}}))) == [("in.t", 21.5), ("out.t", 7.5)]
