@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.suggest.fields import Field
+from gateway.suggest.fields import Field, key_words
+from gateway.suggest.times import time_format
 from gateway.suggest.topic import (
     is_address,
     is_collection,
@@ -16,13 +17,14 @@ from gateway.suggest.topic import (
     looks_like_id,
     varying_levels,
 )
-from gateway.suggest.words import DEVICE, SINGLE
+from gateway.suggest.words import DEVICE, NAME, NO_SENDER, SINGLE
 
 __all__ = ["Named", "device_field", "name_levels"]
 
 _NODE_OF_OPC_UA = re.compile(r"(?:ns=\d+;|nsu=[^;]*;)?[sigb]=")
 _SURE_WORDS: Final = DEVICE.index("device")
 """Words up to here name a device whatever stands there; those behind need a value that looks like an id."""
+_ID_OF_ANY = re.compile(r"[a-z0-9](?:Id|ID)$|[a-z0-9][_-]id$")
 _ID_OF = re.compile(
     r"(?:device|dev|esp|sensor|node|station|board|module|meter|logger|probe|mote|unit)\w{0,8}(?:id|sn|serial|mac|uid)"
     r"|id(?:device|sensor|node|station|board|meter|logger|probe|mote|wasp|unit)"
@@ -35,6 +37,7 @@ class Named:
     """A topic filter with named levels, and what they are used for.
 
     `agrees`: the payload names the device as its level does; `behind`: levels behind the device's say something as well.
+    `prefix`: stands in front of the names of the payload's values, since levels behind the device's number parts of it.
     """
 
     filter: str
@@ -43,6 +46,7 @@ class Named:
     why: str
     agrees: bool = False
     behind: bool = False
+    prefix: str = ""
 
     @property
     def route_metric(self) -> str | None:
@@ -64,29 +68,58 @@ def device_field(fields: Iterable[Field], topics: Sequence[str], *, things: bool
     if len(ranked) > 1 and any(one.key in SINGLE for one in known):
         # Next to the one value of a message a sensor's name without a number is that of the value.
         ranked = [entry for entry in ranked if entry[2].key != "sensor" or looks_like_id(str(entry[2].first))] or ranked
-    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else own
+    if ranked:
+        return min(ranked, key=lambda entry: entry[:2])[2]
+    return own or _other_id(known, topics)
+
+
+def _other_id(fields: list[Field], topics: Sequence[str]) -> Field | None:
+    """The one id of a kind of thing that nobody listed, such as `lotId`, where no level of the topic is an id."""
+    if any(
+        is_sure_id(level) or looks_like_id(level) or is_number(level) for topic in topics for level in topic.split("/")
+    ):
+        return None
+    found = [
+        one
+        for one in fields
+        if _ID_OF_ANY.search(str(one.steps[-1]))
+        and len(one.steps) == 1
+        and not (one.key in NAME or set(key_words(one)) & NO_SENDER)
+    ]
+    plain = [one for one in found if all(type(value) in (str, int) and str(value) for value in one.values.values())]
+    return plain[0] if len(found) == len(plain) == 1 and len(plain[0].values) == len(topics) else None
 
 
 def _rank(one: Field, topics: Sequence[str]) -> int | None:
     words = [DEVICE.index(word) for word in one.words if word in DEVICE]
     words += [_SURE_WORDS - 1] if _ID_OF.fullmatch(one.key) else []
-    if not words or any(isinstance(step, int) for step in one.steps):
+    plain = all(type(value) in (str, int) and value != "" for value in one.values.values())
+    if not words or not plain or any(isinstance(step, int) for step in one.steps):
         return None
     values = [str(value) for value in one.values.values()]
     rank = min(words)
-    if not all(values) or not all(type(value) in (str, int) for value in one.values.values()):
-        return None
     told = any(
         value in topic.split("/") for number, topic in enumerate(topics) if (value := str(one.values.get(number)))
     )
     if told or all(map(is_address, values)):
         return rank
+    return None if _is_none(one, values, topics) or (rank >= _SURE_WORDS and not _all_may(one, values)) else rank
+
+
+def _is_none(one: Field, values: list[str], topics: Sequence[str]) -> bool:
+    """Whether a field that is called like a device names something else."""
+    if any(time_format(value) is not None or _NODE_OF_OPC_UA.match(value) for value in values):
+        return True
+    # A name may change; an id of the topic does not.
+    named = one.key in ("name", "friendlyname", "host", "hostname")
+    if named and any(is_sure_id(level) for topic in topics for level in topic.split("/")):
+        return True
     # An id that never comes again numbers messages. Several of one topic must agree.
-    if one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics):
-        return None
-    if any(_NODE_OF_OPC_UA.match(value) for value in values):
-        return None
-    return rank if rank < _SURE_WORDS or all(_may_be_device(one, value) for value in values) else None
+    return one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics)
+
+
+def _all_may(one: Field, values: list[str]) -> bool:
+    return all(_may_be_device(one, value) for value in values)
 
 
 def _may_be_device(one: Field, value: str) -> bool:
@@ -187,7 +220,7 @@ def _device_place(levels: list[str], head: int, last: int, varying: set[int], *,
     if behind or numbers:
         return behind[-1] if behind else numbers[0]
     candidates = [place for place in places if not is_kind(levels[place]) and not is_collection(levels[place])]
-    named = [place for place in candidates if not is_quantity(levels[place])]
+    named = [place for place in candidates if not is_quantity(levels[place]) and len(levels[place]) > 1]
     return (named or candidates or places)[-1]
 
 
@@ -197,6 +230,7 @@ def _build(
     written: list[str] = []
     device: list[str] = []
     names: list[str] = []
+    parts: list[str] = []
     behind = (last if place is None else place + 1) if metric else len(levels)
     alone = place is not None and (sure or is_sure_id(levels[place]))
     for number, level in enumerate(levels):
@@ -215,6 +249,9 @@ def _build(
         elif place is not None and number < place and not alone and number in varying:
             device.append(f"{{level{number + 1}}}")
             written.append(device[-1])
+        elif place is not None and number > place and not metric and _numbers_part(level):
+            parts.append(f"{{part{len(parts) + 1}}}")
+            written.append(parts[-1])
         elif number in varying or _has_signs(level) or (number > head and _is_one_of_many(level)):
             written.append("+")
         else:
@@ -222,12 +259,20 @@ def _build(
             if place is not None and number == place - 1 and is_number(levels[place]):
                 device.append(level)
     text = None if place is None else "/".join(["{device}"] if alone else device)
-    return Named("/".join(written), text, ".".join(names) if names else None, _why(levels, place, varying))
+    found = Named("/".join(written), text, ".".join(names) if names else None, _why(levels, place, varying))
+    found.prefix = "".join(f"{part}." for part in parts)
+    return found
 
 
 def _has_signs(level: str) -> bool:
     """Whether a filter would take it for something else."""
     return "{" in level or "}" in level
+
+
+def _numbers_part(level: str) -> bool:
+    """Whether a level behind the device's tells parts of it apart, such as `relay-2` or `0`."""
+    is_part = is_number(level) or (any(map(str.isdigit, level)) and not is_sure_id(level) and not is_kind(level))
+    return is_part and not _has_signs(level)
 
 
 def _is_one_of_many(level: str) -> bool:

@@ -87,6 +87,8 @@ class _Drafter:
         self._name_values(roles, single, quantities, named)
         self._judge_quality(roles, listed=single is not None)
         self._prefix_twins(roles, single, quantities)
+        if named.prefix:
+            self._mapping["prefix"] = named.prefix + self._mapping.get("prefix", "")
         self._say_rest(roles, single, quantities)
         return self._finish(named)
 
@@ -263,7 +265,7 @@ class _Drafter:
             if shorter:
                 mapping["rename"] = {names[steps]: name for steps, name in shorter.items()}
                 names |= shorter
-        self._name_units(roles, single, names)
+        self._name_units(roles, single, quantities, names)
         self._name_numbers(roles, names, alone=single is not None or quantities is not None)
         if single is None:
             self._name_errors(roles, names)
@@ -296,7 +298,9 @@ class _Drafter:
         if errors:
             self._mapping["errors"] = errors
 
-    def _name_units(self, roles: Roles, single: Single | None, names: dict[tuple[Step, ...], str]) -> None:
+    def _name_units(
+        self, roles: Roles, single: Single | None, quantities: Quantities | None, names: dict[tuple[Step, ...], str]
+    ) -> None:
         tree = unit_tree(roles, self._usable(self._outer)) if single is None else None
         if tree is not None:
             self._mapping["value_units"] = {"tree": tree[0]}
@@ -304,7 +308,7 @@ class _Drafter:
                 self._use(one)
             return
         found = find_units(roles, single, names)
-        self._left += found.left_out
+        self._left += found.left_out if quantities is None else []
         if found.units:
             self._mapping["units"] = found.units
         if found.called:

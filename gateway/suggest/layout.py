@@ -8,7 +8,18 @@ from gateway.suggest.fields import Field, Step, can_name, collect_fields, key_wo
 from gateway.suggest.roles import Roles, is_numeric_text
 from gateway.suggest.times import FoundTime, find_times
 from gateway.suggest.topic import is_address, looks_like_id
-from gateway.suggest.words import DEVICE, NAME, NAME_WORDS, NUMBER_WORDS, OFFSETS, SINGLE, SURE_NAME_WORDS, THINGS, bare
+from gateway.suggest.words import (
+    DEVICE,
+    NAME,
+    NAME_WORDS,
+    NUMBER_WORDS,
+    OFFSETS,
+    SIDE,
+    SINGLE,
+    SURE_NAME_WORDS,
+    THINGS,
+    bare,
+)
 
 __all__ = [
     "Items",
@@ -130,7 +141,7 @@ def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
             yield from _arrays(item, (*steps, None))
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if can_name(key):
+            if can_name(key) and bare(key) not in SIDE:
                 yield from _arrays(inner, (*steps, key))
 
 

@@ -13,7 +13,7 @@ from gateway.suggest.topic import is_address, is_sure_id
 
 __all__ = ["Read", "read_payload"]
 
-_KEY: Final = re.compile(r"[A-Za-z_][\w.\-/ ]{0,60}")
+_KEY: Final = re.compile(r"[A-Za-z_][\w.\-/ #]{0,60}")
 _MOST_CELLS: Final = 200
 _LINES: Final = 2
 _MOST_LEADING: Final = 6
@@ -69,6 +69,8 @@ def _pairs(text: str) -> dict[str, Any] | None:
                 usual = separator if separator != "\n" else " "
                 found = {"kind": "pairs", "separator": usual} | ({} if equals == "=" else {"equals": equals})
                 return found | ({"columns": leading} if leading else {})
+    if _is_key_by_line(text):
+        return {"kind": "pairs", "separator": "\n", "equals": "\t"}
     for separator in ("|", ";", ","):
         cells = [cell.strip() for cell in text.partition("#")[0].split(separator)][: _MOST_CELLS + 1]
         keys, values = cells[::2], cells[1::2]
@@ -83,6 +85,17 @@ def _pairs(text: str) -> dict[str, Any] | None:
             lines = {"lines": "#"} if "#" in text else {}
             return {"kind": "pairs", "separator": separator, "equals": separator} | lines
     return None
+
+
+def _is_key_by_line(text: str) -> bool:
+    """Lines of a key, a tab and a value; two columns under a header are none."""
+    cells = [line.strip().split("\t") for line in text.splitlines()[: _MOST_CELLS + 1] if line.strip()]
+    if not _LINES <= len(cells) <= _MOST_CELLS or any(
+        len(row) != _LINES or not _KEY.fullmatch(row[0]) for row in cells
+    ):
+        return False
+    numbers = [_is_number(value) for _key, value in cells]
+    return any(numbers) and (numbers[0] or not all(numbers[1:]))
 
 
 def _keyed(text: str, equals: str, separator: str) -> list[str] | None:

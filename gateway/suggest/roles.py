@@ -94,13 +94,15 @@ def is_numeric_text(value: Any) -> bool:
 def behind_comma_number(values: Iterable[Any]) -> str | None:
     """What stands behind the number in texts such as `21,5 °C`, "" where nothing does; None where these are none.
 
-    A short one alone, such as `1,2`, may be a list.
+    A short one alone, such as `1,2`, may be a list, and `12,340` may have a comma between thousands.
     """
     found = [_COMMA_NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None for value in values]
     texts = {match[3] for match in found if match is not None}
     if None in found or len(texts) != 1:
         return None
     [behind] = texts
+    if all(match is not None and len(match[2]) == 3 and match[1] != "0" for match in found):
+        return None
     sure = behind.strip() or any(match is not None and len(match[1] + match[2]) > 2 for match in found)
     return str(behind) if sure else None
 

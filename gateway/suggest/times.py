@@ -14,6 +14,7 @@ from gateway.times import Instant, read_time, read_time_as
 __all__ = ["FoundTime", "find_times", "looks_like_time", "may_be_time", "time_format"]
 
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
+_NUMBERS = tuple(unit for unit, _per_second in _EPOCHS)
 _FROM_S, _UNTIL_S = 1_262_304_000, 2_366_841_600
 """2010 to 2045: a number in this window, under a key that says time, is a time."""
 _MINUTES = ("min", "mins", "minute", "minutes")
@@ -148,7 +149,7 @@ def _rank(one: Field) -> int | None:
     words = [TIME.index(word) for word in one.words if word in TIME]
     if words:
         return min(words)
-    texts = [value for value in one.values.values() if isinstance(value, str)]
+    texts = [value for value in one.values.values() if isinstance(value, str) and time_format(value) not in _NUMBERS]
     said = key_words(one)
     if not texts:
         # A number in the window of epochs counts where the key says time in any of its words.
@@ -159,7 +160,8 @@ def _rank(one: Field) -> int | None:
 
 
 def _is_event(one: Field) -> bool:
-    return one.key not in TIME and any(word in EVENTS for word in key_words(one))
+    words = key_words(one)
+    return one.key not in TIME and "epoch" not in words and any(word in EVENTS for word in words)
 
 
 def _format_of(one: Field, *, sure: bool) -> str | None:

@@ -17,6 +17,7 @@ __all__ = [
     "KINDS",
     "NAME",
     "NAME_WORDS",
+    "NO_SENDER",
     "NUMBER_WORDS",
     "OFFSETS",
     "OF_MESSAGES",
@@ -68,7 +69,7 @@ TIME_WORDS: Final = _set(
 )
 """Words of keys under which a number in the window of epochs is a time."""
 EVENTS: Final = _set(
-    "boot booted reboot start started starting stop stopped begin begins end ends setup install installed installation "
+    "from boot booted reboot start started starting stop stopped begin begins end ends setup install installed installation "
     "calibrated calibration calib next first birth born reset restart restarted expire expires expiry expiration due valid until "
     "since sunrise sunset rise set storm min max minimum maximum peak lowest highest scheduled schedule alarm "
     "service maintenance manufactured production built build connected disconnected armed purchase purchased warranty changed "
@@ -118,11 +119,18 @@ NAME: Final = _words(
 """Keys whose text names the value that stands next to it; the earlier, the surer."""
 NAME_WORDS: Final = _words(
     "name tag signal parameter param variable metric measurand point datapoint comp component quantity property attribute "
-    "register channel sensor label key code path item service kind type id"
+    "register channel sensor label key code path item service node symbol object kind type id"
 )
 """Words of keys whose text may name what stands next to it, where it differs; the earlier, the surer."""
 SURE_NAME_WORDS: Final = _set("tag signal parameter param variable metric measurand datapoint")
 """Words of keys that need no other message to be taken for names."""
+NO_SENDER: Final = _set(
+    "message msg request event transaction correlation session trace client tenant group org organization organisation customer "
+    "user account app application model type frame packet alarm job batch record command cmd reading measurement firmware config "
+    "profile product schema channel port instance object secret access key token writer dataset publisher item tag data status "
+    "error"
+)
+"""Words of ids that are not of the sender."""
 NUMBER_WORDS: Final = _words("id lsid channel address addr register port slot num number no nr index idx unit")
 """Words of keys whose number tells the items of a list apart."""
 SINGLE: Final = _set(
@@ -152,7 +160,7 @@ CONSTANT: Final = _set(
 
 SIDE: Final = _set(
     "metadata meta headers header deviceinfo systemproperties context rxmetadata rxinfo txinfo gateways "
-    "gateway ccspecific head errors metas diagnostics"
+    "gateway ccspecific head errors metas diagnostics hotspots"
 )
 """Objects that describe the message or its way, whatever they hold."""
 

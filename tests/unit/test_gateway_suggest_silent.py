@@ -171,3 +171,33 @@ def test_objects_under_ids_are_devices_and_objects_under_words_are_values() -> N
     assert by_id.draft.mapping["device"] == ["{key}"]
     assert metrics(by_id) == [("t", 21.5), ("t", 20.5)]
     assert metrics(propose(("hut/dev-1", {"in": {"t": 21.5}, "out": {"t": 7.5}}))) == [("in.t", 21.5), ("out.t", 7.5)]
+
+
+@pytest.mark.parametrize("value", ["2026-11-28T18:15:00Z", AT_S, str(AT_S)])
+def test_a_time_is_never_a_device(value: Any) -> None:
+    found = propose(("traffic/loop-7", {"from": value, "sender": value, "cars": 123}))
+    assert {one["device"] for message in found.decoded for one in message["readings"]} == {"loop-7"}
+
+
+def test_parts_of_a_device_behind_it_in_the_topic_do_not_share_a_name() -> None:
+    found = propose(("bacnet/4711/input/2", {"deviceId": 4711, "level": 18.7, "mode": 1}))
+    assert [name for name, _value in metrics(found)] == ["2.level", "2.mode"]
+
+
+def test_receivers_of_a_radio_message_are_no_items_of_it() -> None:
+    receivers = [{"mac": "24:e1:24:f0:a1:b2", "rssi": -60}, {"mac": "24:e1:24:f0:a1:b3", "rssi": -90}]
+    for key in ("rxInfo", "rx_metadata", "gateways", "hotspots"):
+        found = propose(("ug/uplink", {"devEUI": "24e124136b502217", key: receivers, "level": 21.5}))
+        assert metrics(found) == [("level", 21.5)]
+
+
+def test_an_id_of_some_thing_is_the_device_where_no_topic_says_one() -> None:
+    found = propose(("park/lot", {"lotId": "L-4", "free": 3}), ("park/lot", {"lotId": "L-5", "free": 9}))
+    assert [one["device"] for message in found.decoded for one in message["readings"]] == ["L-4", "L-5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("21,5 °C", 21.5), ("12,340 kg", "12,340 kg"), ("0,340 kg", 0.34), ("1,2", "1,2")]
+)
+def test_a_comma_is_a_decimal_sign_only_where_it_is_sure(text: str, value: Any) -> None:
+    assert metrics(propose(("x/dev-1", {"level": text, "other": 1}))) == [("level", value), ("other", 1)]
