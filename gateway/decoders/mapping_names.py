@@ -203,6 +203,7 @@ class Names:
         number = _first(self._numbers, name, last, old)
         plain, fixed = fault is None and not errors and number is None, None if template is not None else unit or None
         text, numeric, guess = (test(name, last) or test(*old) for test in (self._text, self._numeric, self._guess))
+        guess = guess and not numeric and (text or unit is not None)
         words = plain and text and not numeric and unit is None
         return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number, plain_words=words)
 

@@ -217,9 +217,10 @@ class CaseSettings(BaseModel):
     text: Texts = Field(("*",), description="Patterns of the text fields that are readings.")
     numeric_text: Texts = Field((), description="Patterns of text fields that hold numbers.")
     guess_numbers: Texts = Field(
-        (),
+        ("*",),
         description="Patterns of text fields that become numbers, flagged numeric_text, where they look like one and like no "
-        "name: no leading zeros, less than 15 digits, no phone number, no `serial` or `version`.",
+        "name: no leading zeros, less than 15 digits, no phone number, no `serial` or `version`. Of the fields that are "
+        "readings as text, or have a unit. [] for none.",
     )
     no_values: Texts = Field((), description="Texts beyond null, unavailable, unknown … that mean: no value.")
     numbers: dict[str, NumberSettings] = Field(

@@ -67,7 +67,10 @@ _SAME: Final = {
 _QUOTES: Final = ("'", '"')
 _SPACED_SIGN: Final = re.compile(r"^([+-])\s+(?=[\d.])")
 _NO_BREAK: Final = frozenset("\u00a0\u202f\u2009\u2007")
-_LEADING_ZERO: Final = re.compile(r"[+-]?0\d")
+_LEADING_ZERO: Final = re.compile(r"[+-]?0\d(?!\d+\.\d|\.\d{3})")
+"""Digits of a name; a meter's display of 001234.567 is a number all the same."""
+_OBIS: Final = re.compile(r"\(?([+-]?\d{1,15}(?:\.\d{1,9})?)\*([A-Za-z][A-Za-z0-9]{0,5})\)?", re.ASCII)
+"""A value in the notation of meters (IEC 62056-21): `001234.567*kWh`."""
 _TEXT_DIGITS: Final = 15
 """Integers of so many digits are names: an IMEI has 15. A measurement has fewer."""
 _PHONE_DIGITS: Final = 7
@@ -154,6 +157,8 @@ def _tidy(text: str) -> str:
     text = text.replace("&deg;", "°").strip().rstrip(";, ")
     if text[:1] in _QUOTES and text[-1:] == text[:1]:
         text = text[1:-1].strip()
+    if "*" in text and (found := _OBIS.fullmatch(text)) is not None:
+        text = f"{found[1]} {found[2].replace('m3', 'm³')}"
     return _SPACED_SIGN.sub(r"\1", text)
 
 

@@ -114,16 +114,17 @@ def test_what_trackers_add_to_a_location_is_stored() -> None:
 
 
 def test_what_a_mapping_leaves_out_is_counted_by_name() -> None:
-    table = compile_routes(route({"keep": ["t"], "skip": ["debug"], "device": "{.id}", "text": []}), LIMITS)
+    mapping = {"keep": ["t", "door"], "skip": ["debug"], "device": "{.id}", "text": [], "numeric_text": ["*"]}
+    table = compile_routes(route(mapping), LIMITS)
     match = table.match("keep/x/data")
     assert match is not None
     assert not isinstance(match, str)
     assert match.mapping is not None
     for n in range(3):
-        document = {"id": "a", "t": 1, "x": n, "y": None, "a": {"z": 1}, "debug": {"k": 1}}
+        document = {"id": "a", "t": 1, "x": n, "y": None, "a": {"z": 1}, "debug": {"k": 1}, "door": "open"}
         match.mapping(json.dumps(document).encode(), match, LIMITS, NOW_US)
     fields = table.left_out()["[[routes]] number 1 (keep/#)"]
-    assert fields == {"x": 3, "a.z": 3, "debug": 3}
+    assert fields == {"x": 3, "a.z": 3, "debug": 3, "door": 3}
 
 
 def test_the_names_that_are_counted_are_bounded() -> None:

@@ -81,7 +81,7 @@ def test_the_brand_of_a_vendor_of_the_settings_counts(tmp_path: Path, server: st
 def test_one_of_a_shipped_name_replaces_the_shipped_one(tmp_path: Path, server: str) -> None:
     text = '[vendors.dragino]\nshapes = [{ BatV = true }]\nunits = { BatV = "mV" }\n'
     found, refused = shown(decide(settings_of(tmp_path, text), uplink(server, {"BatV": 3100, "TempC_SHT": "21.5"})))
-    assert found == {("BatV", 3100, "mV"), ("TempC_SHT", "21.5", None)}
+    assert found == {("BatV", 3100, "mV"), ("TempC_SHT", 21.5, None)}
     assert refused == set()
 
 
