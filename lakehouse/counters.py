@@ -5,7 +5,9 @@ A counter only counts up. Where its readings fall, one rule decides, from all re
   matter how long the dip lasts. A fall by a tenth or less is a dip too.
 - `reset`: the counter began again from 0, and the value that it shows is a gain. That value must be possible: at most 8 usual
   steps, more after a silence. If a step up brings the old level back later, the reset becomes a dip.
-- `wrap`: it ran over its limit, a power of two or of ten, and went on from 0.
+- `wrap`: it ran over its limit, a power of two (or a tenth, hundredth, thousandth of it) or of ten, and went on from 0. The limit
+  must be within a hundredth of itself, or within 2 usual steps. A counter that also begins again far from any limit, as day
+  counters do, has no wraps.
 - `open`: the readings do not tell. It counts 0, and `pending` has the amount. Such is a fall to a value too high for a reset (one
   of two inverters is off, a meter was replaced), a step up of over 64 usual steps that more than doubles the value, and a dip
   that ends by a step that counting may have made.
@@ -24,10 +26,12 @@ __all__ = ["COUNTER_DELTAS_SPARK", "COUNTER_DELTAS_SQL", "LIMITS", "PASSES"]
 
 LIMITS: Final = tuple(
     sorted(
-        {2.0**bits for bits in (8, 12, 15, 16, 20, 24, 31, 32, 48, 63, 64)} | {10.0**digits for digits in range(3, 16)}
+        {2.0**bits for bits in (8, 12, 15, 16, 20, 24, 31, 32, 48, 63, 64)}
+        | {2.0**bits / scale for bits in (16, 24, 31, 32) for scale in (10, 100, 1000)}
+        | {10.0**digits for digits in range(3, 16)}
     )
 )
-"""Where counters run over: widths of registers, and digits of displays."""
+"""Where counters run over: widths of registers, also in tenths to thousandths, and digits of displays."""
 
 PASSES: Final = 4
 """How deep dips within dips are found; dips side by side count once."""
@@ -188,6 +192,14 @@ falls AS (
   SELECT *, CASE WHEN NOT is_return THEN own END AS counted, CASE {limit} END AS ceiling FROM joined
 ), weighed AS (
   SELECT *, {_others("counted")} AS usual FROM cleaned
+), limited AS (
+  SELECT *, ceiling - peak <= greatest(0.01 * ceiling, 2 * coalesce(usual, 0.0)) AS is_near FROM weighed
+), habitual AS (
+  SELECT *,
+    coalesce(
+      bool_or(is_bottom AND NOT is_dip AND NOT is_return AND NOT is_near AND low < 0.9 * peak AND low <= 8 * usual * gaps)
+        OVER ({_SERIES}), FALSE) AS resets
+  FROM limited
 ), named AS (
   SELECT *,
     CASE
@@ -195,7 +207,7 @@ falls AS (
       WHEN value > previous AND value > 2 * greatest(previous, 0.0) AND coalesce(value - previous > 64 * usual * gaps, TRUE)
         THEN 'open'
       WHEN NOT is_bottom OR peak IS NULL THEN NULL
-      WHEN low >= 0 AND low + ceiling - peak <= coalesce(8 * usual * gaps, 0.0) THEN 'wrap'
+      WHEN low >= 0 AND is_near AND NOT resets AND low + ceiling - peak <= coalesce(8 * usual * gaps, 0.0) THEN 'wrap'
       WHEN low > 0 AND low >= 0.9 * peak
         THEN CASE WHEN silence > 2 AND low <= coalesce(8 * usual * gaps, 0.0) THEN 'open' END
       WHEN low <= coalesce(8 * usual * gaps, 0.0) THEN 'reset'
@@ -207,7 +219,7 @@ falls AS (
       WHEN missing > 4 * usual THEN missing
       ELSE 0.0
     END AS unsure
-  FROM weighed
+  FROM habitual
 ), parted AS (
   SELECT device, metric, event_time, value, nth, previous, start, is_dip,
     CASE

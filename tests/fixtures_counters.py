@@ -217,17 +217,32 @@ class _Counter:
     def falls(self, heads: Sequence[_Valley], usual: Sequence[float | None]) -> dict[int, tuple[str, float]]:
         """Rows from which the counter counts on another level: event, and what was gained or may have been."""
         found = {}
+        resets = any(
+            not _is_near(last.top, usual[valley.bottom])
+            and valley.low < 0.9 * last.top
+            and valley.low <= 8 * (usual[valley.bottom] or -math.inf) * valley.silence
+            for last, valley in pairwise(heads)
+        )
         for last, valley in pairwise(heads):
             peak, low, others = last.top, valley.low, usual[valley.bottom]
             possible = 0.0 if others is None else 8 * others * valley.silence
-            limit = next((limit for limit in LIMITS if peak <= limit), math.inf)
-            if low >= 0 and low + limit - peak <= possible:
+            limit = _limit(peak)
+            if low >= 0 and not resets and _is_near(peak, others) and low + limit - peak <= possible:
                 found[valley.bottom] = "wrap", low + limit - peak
             elif low <= 0 or low < 0.9 * peak:
                 found[valley.bottom] = ("reset", max(low, 0.0)) if low <= possible else ("open", low)
             elif low <= possible and valley.silence > 2:
                 found[valley.bottom] = "open", low
         return found
+
+
+def _limit(peak: float) -> float:
+    return next((limit for limit in LIMITS if peak <= limit), math.inf)
+
+
+def _is_near(peak: float, usual: float | None) -> bool:
+    limit = _limit(peak)
+    return limit < math.inf and limit - peak <= max(0.01 * limit, 2 * (usual or 0.0))
 
 
 def _without_dips(heads: Sequence[_Valley]) -> Iterator[_Valley]:

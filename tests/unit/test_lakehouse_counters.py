@@ -81,6 +81,12 @@ EXAMPLES: dict[str, Example] = {
     "wrap of 16 bits": [(65500.0, None, None), (65520.0, 20.0, None), (4.0, 20.0, "wrap"), *counted(steps(24.0, 20.0, 12), 20.0)],
     "wrap of 32 bits": [(2.0**32 - 30, None, None), (2.0**32 - 10, 20.0, None), (10.0, 20.0, "wrap"), (30.0, 20.0, None)],
     "wrap of five digits": [(99980.0, None, None), (99990.0, 10.0, None), (5.0, 15.0, "wrap"), (15.0, 10.0, None)],
+    "wrap of 16 bits in tenths": [
+        (6552.6, None, None), (6553.3, 0.7, None), (0.4, 0.7, "wrap"), *counted(steps(1.1, 0.7, 12), 0.7),
+    ],
+    "wrap of 32 bits in hundredths": [
+        (42949672.0, None, None), (42949672.5, 0.5, None), (0.04, 0.5, "wrap"), *counted(steps(0.54, 0.5, 12), 0.5),
+    ],
     "wrap of a fast counter": [
         (200.0, None, None), (240.0, 40.0, None), (24.0, 40.0, "wrap"), (64.0, 40.0, None), (104.0, 40.0, None),
     ],
@@ -299,6 +305,22 @@ def test_sql_says_what_the_rule_says_in_any_order_of_arrival(counters: list[list
     answered = asked(reading_rows(arrived))
     for name, readings in arrived.items():
         assert rounded(answered[name]) == rounded(gains_of(sorted(readings)))
+
+
+@pytest.mark.parametrize("limit", [256, 1000, 4096, 10_000, 65_536, 65.536])
+@pytest.mark.parametrize("share", [0.9, 0.97, 0.995])
+@pytest.mark.parametrize("at_night", [True, False])
+def test_a_day_that_ends_near_a_limit_is_no_wrap(limit: float, share: float, at_night: bool) -> None:
+    """Of six days one ends close to a power of two or of ten; where nobody asks at night, a silence lies before the fall."""
+    found, truth = [], 0.0
+    for day, part in enumerate([0.5, 0.6, 1.0, 0.45, 0.7, 0.3]):
+        values = [limit * share * part * min(max(hour - 6, 0) / 12, 1.0) for hour in range(24)]
+        hours = [hour for hour in range(24) if at_night or 8 <= hour <= 20]
+        found += [Reading((day * 24 + hour) * 360 * SECONDS_10, values[hour]) for hour in hours]
+        truth += values[-1] - (values[hours[0]] if day == 0 else 0.0)
+    assert total(gains_of(found)) == pytest.approx(truth)
+    [answered] = asked(reading_rows({"day": found})).values()
+    assert rounded(answered) == rounded(gains_of(found))
 
 
 def test_a_retained_message_is_no_level_of_now() -> None:
