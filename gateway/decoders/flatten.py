@@ -323,11 +323,11 @@ class Flattener:
             found = guess_number(text, rule.name)
             if found is not None:
                 return (found, unit) if isinstance(found, Reject) else (found[0], unit or found[1])
-        if not rule.text:
+        if rule.text:
+            self._shape.remember(text)
+        else:
             self._leave_out(rule, chosen=False)
-            return None, None
-        self._shape.remember(text)
-        return text, unit
+        return (text if rule.text else None), unit
 
     def _unit(self, rule: Rule, given: str | None) -> str | None:
         """The payload's own unit, else the rule's, else the one that stands elsewhere in the message."""
