@@ -10,11 +10,17 @@ import typer
 
 from deploy.commands import bench_run
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.process import terminated_as_interrupted
 
 __all__ = ["register"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks; figures come with the hardware.")
 bench_run.register(app)
+
+
+@app.callback()
+def clean_up_when_terminated(context: typer.Context) -> None:
+    context.with_resource(terminated_as_interrupted())
 
 
 def register(parent: typer.Typer) -> None:

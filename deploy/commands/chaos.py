@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deploy.commands.options import Json, show_json
+from deploy.process import terminated_as_interrupted
 
 __all__ = ["register"]
 
@@ -67,14 +68,15 @@ def run(
     skipped = [{"fault": one, "why": SKIPPED[one]} for one in named or SKIPPED if one in SKIPPED]
     folder = keep or Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))
     try:
-        results = run_faults(
-            chosen,
-            folder.absolute(),
-            seconds=lambda one: one.long_seconds if long else seconds,
-            seed=seed,
-            rate=rate,
-            tell=lambda text: typer.echo(text, err=True),
-        )
+        with terminated_as_interrupted():
+            results = run_faults(
+                chosen,
+                folder.absolute(),
+                seconds=lambda one: one.long_seconds if long else seconds,
+                seed=seed,
+                rate=rate,
+                tell=lambda text: typer.echo(text, err=True),
+            )
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)

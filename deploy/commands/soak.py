@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from deploy.commands.options import Json, show_json
+from deploy.process import terminated_as_interrupted
 
 __all__ = ["register"]
 
@@ -45,7 +46,8 @@ def soak(
     folder = (keep or Path(tempfile.mkdtemp(prefix="tidegate-soak-"))).absolute()
     options = SoakOptions(minutes=minutes, rate=rate, faults=faults, seed=seed)
     try:
-        result = run_soak(options, folder, tell=lambda text: typer.echo(text, err=True))
+        with terminated_as_interrupted():
+            result = run_soak(options, folder, tell=lambda text: typer.echo(text, err=True))
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)

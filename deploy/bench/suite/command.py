@@ -24,7 +24,6 @@ from deploy.bench.suite.resources import busy_before
 from deploy.bench.suite.run import Plan, RunCell, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, Target
 from deploy.bench.temporary import PREFIX, clear_orphans
-from deploy.process import terminated_as_interrupted
 from deploy.settings import Settings, load_settings
 from deploy.testbed.budget import check_budget
 from deploy.testbed.layout import Wish
@@ -110,7 +109,7 @@ def run_scenarios(
     def open_bed(target: Target | None) -> AbstractContextManager[Bed]:
         return _bed(target, existing)
 
-    with terminated_as_interrupted(), serve_live(request.metrics_port) as live:
+    with serve_live(request.metrics_port) as live:
         for plan in plans:
             one = run_plan(
                 plan,
