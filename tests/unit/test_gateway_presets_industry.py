@@ -159,6 +159,11 @@ def grid(body: object) -> dict[str, Any]:
             {"id": "urn:ngsi-ld:Room:1", "type": "Room", "temperature": {
                 "type": "Property", "value": 23, "unitCode": "CEL", "observedAt": "2020-01-24T13:59:00Z"}}]}},
          ["urn:ngsi-ld:Room:1|temperature 23.0 °C @2020-01-24T13:59:00"]),
+        ("orion/notify", {"notifiedAt": "2020-01-24T13:59:01Z", "data": [{"id": "urn:ngsi-ld:Room:1", "type": "Room",
+            "temperature": {
+            "type": "Property", "value": 23, "unitCode": "CEL", "observedAt": "2020-01-24T13:59:00Z"},
+            "isPartOf": {"type": "Relationship", "object": "urn:ngsi-ld:House:1"}}]},
+         ["urn:ngsi-ld:Room:1|temperature 23.0 °C @2020-01-24T13:59:00"]),
         # https://eclipse.dev/ditto/protocol-examples.html
         ("ditto/events", {**THING, "path": "/features/accelerometer/properties",
                           "value": {"x": 3.141, "y": 2.718, "z": 1, "unit": "g"}},
@@ -239,6 +244,8 @@ def grid(body: object) -> dict[str, Any]:
          ["e00fce68|temp 21.5 @2026-11-28T21:06:40.123"]),
         ("particle/events", {"event": "spark/status", "data": "online", "published_at": "2026-11-28T21:06:40Z", "coreid": "e0"},
          ["-status"]),
+        ("particle/events", {"event": "hook-response/env/0", "data": "ok", "published_at": "2026-11-28T21:06:40Z",
+                             "coreid": "particle-internal"}, ["-status"]),
         # https://io.adafruit.com/api/docs/mqtt.html
         ("mario/feeds/photocell", "22.587", ["mario|photocell 22.587"]),
         ("mario/feeds/photocell", {"value": 22.587, "lat": 38.1123, "lon": -91.2325, "ele": 112},
