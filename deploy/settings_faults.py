@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args, get_origin
+from typing import Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -98,9 +98,27 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> 
         return f"{origins.of(loc[:-1])}: unknown key {path.removesuffix('.[key]')}.{_among(str(loc[-2]), fault)}"
     if fault["type"] == "missing":
         return f"{origins.of(loc[:-1] or loc)}: {path} is missing."
-    what = fault["msg"].removeprefix("Value error, ")
+    # What was given is not repeated: it may be a secret.
+    what = _WANTED.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "literal_error":
+        what = f"wanted {fault['ctx']['expected']}"
     # A rule about the whole file has no path.
     return f"{origins.of(loc)}: {path}{': ' if path else ''}{what[:1].lower()}{what[1:]}."
+
+
+_WANTED: Final = {
+    "tuple_type": "wanted a list",
+    "list_type": "wanted a list",
+    "dict_type": "wanted a table",
+    "string_type": "wanted text in quotes",
+    "bool_type": "wanted true or false",
+    "bool_parsing": "wanted true or false",
+    "int_type": "wanted a whole number",
+    "int_parsing": "wanted a whole number",
+    "float_type": "wanted a number",
+    "float_parsing": "wanted a number",
+}
+"""Kinds of faults to what was wanted, in words of TOML."""
 
 
 def _among(key: str, fault: ErrorDetails) -> str:

@@ -318,8 +318,8 @@ def shipped_base(settings: MappingSettings) -> MappingSettings:
     known = shipped_mappings()
     settings = follow("", settings, known)
     if settings.extends is not None:
-        near = _suggest(settings.extends, known)
-        message = f"extends {settings.extends!r}, which names no mapping{near}; shipped are {', '.join(sorted(known))}"
+        near = _suggest(settings.extends, known) or f"; shipped are {', '.join(sorted(known))}"
+        message = f"extends {settings.extends!r}, which names no mapping{near}"
         raise BadPath(message)
     return settings
 

@@ -26,6 +26,7 @@ __all__ = [
 _STEP = re.compile(r'"(?P<quoted>[^"]+)"|(?P<each>\[\])|\[(?P<index>\d{1,6})\]|(?P<name>[^.\[\]"]+)')
 _REFERENCE = re.compile(r"\{([^{}]*)\}")
 _RECEIVED = re.compile(r"received/([1-9]\d{0,5})")
+_QUOTED = re.compile(r'"[^"]*"')
 _CUT = re.compile(r"(.+)\|([1-9]\d?)", re.DOTALL)
 _MAX_ID: Final = 200
 _MAX_FILLED: Final = 4096
@@ -103,6 +104,9 @@ def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
             message = f"{text!r} is no path: what follows {found[0]!r} must begin with a dot or a bracket"
             raise BadPath(message)
         position = after.end()
+    if rest.endswith("."):
+        message = f"{text!r} is no path: nothing follows the last dot"
+        raise BadPath(message)
     if not wild and (EACH_MEMBER in steps or EACH_ITEM in steps):
         message = f"{text!r}: * and [] stand only in `items` and `inside`"
         raise BadPath(message)
@@ -224,6 +228,9 @@ class Template:
             end = found.end()
         if end < len(text):
             self._parts.append(text[end:])
+        if any(sign in part for part in self._parts if isinstance(part, str) for sign in "{}"):
+            message = f"{text!r} has a brace without its other half; a reference is {{.path}}, {{key}} or {{segment}}"
+            raise BadPath(message)
         self._constant = text if all(isinstance(part, str) for part in self._parts) else None
 
     def _reference(self, name: str) -> _Part:
@@ -250,6 +257,9 @@ class Template:
         if cut is not None:
             whole, most = self._member(cut[1]), int(cut[2])
             return lambda scope: _first(whole(scope), most)
+        if "|" in _QUOTED.sub("", text):
+            message = f"{{{text}}}: wanted how many characters, 1 to 99, behind | (a key with | stands in quotes)"
+            raise BadPath(message)
         path = parse_path(text.removesuffix(".*"), around=True)
         self.paths.append(path)
         self.per_item |= not path.absolute

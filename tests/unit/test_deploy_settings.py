@@ -62,6 +62,13 @@ def test_environment_takes_lists_and_tables_as_json() -> None:
             "[mappings.a]\n[mappings.m.numbers]\nv = { scle = 1 }\n",
             ["toml:3: unknown key mappings.m.numbers.v.scle. Did you"],
         ),
+        ("[mappings.m]\nskip = true\n", [": mappings.m.skip: wanted a list."]),
+        ("[mappings.m.units]\nt = 5\n", [": mappings.m.units.t: wanted text in quotes."]),
+        ('[mappings.m]\nformat = "csv"\n', [": mappings.m.format.kind: wanted 'json', 'ndjson',"]),
+        (
+            '[[routes]]\nfilter = "a"\nmapping = { extends = "rtl433" }\n',
+            ["extends 'rtl433', which names no mapping; did you mean 'rtl_433'?"],
+        ),
         ('[mappings.m.numbers]\nv = { scale = "x" }\n', [": mappings.m.numbers.v.scale: 'x' is no factor"]),
         (
             '[mappings.a]\nextends = "b"\n[mappings.b]\nextends = "a"\n[[routes]]\nfilter = "x"\nmapping = "a"\n',
