@@ -14,6 +14,7 @@ from gateway.decoders.mapping_kept import is_there, nothing_kept
 from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
 from gateway.decoders.mapping_telegram import TELEGRAM
 from gateway.decoders.mapping_times import AUTO, CLOCK_UNSET, RECEIVED, At, Clock, is_unset
+from gateway.decoders.message_time import header_time, refuse_parts, refuse_senml
 from gateway.decoders.sampled import SampledFlattener, refuse_unknown_time, refuse_untimed, unknown_time
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.time_names import is_time, time_key
@@ -143,6 +144,9 @@ class _Reader:
             return
         if len(value) > self._left:
             raise TooManyReadings(self._left)
+        if self._case.time is None and (pack := refuse_senml(value)) is not None:
+            self._lost.append(pack)
+            return
         # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
         name = self._match.metric[: MAX_METRIC_BYTES + 1]
         self._timed, self._stride = self._any_timed(value), len(value)
@@ -336,10 +340,7 @@ class _Reader:
     def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
             return self._clock.read(scope.item[time_key], AUTO, lambda: trail_path((trail, time_key)))
-        at: At | Reject = RECEIVED
-        outer = None if scope.item is scope.root else self._time_key(scope.root)
-        if outer is not None and isinstance(scope.root, dict):
-            at = self._clock.read(scope.root[outer], AUTO, lambda: trail_path(("$", outer)))
+        at: At | Reject = self._message_time(scope) if self._case.time is None else RECEIVED
         for path, how in self._case.time or ():
             claimed = path.of(scope)
             if not is_unset(claimed) and not self._is_no_time(claimed):
@@ -349,6 +350,20 @@ class _Reader:
             return at
         path, times = self._case.time_offset, _index(trail) if self._case.by_place else 1
         return self._clock.add(at, path.of(scope), self._case.offset_unit, partial(_place, path, trail), times)
+
+    def _message_time(self, scope: Scope) -> At | Reject:
+        """The time of an item that names none itself: the message's, or that of the message's header."""
+        root, own, names = scope.root, self._match.time, self._case.names
+        if type(root) is not dict:
+            return RECEIVED
+        outer = None if scope.item is root else self._time_key(root)
+        if outer is not None:
+            return self._clock.read(root[outer], AUTO, lambda: trail_path(("$", outer)))
+        found = header_time(root, own, lambda name: names.says(name, name, ""))
+        if found is not None:
+            header, key = found
+            return self._clock.read(root[header][key], AUTO, lambda: trail_path((("$", header), key)))
+        return refuse_parts(root, "$", lambda name: names.says(name, name, "")) or RECEIVED
 
     def _is_no_time(self, claimed: object) -> bool:
         test = self._case.no_times

@@ -22,6 +22,7 @@ from gateway.decoders.series_signs import (
     names_series,
     offset_of,
     says_base,
+    says_end,
     says_sampling,
     step_us,
     weak_offset,
@@ -280,13 +281,15 @@ class ColumnFlattener(Flattener):
         )
         if any(self._said(flat, key) for key in steps if key in body):
             steps = {}
+        # From a last time values would count back; nobody says so, so they are refused.
+        ends = bool(steps) and around.base is None and any(says_end(key) and is_time(one) for key, one in body.items())
         series = {
             key
             for key, value in body.items()
             if _in_order(value)
             and not self._said(flat, key)
             and not self._rules.skips(key, key)
-            and self._is_series(key, value, steps, is_based=around.base is not None)
+            and (ends or self._is_series(key, value, steps, is_based=around.base is not None))
         }
         if not series:
             return False

@@ -21,6 +21,7 @@ __all__ = [
     "names_series",
     "offset_of",
     "says_base",
+    "says_end",
     "says_sampling",
     "step_us",
     "weak_offset",
@@ -37,11 +38,15 @@ _BASES: Final = re.compile(
     rf"|(?:t|ts|time(?:stamp)?|epoch|sample)_?(?:0|zero|start|base|begin|first)|first_?(?:sample|value|reading)(?:_?{_TIME})?|bt",
     re.IGNORECASE,
 )
+_ENDS: Final = re.compile(
+    rf"(?:end|stop|until|finish|last)(?:_?{_TIME})?|(?:t|ts|time(?:stamp)?|epoch|sample)_?(?:end|stop|last)",
+    re.IGNORECASE,
+)
 _UNIT: Final = r"(?:_?(ns|us|micros|ms|msec|millis|milliseconds|s|sec|secs|seconds|min|minutes))"
 _UNIT_NAMED: Final = _UNIT.replace("(ns", "(?P<unit>ns")
 _OFFSETS: Final = re.compile(
     rf"(?:(?:time|t|ts)_?)?(?:offs?|offsets?|deltas?|rel(?:ative)?(?:_?time)?|elapsed|age|lag|d|dt|ticks?)s?{_UNIT}?"
-    rf"|(?:t|tm|ts|time)s?{_UNIT}?|(ms|millis|msec|sec|secs|seconds|us|s)",
+    rf"|(?:(?:ms|s|secs?|seconds|mins?|minutes|h|hours|days)_?)?ago(?:{_UNIT})?|(?:t|tm|ts|time)s?{_UNIT}?|(ms|millis|msec|sec|secs|seconds|us|s)",
     re.IGNORECASE,
 )
 _STEPS: Final = re.compile(
@@ -61,7 +66,7 @@ _UNITS_US: Final = {
     "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "min": 6e7, "minutes": 6e7,
 }  # fmt: skip
 _DISTANCES: Final = re.compile(rf"(?:(?:time|t|ts)_?)?(?:delta|dt)s?{_UNIT}?", re.IGNORECASE)
-_BACKWARDS: Final = re.compile(r".*(?:age|lag|tick)", re.IGNORECASE)
+_BACKWARDS: Final = re.compile(r".*(?:age|ago|lag|tick)", re.IGNORECASE)
 """Offsets that count back, or in a unit of the device's own."""
 _SERIES: Final = _set(
     "values value vals samples sample data series readings measurements history log logs buffer points records trace "
@@ -83,6 +88,12 @@ _MOST: Final = 60
 def says_base(name: str) -> bool:
     """Whether a name is of the time from which others count."""
     return len(name) <= _MOST and _BASES.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def says_end(name: str) -> bool:
+    """Whether a name is of the time at which others end."""
+    return len(name) <= _MOST and _ENDS.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -50,6 +50,10 @@ _LIKELY: Final = (
     ("timestamp", "s"),
     ("timestamp", "us"), ("timestamp", "ns"), ("ts", "s"), ("ts", "us"), ("ts", "ns"), ("time", "us"), ("time", "ns"),
     ("sampling", "time"), ("sample", "at"), ("report", "time"), ("observation", "date", "time"), ("obs", "timestamp"), ("tsi",),
+    ("updated",), ("updated", "at"), ("last", "update"), ("last", "updated"), ("lastupdate",), ("lastupdated",),
+    ("time", "unix", "nano"), ("time", "unix"),
+    ("zeitstempel",), ("zeit",), ("fecha",), ("fecha", "hora"), ("horodatage",), ("tijdstip",), ("data", "ora"), ("czas",),
+    ("aika",), ("tidpunkt",), ("tidspunkt",), ("tidsstempel",),
     ("reading", "timestamp"), ("event", "timestamp"), ("observation", "time"), ("sample", "timestamp"), ("device", "timestamp"),
 )  # fmt: skip
 """Words of names that mean it where a time stands there."""

@@ -47,6 +47,11 @@ UP = "application/a/device/a84041ff00000001/event/up"
 @pytest.mark.parametrize(
     ("topic", "payload", "wanted"),
     [
+        # Of iOS -1 is no speed and no course; steps are a measurement.
+        ("owntracks/j/p", {"_type": "location", "tst": 1735722000, "lat": 1.5, "lon": 2, "vel": -1, "cog": -1},
+         {"j/p|lat": "1.5 °", "j/p|lon": "2.0 °"}),
+        ("owntracks/j/p/step", {"_type": "steps", "tst": 1735722000, "steps": 123, "from": 1735720000, "to": 1735722000},
+         {"j/p|steps": 123.0}),
         # Ids, addresses, serial numbers, settings.
         ("tele/t/STATE", {"Time": TIME, "Hostname": "t-1", "IPAddress": "10.0.0.2", "UptimeSec": 5}, {"t|UptimeSec": "5.0 s"}),
         ("tele/t/SENSOR", {"Time": TIME, "ATC1": {"mac": "a4c1388fac1d", "Battery": 97, "RSSI": -70}},

@@ -1,0 +1,85 @@
+"""The time of a whole message that stands under no name of the message itself: in its header, or in parts.
+
+a header with a time          `{"header": {"ts": …}, "data": {"t": 21.5}}`     the time of all that has none of its own
+date and time of day apart    `{"date": "2026-11-28", "clock": "20:00:00"}`    refused, as are numbers of a calendar
+records that refer to others  SenML with base times                            refused: its decoder reads it
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.decoders.time_names import clock_text, is_time, schedule_member, time_key
+from gateway.show import show_value
+from ingest.contract.dead_letter import Reject
+from ingest.contract.reasons import Reason
+
+__all__ = ["header_time", "refuse_parts", "refuse_senml"]
+
+_HEADERS: Final = frozenset(
+    "header headers head hdr meta metadata info envelope context common general message msg device frame packet".split()  # noqa: SIM905 - a table of words reads better than quotes and commas
+)
+_STAMPS: Final = ("stamp", "timestamp", "time")
+_DATE: Final = re.compile(r"\d{4}([-./])\d{1,2}\1\d{1,2}|\d{1,2}([-./])\d{1,2}\2\d{4}", re.ASCII)
+_CLOCKS: Final = frozenset("time clock uhrzeit zeit hora heure ora tijd tid klockan".split())  # noqa: SIM905 - as above
+_LASTS: Final = re.compile(r"up|run|dur|elapsed|on_?time|remain", re.IGNORECASE)
+_YEARS: Final = frozenset(("year", "yyyy", "yr"))
+_DAYS: Final = frozenset(("day", "dd", "mday", "doy", "yday", "julian", "dayofyear", "day_of_year"))
+_HOURS: Final = frozenset(("hour", "hh", "hr", "hours"))
+_MAX_NAMES: Final = 200
+_WANTED: Final = (
+    "one time; of date and time of day apart, name both in a mapping: "
+    '`time = [{ path = "{.date}T{.clock}", format = "local" }]`'
+)
+
+
+def header_time(body: dict[str, Any], own: tuple[str, ...], said: Callable[[str], bool]) -> tuple[str, str] | None:
+    """The header of a message that has no time itself, and the member of it that holds the time; `own` are a route's names."""
+    for name, inner in body.items():
+        if type(inner) is not dict or name.lower() not in _HEADERS or said(name):
+            continue
+        key = time_key(inner, ()) or next((key for key in own if is_time(inner.get(key))), None)
+        # A time of several members, such as that of ROS, is refused by who reads it.
+        key = key or next((key for key in _STAMPS if type(inner.get(key)) is dict), None)
+        if key is not None:
+            return name, key
+    return None
+
+
+def refuse_parts(body: dict[str, Any], trail: str, said: Callable[[str], bool]) -> Reject | None:
+    """Why a message gets no other time: its own is there, in parts."""
+    if len(body) > _MAX_NAMES:
+        return None
+    day = clock = None
+    for key, value in body.items():
+        if type(value) is str:
+            if 8 <= len(value) <= 10 and _DATE.fullmatch(value) is not None:
+                day = key
+            elif _is_clock(key, value, body):
+                clock = key
+        elif type(value) is int and 2000 <= value < 2100 and key.lower() in _YEARS:
+            names = {name.lower() for name, one in body.items() if type(one) is int}
+            if not (names.isdisjoint(_DAYS) or names.isdisjoint(_HOURS) or said(key)):
+                return Reject(Reason.AMBIGUOUS_TIME, f"{trail}.{key}", show_value(body), _WANTED)
+    if day is None or clock is None or said(day) or said(clock):
+        return None
+    return Reject(Reason.AMBIGUOUS_TIME, f"{trail}.{clock}", show_value(f"{body[day]} {body[clock]}"), _WANTED)
+
+
+def _is_clock(key: str, value: str, body: dict[str, Any]) -> bool:
+    """Whether a text is the time of day of a measurement: it has seconds or a name that says it, and lasts not."""
+    if not 4 <= len(value) <= 15 or ":" not in value or not clock_text(value):
+        return False
+    named = value.count(":") == 2 or key.lower() in _CLOCKS
+    return named and _LASTS.search(key) is None and not schedule_member(body, "", key)
+
+
+def refuse_senml(items: list[Any]) -> Reject | None:
+    """Why the objects of an array are no messages of their own: they are a SenML pack, whose times refer to its first record."""
+    first = items[0]
+    if type(first) is not dict or ("bt" not in first and not ("bn" in first and any("t" in one for one in items))):
+        return None
+    if "bt" in first and not is_time(first["bt"]):
+        return None
+    wanted = '`decoder = "senml"` in the route: times and names of these records begin at those of the first'
+    return Reject(Reason.AMBIGUOUS_TIME, "$[0]", show_value(first), wanted)
