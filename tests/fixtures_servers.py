@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.local import artifacts, broker
@@ -142,6 +143,15 @@ def make_topics(servers: str, *wanted: NewTopic) -> AdminClient:
         future.result(60)
     await_topics(admin, list(made))
     return admin
+
+
+def refuses(servers: str, topic: str, value: bytes) -> bool:
+    """Whether this record is too large: a broker goes by a new limit some time after the controller has answered."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(topic, value, on_delivery=lambda error, _message: errors.append(error))
+    assert producer.flush(60) == 0
+    return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
 def fill(settings: KafkaSettings, topic: str, count: int) -> None:

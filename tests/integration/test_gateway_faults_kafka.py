@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tidegate_tests_fixtures_servers import refuses
 
 from deploy.chaos.reader import KafkaReader
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
 from deploy.testbed.process import Server
+from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import READINGS
-from ingest.topic_state import topic_limits
 
 pytestmark = pytest.mark.durable_broker
 
@@ -83,7 +84,9 @@ def test_a_topic_that_takes_less_than_before_costs_only_what_is_too_large(rig: A
     rig.load.send(20)
     before = rig.kafka_settings.max_record_bytes
     set_largest_record(rig.kafka_settings, READINGS, 3000)
-    wait_until(lambda: topic_limits(rig.kafka_settings)[READINGS] == 3000, what="the broker going by it")
+    too_large = encode_record(ReadingRecord(1, "probe", 1, 1, 1, "t", "probe", [Reading("text", text="x" * 4000)]))
+    servers = rig.kafka_settings.bootstrap_servers
+    wait_until(lambda: refuses(servers, READINGS, too_large), what="the broker going by it")
     try:
         rig.load.send(30)
         # Not compressible: Kafka weighs the compressed batch.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-from tidegate_tests_fixtures_servers import fill, make_topics
+from tidegate_tests_fixtures_servers import fill, make_topics, refuses
 
 from ingest.admin import wait_for_kafka
 from ingest.consumer import read_range
@@ -49,15 +49,6 @@ def set_topic_limit(settings: KafkaSettings, name: str, limit_bytes: int) -> Non
         [ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])]
     ).values()
     future.result(60)
-
-
-def refuses(settings: KafkaSettings, topic: str, size_bytes: int) -> bool:
-    """Whether the broker takes no record of this size: it goes by a new limit after the controller has answered."""
-    errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
-    producer.produce(topic, os.urandom(size_bytes), on_delivery=lambda error, _message: errors.append(error))
-    assert producer.flush(60) == 0
-    return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
 def values_of(settings: KafkaSettings, topic: str) -> list[bytes | None]:
@@ -339,7 +330,10 @@ class TestFaults:
         settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1, linger_ms=50)
         ensure_topics(settings)
         set_topic_limit(settings, READINGS, 4000)
-        wait_until(lambda: refuses(settings, READINGS, 6000), what="the broker going by the limit")
+        wait_until(
+            lambda: refuses(settings.bootstrap_servers, READINGS, os.urandom(6000)),
+            what="the broker going by the limit",
+        )
 
         def denied(_future: object) -> object:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
