@@ -31,6 +31,7 @@ __all__ = [
     "read_time",
     "read_time_as",
     "refuse_unset_clock",
+    "rollover_hint",
 ]
 
 AMBIGUOUS_LOCAL: Final = "ambiguous_local_time"
@@ -80,13 +81,18 @@ def refuse_unset_clock(now: Callable[[], float] = time.time) -> None:
 def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:
     """Refuse times before 2000 and times further ahead than clocks may be."""
     if time_us < YEAR_2000_S * 1_000_000:
-        weeks = rolled_over_weeks(time_us, received_us)
-        hint = f"; it is {weeks} weeks behind, as a GPS receiver is whose week number rolled over" if weeks else ""
-        return Reject(Reason.TS_TOO_OLD, path, _show_us(time_us), f"a time since 2000-01-01T00:00:00Z{hint}")
+        wanted = f"a time since 2000-01-01T00:00:00Z{rollover_hint(time_us, received_us)}"
+        return Reject(Reason.TS_TOO_OLD, path, _show_us(time_us), wanted)
     if time_us > received_us + max_future_seconds * 1_000_000:
         wanted = f"at most {max_future_seconds} s after {_show_us(received_us)}"
         return Reject(Reason.TS_TOO_FAR_FUTURE, path, _show_us(time_us), wanted)
     return None
+
+
+def rollover_hint(time_us: int, received_us: int) -> str:
+    """What a refusal says of a time that is behind by a rollover, else nothing."""
+    weeks = rolled_over_weeks(time_us, received_us)
+    return f"; it is {weeks} weeks behind, as a GPS receiver is whose week number rolled over" if weeks else ""
 
 
 def _show_us(time_us: int) -> str:

@@ -13,7 +13,7 @@ from gateway.decoders.mapping_paths import Path, joined_path, parse_path
 from gateway.decoders.mapping_settings import TimeSource
 from gateway.show import show_value
 from gateway.time_formats import NamedTime, named_time, read_any_time
-from gateway.times import YEAR_2000_S, Instant, plausible, read_time_as
+from gateway.times import YEAR_2000_S, Instant, plausible, read_time_as, rollover_hint
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
@@ -95,7 +95,10 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
             if claimed is not None:
                 return None, claimed, CLOCK_UNSET
         if isinstance(read, Reject):
-            return replace(read, path=path())
+            hint = ""
+            if read.reason is Reason.TS_TOO_OLD and type(value) in (int, float) and value > 0:  # type: ignore[operator]
+                hint = rollover_hint(round(value * 1_000_000), self.received_us)  # type: ignore[operator]
+            return replace(read, path=path(), wanted=f"{read.wanted}{hint}" if hint else read.wanted)
         refused = plausible(read.us, self.received_us, self.max_future_seconds, "")
         return (read.us, None, read.flag) if refused is None else replace(refused, path=path())
 

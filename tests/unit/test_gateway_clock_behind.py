@@ -77,11 +77,21 @@ def test_what_the_broker_kept_is_no_clock_behind() -> None:
 
 def test_a_rollover_to_a_time_before_2000_is_named_in_the_refusal() -> None:
     ms = round((NOW - 2 * ROLLED).timestamp() * 1000)
-    for topic, body in ((NATIVE, {"ts": ms, "values": {"t": 1.5}}), (GENERIC, {"ts": _text(ms), "t": 1.5})):
+    generic = [(GENERIC, {"ts": at, "t": 1.5}) for at in (_text(ms), ms // 1000, ms / 1000)]
+    for topic, body in ((NATIVE, {"ts": ms, "values": {"t": 1.5}}), *generic):
         outcome = Gate(ROUTES, GatewaySettings()).decide(Message(7, 1000, NOW_US, topic, json.dumps(body).encode()))
         letter = decode_dead_letter(outcome.records[0].value)
         assert letter.reason.value == "ts_too_old"
         assert "2048 weeks behind" in str(letter.wanted)
+
+
+@pytest.mark.parametrize("at", [-1e308, -5, 0, 12345])
+def test_a_number_that_is_no_time_is_refused_without_a_hint(at: float) -> None:
+    outcome = Gate(ROUTES, GatewaySettings()).decide(
+        Message(7, 1000, NOW_US, GENERIC, json.dumps({"ts": at, "t": 1}).encode())
+    )
+    letter = decode_dead_letter(outcome.records[0].value)
+    assert (letter.reason.value, letter.wanted) == ("ts_too_old", "a time since 2000-01-01T00:00:00Z")
 
 
 def _text(ms: int) -> str:
