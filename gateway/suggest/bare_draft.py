@@ -8,10 +8,14 @@ from gateway.suggest.device import Named, name_levels
 from gateway.suggest.draft import Draft
 from gateway.suggest.sample import Family
 from gateway.suggest.units import unit_of_key
+from gateway.suggest.words import bare
 
 __all__ = ["draft_bare"]
 
 _NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d+(?:[.,]\d+)?")
+_NAMED: Final = re.compile(
+    r"([A-Za-z][A-Za-z ]{0,20}?)(\s?[:=]?\s?)([+-]?\d{1,12}(?:\.\d{1,12})?)((?:\s?[^\s\d{}*]{1,8})?)"
+)
 _LONG: Final = 24
 """Characters of a text from which on several numbers inside of it are values that nobody took out."""
 
@@ -24,6 +28,10 @@ def draft_bare(family: Family) -> Draft:
         route["device"] = named.device
     if named.route_metric is not None:
         route["metric"] = named.route_metric
+    said = _named_number(family)
+    if said is not None:
+        route["mapping"] = {"format": "text", "time": [], "numbers": {"*": {"text": said}}}
+        return Draft(route, notes=[f"device: {named.why}", "number: taken out of the text, behind its name"])
     route["decoder"] = "plain"
     units = {}
     for sample in family.samples:
@@ -37,6 +45,18 @@ def draft_bare(family: Family) -> Draft:
     notes = [f"device: {named.why}", "time: the receive time, since the payload has none"]
     texts = [sample.payload.decode("utf-8", "replace").strip() for sample in family.samples]
     return Draft(route, notes=notes, doubts=list(dict.fromkeys(filter(None, map(_doubt, texts)))))
+
+
+def _named_number(family: Family) -> str | None:
+    """What texts such as `pH 7.42` look like, where the topic calls the value by that name; else None."""
+    found = set()
+    for sample in family.samples:
+        text = sample.payload.decode("utf-8", "replace").strip()
+        match = _NAMED.fullmatch(text)
+        if match is None or bare(match[1]) not in map(bare, sample.topic.split("/")):
+            return None
+        found.add(f"{match[1]}{match[2]}{{number}}{match[4]}")
+    return found.pop() if len(found) == 1 else None
 
 
 def _doubt(text: str) -> str | None:

@@ -54,15 +54,18 @@ class Named:
         return None if self.metric == "{metric}" and self.filter.endswith("{metric}") else self.metric
 
 
-def device_field(fields: Iterable[Field], topics: Sequence[str], *, things: bool = False) -> Field | None:
+def device_field(
+    fields: Iterable[Field], topics: Sequence[str], *, things: bool = False, listed: bool = False
+) -> Field | None:
     """The field that names the sender, None where none is sure enough.
 
     Args:
         fields: of the documents.
         topics: of the documents.
         things: whether these are items of an array of devices: then an id of their own is the device's.
+        listed: whether these are items of any other array: then a name or a short number is that of a value or a part.
     """
-    known = list(fields)
+    known = [one for one in fields if not (listed and _is_of_part(one, topics))]
     own = next((one for one in known if things and one.apart and one.key in ("id", "name", "address")), None)
     ranked = [(rank, len(one.steps), one) for one in known if (rank := _rank(one, topics)) is not None]
     if len(ranked) > 1 and any(one.key in SINGLE for one in known):
@@ -71,6 +74,13 @@ def device_field(fields: Iterable[Field], topics: Sequence[str], *, things: bool
     if ranked:
         return min(ranked, key=lambda entry: entry[:2])[2]
     return own or _other_id(known, topics)
+
+
+def _is_of_part(one: Field, topics: Sequence[str]) -> bool:
+    texts = [str(value) for value in one.values.values()]
+    if any(text in topic.split("/") for text in texts for topic in topics):
+        return False
+    return one.key in ("name", "friendlyname") or all(map(is_number, texts))
 
 
 def _other_id(fields: list[Field], topics: Sequence[str]) -> Field | None:

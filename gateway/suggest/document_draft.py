@@ -15,6 +15,7 @@ from gateway.suggest.layout import (
     find_items,
     find_single,
     mark_apart,
+    name_rank,
     name_twice,
     names_alone,
     prefix_fields,
@@ -25,6 +26,7 @@ from gateway.suggest.roles import QUALITY_SAYS, LeftOut, Roles, behind_comma_num
 from gateway.suggest.sample import Family
 from gateway.suggest.sentinels import sentinel_of
 from gateway.suggest.times import FoundTime, find_times, looks_like_time, may_be_time
+from gateway.suggest.topic import is_id
 from gateway.suggest.unit_fields import find_units, unit_tree
 from gateway.suggest.units import UNIT_NAMES
 from gateway.suggest.value_names import beside_value, envelope, measured, shorter_names, skip_patterns
@@ -56,6 +58,8 @@ class _Drafter:
             documents = [open_inside(document, inside, limits) for document in documents]
         self._first = documents[0]
         self._topics = [sample.topic for sample in family.samples]
+        received_us = family.samples[0].received_us
+        self._received_s = None if received_us is None else received_us / 1_000_000
         self._items: Items = find_items(documents, self._topics)
         self._fields = collect_fields(self._items.found)
         of_document = self._items.of_document
@@ -76,6 +80,7 @@ class _Drafter:
         claimed = self._find_device()
         times = self._find_time()
         self._find_identity()
+        self._leave_echoes()
         roles = find_roles(self._free(self._fields), times)
         quantities = find_quantities(roles, times)
         single = None if quantities else find_single(roles, self._names_around(), listed=self._items.listed)
@@ -151,7 +156,8 @@ class _Drafter:
 
     def _find_device(self) -> set[str]:
         topics, things = [self._topics[number] for number in self._items.of_document], self._items.of_things
-        inner = device_field(self._usable(self._fields), topics, things=things)
+        listed = self._items.listed and not things
+        inner = device_field(self._usable(self._fields), topics, things=things, listed=listed)
         outer = device_field(self._usable(self._outer), self._topics)
         # In a list an id names the value, unless it is one of things, or nothing around the list names the sender.
         by_value = self._items.path is not None and not self._items.of_things
@@ -167,8 +173,17 @@ class _Drafter:
         self._notes.append(f"device: {chosen.name} of the payload")
         return {str(value) for value in chosen.values.values()}
 
+    def _leave_echoes(self) -> None:
+        """Leave texts out that only say an id of the topic once more."""
+        for one in [one for one in self._usable(self._fields) if name_rank(one) is None and one.key not in SINGLE]:
+            told = [(self._topics[self._items.of_document[place]], value) for place, value in one.values.items()]
+            if all(isinstance(text, str) and is_id(text) and text in topic.split("/") for topic, text in told):
+                self._use(one)
+                self._left.append(LeftOut(one.name, "is said by the topic"))
+                self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
+
     def _find_time(self) -> list[FoundTime]:
-        inner, outer = find_times(self._usable(self._fields)), find_times(self._usable(self._outer))
+        inner, outer = (find_times(self._usable(fields), self._received_s) for fields in (self._fields, self._outer))
         chosen = self._choose_time(inner) or self._choose_time(outer)
         self._mapping["time"] = []
         if chosen is None:

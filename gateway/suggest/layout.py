@@ -28,6 +28,7 @@ __all__ = [
     "find_items",
     "find_single",
     "mark_apart",
+    "name_rank",
     "name_twice",
     "names_alone",
     "prefix_fields",
@@ -198,14 +199,14 @@ def _has_own(items: Items) -> bool:
     has_value = any(one.key in SINGLE for one in fields)
     named = any(one.key in NAME and isinstance(one.first, str) for one in fields)
     told = any(
-        one.apart and (_name_rank(one) is not None or (items.of_things and one.key in DEVICE)) and len(one.steps) == 1
+        one.apart and (name_rank(one) is not None or (items.of_things and one.key in DEVICE)) and len(one.steps) == 1
         for one in fields
     )
     timed = any(not time.of_event for time in find_times(fields))
     return timed or (has_value and named) or told or bool(keys & (_SURE_DEVICE | OFFSETS))
 
 
-def _name_rank(one: Field) -> int | None:
+def name_rank(one: Field) -> int | None:
     """How sure a field names what stands next to it, None where it does not."""
     if isinstance(one.first, bool | float):
         return None
@@ -230,7 +231,7 @@ def prefix_fields(fields: Iterable[Field], *, unclear: bool) -> list[Field]:
     `unclear` without it.
     """
     ranked = [
-        (rank, one) for one in fields if one.apart and len(one.steps) == 1 and (rank := _name_rank(one)) is not None
+        (rank, one) for one in fields if one.apart and len(one.steps) == 1 and (rank := name_rank(one)) is not None
     ]
     return [
         one
@@ -275,12 +276,12 @@ def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Singl
     if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in steps) or not steps:
         return None
     names = [one for one in fields if _may_name(one, value, listed=listed)]
-    name = min(names, key=lambda one: (_name_rank(one), len(one.steps)), default=None)
+    name = min(names, key=lambda one: (name_rank(one), len(one.steps)), default=None)
     return Single(value, name)
 
 
 def _may_name(one: Field, value: Field, *, listed: bool) -> bool:
-    rank = _name_rank(one)
+    rank = name_rank(one)
     if one is value or rank is None:
         return False
     if is_numeric_text(one.first) or isinstance(one.first, int):

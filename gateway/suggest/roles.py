@@ -27,6 +27,8 @@ _MOST_STATE = 24
 _BYTES = re.compile(
     r"(?:0x)?(?:[0-9a-f]{2}){2,}|(?=.{8,}$)(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
 )
+_RADIO_HZ = 100
+"""In Hz, kHz, MHz or GHz as decoders of radio write them, a channel has a larger number."""
 _LONG_NUMBER = 11
 """Digits of a text from which on it is an id, not a measured number."""
 QUALITY_SAYS = "says how good the value is"
@@ -140,7 +142,9 @@ def _by_key(one: Field) -> str | None:
         described = "is an id, not a measurement" if _ENDS_AS_ID.search(_last_key(one)) else None
     if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
         return "is a number by which somebody is called"
-    if one.key in RADIO or one.key in QUALITY:
+    # A frequency may be that of a grid or a motor.
+    slow = one.key == "freq" and isinstance(one.first, int | float) and one.first < _RADIO_HZ
+    if (one.key in RADIO and not slow) or one.key in QUALITY:
         return "says how the radio link was" if one.key in RADIO else QUALITY_SAYS
     if isinstance(one.first, bool):
         return described

@@ -17,6 +17,7 @@ _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _NUMBERS = tuple(unit for unit, _per_second in _EPOCHS)
 _FROM_S, _UNTIL_S = 1_262_304_000, 2_366_841_600
 """2010 to 2045: a number in this window, under a key that says time, is a time."""
+_NEAR_S = 86_400
 _MINUTES = ("min", "mins", "minute", "minutes")
 _DATE = re.compile(
     r"20\d{6}[T ]?\d{4}(?:\d\d)?|\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|\d{1,2} [A-Za-z]{3,9} \d{4}"
@@ -113,12 +114,17 @@ def may_be_time(one: Field) -> bool:
     return type(one.first) in (int, float) and (sure or one.first >= _LEAST_CLAIM)
 
 
-def find_times(fields: Iterable[Field]) -> list[FoundTime]:
-    """All fields that hold times, the nearest to the measurement first; those of other events are the last."""
+def find_times(fields: Iterable[Field], received_s: float | None = None) -> list[FoundTime]:
+    """All fields that hold times, the nearest to the measurement first; those of other events are the last.
+
+    A number near to the time at which the message came (`received_s`) is one whatever its key is.
+    """
     known = list(fields)
     found: list[tuple[bool, int, FoundTime]] = []
     for one in known:
         rank = _rank(one)
+        if rank is None and received_s is not None and _is_near(one, received_s):
+            rank = len(TIME) + 2
         how = None if rank is None else _format_of(one, sure=rank < len(TIME))
         if rank is not None and how:
             of_event = how != "min" and _is_event(one)
@@ -157,6 +163,16 @@ def _rank(one: Field) -> int | None:
     # A date and time in full under any key is a time, if not the first to choose.
     dated = len(texts) == len(one.values) and all(_DATE.search(text) and not text.strip().isdigit() for text in texts)
     return len(TIME) if dated and _format_of(one, sure=False) else None
+
+
+def _is_near(one: Field, received_s: float) -> bool:
+    """Whether all values are epochs of the day of reception."""
+    for value in one.values.values():
+        unit = time_format(value) if type(value) in (int, float) else None
+        per_second = dict(_EPOCHS).get(unit or "")
+        if per_second is None or abs(value / per_second - received_s) > _NEAR_S:
+            return False
+    return True
 
 
 def _is_event(one: Field) -> bool:

@@ -9,6 +9,7 @@ from gateway.suggest.words import COLLECTIONS, KINDS, QUANTITIES, bare
 __all__ = [
     "is_address",
     "is_collection",
+    "is_id",
     "is_kind",
     "is_number",
     "is_quantity",
@@ -59,6 +60,11 @@ def looks_like_id(level: str) -> bool:
 def is_number(level: str) -> bool:
     """Whether it is a short number: one of a few of a kind."""
     return level.isdigit() and len(level) <= _MOST_DIGITS
+
+
+def is_id(text: str) -> bool:
+    """Whether this may name one of many: no plain word."""
+    return is_sure_id(text) or looks_like_id(text)
 
 
 def is_kind(level: str) -> bool:

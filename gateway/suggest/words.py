@@ -119,7 +119,7 @@ NAME: Final = _words(
 """Keys whose text names the value that stands next to it; the earlier, the surer."""
 NAME_WORDS: Final = _words(
     "name tag signal parameter param variable metric measurand point datapoint comp component quantity property attribute "
-    "register channel sensor label key code path item service node symbol object kind type id"
+    "register channel ch sensor label key code path item service node symbol object kind type id"
 )
 """Words of keys whose text may name what stands next to it, where it differs; the earlier, the surer."""
 SURE_NAME_WORDS: Final = _set("tag signal parameter param variable metric measurand datapoint")
@@ -131,7 +131,10 @@ NO_SENDER: Final = _set(
     "error"
 )
 """Words of ids that are not of the sender."""
-NUMBER_WORDS: Final = _words("id lsid channel address addr register port slot num number no nr index idx unit")
+NUMBER_WORDS: Final = _words(
+    "id lsid channel address addr register port slot num number no nr index idx unit zone cell phase string circuit "
+    "probe tank pump pack"
+)
 """Words of keys whose number tells the items of a list apart."""
 SINGLE: Final = _set(
     "value val v measuredvalue presentvalue currentvalue rawvalue reading result data payload measurement"

@@ -196,8 +196,41 @@ def test_an_id_of_some_thing_is_the_device_where_no_topic_says_one() -> None:
     assert [one["device"] for message in found.decoded for one in message["readings"]] == ["L-4", "L-5"]
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("21,5 °C", 21.5), ("12,340 kg", "12,340 kg"), ("0,340 kg", 0.34), ("1,2", "1,2")]
-)
-def test_a_comma_is_a_decimal_sign_only_where_it_is_sure(text: str, value: Any) -> None:
+@pytest.mark.parametrize(("text", "value"), [("21,5 °C", 21.5), ("0,340 kg", 0.34), ("12,34", 12.34)])
+def test_a_comma_that_is_a_decimal_sign_is_read(text: str, value: float) -> None:
     assert metrics(propose(("x/dev-1", {"level": text, "other": 1}))) == [("level", value), ("other", 1)]
+
+
+@pytest.mark.parametrize("text", ["12,340 kg", "1,2"])
+def test_a_comma_that_may_divide_thousands_or_a_list_is_refused(text: str) -> None:
+    found = propose(("x/dev-1", {"level": text, "other": 1}))
+    assert not found.works
+    assert [one["reason"] for message in found.decoded for one in message["rejected"]] == ["bad_number"]
+
+
+@pytest.mark.parametrize("key", ["name", "did", "friendlyName"])
+def test_what_names_a_part_in_a_list_is_no_device(key: str) -> None:
+    parts = [{key: "1" if key == "did" else "EEC1", "rate": 5}, {key: "2" if key == "did" else "ET1", "rate": 7}]
+    found = propose(("fleet/FL-07/can", {"ts": AT_S, "frames": parts}))
+    assert {one["device"] for message in found.decoded for one in message["readings"]} == {"FL-07"}
+
+
+def test_a_number_of_the_day_of_reception_is_the_time_whatever_it_is_called() -> None:
+    found = propose(("grid/bus14", {"soc": AT_S, "level": 49.9}))
+    assert (metrics(found), times(found)) == ([("level", 49.9)], {AT})
+    older = propose(("grid/bus14", {"soc": AT_S - 200_000, "level": 49.9}))
+    assert times(older) == {None}
+
+
+def test_a_text_that_repeats_an_id_of_the_topic_is_no_value_unless_it_names_one() -> None:
+    found = propose(("ebike/bms/7613", {"pack": "7613", "level": 3.9}))
+    assert metrics(found) == [("level", 3.9)]
+    named = propose(("plant/line2/T101", {"tag": "T101", "value": 3}))
+    assert [(one["device"], one["metric"]) for message in named.decoded for one in message["readings"]] == [
+        ("line2", "T101")
+    ]
+
+
+def test_a_number_behind_its_name_is_a_number() -> None:
+    assert metrics(propose(("aqua/tank2/ph", "pH 7.42"))) == [("ph", 7.42)]
+    assert metrics(propose(("aqua/tank2/mode", "error 5"))) == [("mode", "error 5")]
