@@ -100,11 +100,17 @@ class _Readings:
         self._nobodys: list[Reject] = []
 
     def read(self, records: list[Any]) -> list[Decoded]:
-        """One entry per device. A refused record goes with the device that it names, with the first where it names none."""
+        """One entry per device. A refused record goes with the device that it names, with the first where it names none.
+
+        A record that spoils the pack refuses it for each device that was named so far.
+        """
         pack = Pack()
         for index, record in enumerate(records):
             path = f"$[{index}]"
-            resolved = pack.resolve(record, path)
+            try:
+                resolved = pack.resolve(record, path)
+            except BadPack as spoiled:
+                return self._spoiled(spoiled, *pack.names(record))
             if isinstance(resolved, Resolved):
                 resolved = self._add_record(resolved, path, index)
             if resolved is not None:
@@ -117,6 +123,16 @@ class _Readings:
         named = read_name(base, name) if base or name else ""
         rejects = self._nobodys if isinstance(named, str) else self._device(named[0]).rejects
         rejects.append(reject)
+
+    def _spoiled(self, spoiled: BadPack, base: str, name: str) -> list[Decoded]:
+        named = read_name(base, name) if base or name else ""
+        devices = [*self._devices, *(() if isinstance(named, str) else named[:1])]
+        if not devices:
+            raise spoiled
+        self._devices.clear()
+        for device in devices:
+            self._device(device).rejects[:] = [spoiled.reject]
+        return list(self._devices.values())
 
     def _device(self, device: str) -> Decoded:
         found = self._devices.get(device)

@@ -117,8 +117,11 @@ class Pack:
 
     def names(self, record: object) -> tuple[str, str]:
         """Base name and name of a record; empty where they cannot be read."""
-        name = record.get("n", "") if isinstance(record, dict) else None
-        return (self._name, name) if isinstance(name, str) else ("", "")
+        if not isinstance(record, dict):
+            return "", ""
+        # A record that spoils the pack may not have set its base name yet.
+        base, name = record.get("bn", self._name), record.get("n", "")
+        return (base, name) if isinstance(base, str) and isinstance(name, str) else ("", "")
 
     def _take_base(self, record: dict[Any, Any], labels: tuple[str, ...], path: str) -> None:
         for label in labels:

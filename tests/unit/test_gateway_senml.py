@@ -36,9 +36,13 @@ def one(pack: object) -> Decoded:
 
 
 def whole(pack: object) -> Reject:
+    """Why the pack was refused whole: as such, or for each device that it names."""
     decoded = decode(pack)
-    assert isinstance(decoded, Reject), decoded
-    return decoded
+    if isinstance(decoded, Reject):
+        return decoded
+    assert not any(device.readings for device in decoded), decoded
+    (reject,) = {id(reject): reject for device in decoded for reject in device.rejects}.values()
+    return reject
 
 
 def value_of(reading: Reading) -> object:

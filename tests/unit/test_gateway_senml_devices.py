@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from gateway.outcome import Gate, Message, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -47,3 +49,19 @@ def test_a_device_with_good_readings_has_its_own_refusals() -> None:
 def test_a_record_that_names_nobody_goes_with_the_first() -> None:
     outcome = decide({"n": f"{ONE}:t", "v": 1}, {"n": 7, "v": 2}, {"n": f"{TWO}:t", "v": 2})
     assert refused(outcome) == [(ONE, "$[1].n")]
+
+
+@pytest.mark.parametrize("spoils", [{"bver": 99}, {"bt": "x"}, {"foo_": 1}, {"bu": 7}, {"bs": []}])
+def test_a_pack_that_a_record_spoils_is_refused_for_each_device_so_far(spoils: dict[str, Any]) -> None:
+    for record in ({**spoils, "bn": f"{TWO}:", "n": "t", "v": 2}, {"bn": f"{TWO}:", "n": "t", "v": 2, **spoils}):
+        alone = decide(record, {"n": "u", "v": 3})
+        assert not alone.accepted
+        assert letters(alone) == [TWO]
+        outcome = decide({"n": f"{ONE}:t", "v": 1}, record, {"n": f"{ONE}:u", "v": 4})
+        assert not outcome.accepted
+        assert refused(outcome) == [(device, f"$[1].{next(iter(spoils))}") for device in (ONE, TWO)]
+
+
+def test_a_spoiled_pack_that_names_nobody_is_the_topics() -> None:
+    for record in ({"bver": 99, "v": 1}, {"bn": 7, "n": "t", "v": 1}, {"bt": "x", "n": 3, "v": 1}):
+        assert letters(decide(record)) == ["senml"]
