@@ -32,12 +32,13 @@ _GROUPED: Final = re.compile(
     r"([+-]?[1-9]\d{0,2}(?:(?P<with_point>,\d{3}(?:,\d{3})*| \d{3}(?: \d{3})*)(?=\.\d)|(?:'\d{3})+))(.*)",
     re.ASCII | re.DOTALL,
 )
-_UNIT: Final = re.compile(r"(?:[^\W\d_]|[°%‰€$£¥])(?:[^\W\d_]|[°%‰·/*^⁻¹.-])*|% ?[^\W\d_.]{1,6}")
+_UNIT: Final = re.compile(r"(?:[^\W\d_]|[°%‰€$£¥])(?:[^\W\d_]|[°%‰·/*^⁻¹.-]|(?<=[a-z^])[23])*|% ?[^\W\d_.]{1,6}")
 _GLUED_UNITS: Final = frozenset(
     """
     °C °F °K ° C F K % ‰ V mV kV A mA µA W mW kW MW Wh kWh MWh Ω kΩ Hz kHz MHz dB dBm lx lm
     Pa hPa kPa bar mbar ppm ppb g kg mg µg L l m cm mm µm km m² m³ s ms min h
     m/s km/h m³/h l/min l/h µg/m³ mg/m³ g/m³ µV
+    m2 m3 m3/h ug/m3 mg/m3 W/m2 W/m² VA kVA var kvar VAC VDC Vac Vdc mAh Ah lux rpm mph psi uS/cm µS/cm mS/cm
     """.split()  # noqa: SIM905 - a table of units reads better than quotes and commas
 )
 _DIGIT: Final = re.compile(r"\d")
@@ -75,6 +76,13 @@ _TEXT_DIGITS: Final = 15
 """Integers of so many digits are names: an IMEI has 15. A measurement has fewer."""
 _PHONE_DIGITS: Final = 7
 _MOST_CHARACTERS: Final = 64
+_ONE_LETTER: Final = re.compile(r"([+-]?(?:0|[1-9]\d{0,8}))([VAWCFKmsgLl])", re.ASCII)
+_LETTERS: Final = {
+    "V": ("volt", "spannung"), "A": ("current", "amp", "strom"), "W": ("power", "watt", "leistung"),
+    "C": ("temp",), "F": ("temp",), "K": ("temp",), "m": ("dist", "height", "depth", "altitude", "level"),
+    "s": ("uptime", "duration", "interval", "delay"), "g": ("weight", "mass"), "L": ("volume",), "l": ("volume",),
+}  # fmt: skip
+"""Units of one letter, and parts of names that say such a quantity: `voltage` of `230V`."""
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TEXT_WORDS: Final = frozenset(
     """
@@ -109,13 +117,23 @@ def guess_number(text: str, name: str) -> Number | Reject | None:
     """The same of a text in JSON, where numbers should have been none: more of them stay text.
 
     Leading zeros, integers of 15 digits and more, phone numbers, and what a field such as `serial` or `version` holds
-    are names. A unit counts only if it is known, and is no letter that makes a name of an integer (`24h`, `4K`).
+    are names. A unit counts only if it is known, and is no letter that makes a name of an integer (`24h`, `4K`), unless
+    the field's name says the quantity.
     """
     if text.isalpha() or len(text) > _MOST_CHARACTERS or not any(map(str.isdecimal, text)) or _holds_names(name):
         return None
     if _USUAL.fullmatch(text):
         return float(text) if "." in text else int(text), None
-    return _guess(text)
+    found = _guess(text)
+    return _one_letter(text, name) if found is None else found
+
+
+def _one_letter(text: str, name: str) -> Number | None:
+    """An integer with a unit of one letter, in a field whose name says that quantity."""
+    found = _ONE_LETTER.fullmatch(text.strip())
+    if found is None or not any(part in name.lower() for part in _LETTERS[found[2]]):
+        return None
+    return int(found[1]), found[2]
 
 
 @lru_cache(maxsize=2048)

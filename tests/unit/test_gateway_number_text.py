@@ -41,6 +41,12 @@ READ = [
     ("'21.5'", 21.5, None),
     ("21.5 &deg;C", 21.5, "°C"),
     ("21.5\u02daC", 21.5, "°C"),
+    ("12.5 m3", 12.5, "m3"),
+    ("3.2m3/h", 3.2, "m3/h"),
+    ("830 W/m2", 830.0, "W/m2"),
+    ("15ug/m3", 15.0, "ug/m3"),
+    ("230VAC", 230.0, "VAC"),
+    ("350lux", 350.0, "lux"),
     ("001234.567*kWh", 1234.567, "kWh"),
     ("(00123.456*m3)", 123.456, "m³"),
     ("00.345*kW", 0.345, "kW"),
@@ -127,6 +133,20 @@ def test_a_route_may_turn_it_off_or_say_where() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "value", "unit"),
+    [
+        ("voltage", "230V", 230, "V"), ("current_l1", "5A", 5, "A"), ("activePower", "-60W", -60, "W"), ("temp", "21C", 21, "C"),
+        ("distance", "12m", 12, "m"), ("flow", "3.2 m3/h", 3.2, "m3/h"), ("uptime", "300s", 300, "s"),
+    ],
+)  # fmt: skip
+def test_a_letter_behind_an_integer_is_a_unit_where_the_name_says_the_quantity(
+    name: str, text: str, value: float, unit: str
+) -> None:
+    [reading] = record_of(by_route({name: text})).readings
+    assert (reading.value, reading.text, reading.unit) == (value, None, unit)
+
+
+@pytest.mark.parametrize(
     ("topic", "payload", "wanted"),
     [
         ("zigbee2mqtt/plug", {"power": "12.5", "energy": "1,016.76", "state": "ON"},
@@ -161,7 +181,8 @@ def test_a_number_in_a_text_of_a_shipped_format_is_a_number(
     ("name", "text"),
     [
         ("x", "007"), ("x", "-05"), ("x", "490154203237518"), ("x", "89490200001234567890"), ("x", "+491711234567"),
-        ("x", "24h"), ("x", "4K"), ("x", "01.02"), ("x", "00042"),
+        ("x", "24h"), ("x", "4K"), ("phase", "5A"), ("x", "230V"), ("lamp", "60W"),
+        ("x", "01.02"), ("x", "00042"),
         ("date", "20251128"), ("x", "3 dogs"), ("x", "0x1F"), ("x", "555 123 4567"),
         ("serial", "12345"), ("fw", "1.10"),
         ("device.swVersion", "2.0"), ("meta/deviceId", "17"), ("ip", "10"), ("pin", "1234"), ("x", "1.2.3"), ("x", "12:30"),
