@@ -9,8 +9,9 @@ A counter only counts up. Where its readings fall, one rule decides, from all re
   must be within a hundredth of itself, or within 2 usual steps. A counter that also begins again far from any limit, as day
   counters do, has no wraps.
 - `open`: the readings do not tell. It counts 0, and `pending` has the amount. Such is a fall to a value too high for a reset (one
-  of two inverters is off, a meter was replaced), a step up of over 64 usual steps that more than doubles the value, and a dip
-  that ends by a step that counting may have made.
+  of two inverters is off, a meter was replaced), a step up of over 64 usual steps that more than doubles the value, a dip
+  that ends by a step that counting may have made, and one that ends far above the old level: by over 64 usual steps for
+  each usual gap since (of two inverters that were off, the larger one came back).
 
 So the true gain lies between sum(delta) and sum(delta) + sum(pending), up to 8 usual steps for a reset that becomes a dip later.
 Nothing is stored: late readings and corrections change the answer by the same rule.
@@ -182,7 +183,7 @@ falls AS (
   FROM {valleys}
 ), joined AS (
   SELECT p.device, p.metric, p.event_time, p.value, p.nth, p.previous, p.own, p.gaps, f.peak, f.low, f.silence, f.doubt, f.needed,
-    f.missing,
+    f.missing, p.moment,
     coalesce(f.goal, p.value) > p.value AS is_dip,
     coalesce(f.goal, p.previous) > p.previous AND p.value > p.previous AS is_return,
     coalesce(p.nth = f.bottom, FALSE) AS is_bottom
@@ -221,7 +222,8 @@ falls AS (
     END AS unsure
   FROM habitual
 ), parted AS (
-  SELECT device, metric, event_time, value, nth, previous, start, is_dip,
+  SELECT device, metric, event_time, value, nth, previous, start, is_dip, moment,
+    CASE WHEN is_return AND NOT is_dip AND start IS NULL THEN 64 * usual END AS swift,
     CASE
       WHEN is_dip OR start = 'open' THEN 0.0
       WHEN start = 'wrap' THEN low + ceiling - peak
@@ -236,21 +238,29 @@ falls AS (
     sum(CASE WHEN start IS NULL THEN 0 ELSE 1 END) OVER ({_ROWS} {_SO_FAR}) AS part
   FROM named
 ), leveled AS (
-  SELECT device, metric, event_time, value, previous, start, is_dip, amount, open_amount,
+  SELECT device, metric, event_time, value, previous, start, is_dip, amount, open_amount, swift, moment,
     max(CASE WHEN is_dip THEN NULL WHEN start IS NULL THEN value ELSE greatest(value, 0.0) END) OVER (
       PARTITION BY device, metric, part ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS level
+    ) AS level,
+    max(CASE WHEN is_dip THEN NULL ELSE moment END) OVER (
+      PARTITION BY device, metric, part ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS level_at
   FROM parted
+), leaping AS (
+  SELECT *, coalesce(value - level > swift * greatest(moment - level_at, 1.0), FALSE) AS leaps FROM leveled
 ), gained AS (
-  SELECT *, CASE WHEN previous IS NOT NULL THEN coalesce(amount, greatest(value - level, 0.0)) END AS delta FROM leveled
+  SELECT *,
+    CASE WHEN leaps THEN 0.0 WHEN previous IS NOT NULL THEN coalesce(amount, greatest(value - level, 0.0)) END AS delta
+  FROM leaping
 )
 SELECT device, metric, event_time, value, delta,
   CASE
     WHEN is_dip THEN CASE WHEN open_amount > 0 THEN 'open' ELSE 'dip' END
     WHEN start IS NOT NULL THEN start
+    WHEN leaps THEN 'open'
     WHEN value < level THEN 'dip'
   END AS event,
-  coalesce(open_amount, greatest(value - previous - delta, 0.0)) AS pending
+  CASE WHEN leaps THEN value - level ELSE coalesce(open_amount, greatest(value - previous - delta, 0.0)) END AS pending
 FROM gained"""  # noqa: S608 - of constants of this module
 
 

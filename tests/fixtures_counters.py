@@ -160,7 +160,7 @@ class _Counter:
         usual = self.usual_steps(row for row in range(len(values)) if row not in returns)
         starts = self.jumps(usual, returns) | self.falls(heads, usual)
         doubts = {valley.bottom: _doubt(valley, usual[valley.bottom]) for valley in valleys[1:]}
-        level = values[0]
+        level, level_at = values[0], self.moments[0]
         yield Gain(None, None, 0.0)
         for row in range(1, len(values)):
             value, unsure = values[row], doubts.get(row, 0.0)
@@ -169,12 +169,16 @@ class _Counter:
                 yield Gain(0.0, "open" if unsure else "dip", unsure)
             elif event is not None:
                 yield Gain(0.0, event, amount) if event == "open" else Gain(amount, event, 0.0)
-                level = max(value, 0.0)
+                level, level_at = max(value, 0.0), self.moments[row]
             else:
                 gain = max(value - level, 0.0)
                 step = 0.0 if row in returns else max(self.steps[row], 0.0)
-                yield Gain(gain, "dip" if value < level else None, max(step - gain, 0.0))
-                level = max(level, value)
+                swift = 64 * (usual[row] or math.inf) * max(self.moments[row] - level_at, 1.0)
+                if row in returns and gain > swift:
+                    yield Gain(0.0, "open", gain)
+                else:
+                    yield Gain(gain, "dip" if value < level else None, max(step - gain, 0.0))
+                level, level_at = max(level, value), self.moments[row]
 
     def usual_steps(self, rows: Iterable[int]) -> list[float | None]:
         """For each row the geometric mean of the steps up of the given rows, its own left out."""

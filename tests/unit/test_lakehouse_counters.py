@@ -53,6 +53,11 @@ EXAMPLES: dict[str, Example] = {
     "one of two inverters": [
         (1500.0, None, None), (1501.0, 1.0, None), *low(steps(501.0, 1.0, 40)), (1545.0, 44.0, None), (1546.0, 1.0, None),
     ],
+    #  the smaller one goes on alone, both are off, the larger one comes back alone: its lifetime is no gain
+    "one after the other": [
+        (5000.0, None, None), (5001.0, 1.0, None), (2000.0, 0.0, "open"), *counted(steps(2001.0, 1.0, 8), 1.0), *low([0.0] * 4),
+        (3004.0, 0.0, "open"), *counted(steps(3005.0, 1.0, 8), 1.0),
+    ],
     "a dip within a dip": [
         (1500.0, None, None), (1501.0, 1.0, None), *low([501.0, 502.0, 0.0, 503.0, 504.0]), (1509.0, 8.0, None),
         (1510.0, 1.0, None),
