@@ -15,6 +15,7 @@ from gateway.decoders.mapping_quality import UNCERTAIN, Quality
 from gateway.decoders.mapping_times import AUTO, At, Clock, How, is_unset
 from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
 from gateway.decoders.plain import read_scalar
+from gateway.decoders.value_settings import NOT_BY_CODE
 from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NO_VALUE, NOT_FINITE, metric_fault, read_value
 from gateway.show import json_path, show_value
 from ingest.contract.dead_letter import Reject
@@ -291,8 +292,7 @@ class Flattener:
         if isinstance(at, Reject):
             return at
         if rule.errors and type(value) in (int, float) and value in rule.errors:
-            wanted = "a measurement: this value says that the sensor is missing or broken"
-            return Reject(Reason.BAD_NUMBER, trail_path(trail), show_value(value), wanted)
+            return Reject(Reason.BAD_NUMBER, trail_path(trail), show_value(value), NOT_BY_CODE)
         if rule.number is not None:
             value = rule.number.scaled(value)
         if unit is None and self._units is not None:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from gateway.decoders.mapping_conditions import as_text
 from gateway.decoders.mapping_paths import parse_path
-from gateway.decoders.value_settings import QualitySettings
+from gateway.decoders.value_settings import NOT_BY_QUALITY, QualitySettings
 from gateway.glob import glob
 from gateway.show import show
 from ingest.contract.dead_letter import Reject
@@ -37,5 +37,4 @@ class Quality:
             return None
         if self._bad is None or not self._bad(text):
             return UNCERTAIN
-        wanted = "a measurement: the quality says that this is none"
-        return Reject(Reason.BAD_NUMBER, None, show(f"{self.path.text} = {text}"), wanted)
+        return Reject(Reason.BAD_NUMBER, None, show(f"{self.path.text} = {text}"), NOT_BY_QUALITY)

@@ -6,9 +6,12 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-__all__ = ["NUMBER", "NumberSettings", "QualitySettings", "TimeOffset"]
+__all__ = ["NOT_BY_CODE", "NOT_BY_QUALITY", "NUMBER", "NumberSettings", "QualitySettings", "TimeOffset"]
 
 NUMBER: Final = "{number}"
+NOT_BY_QUALITY: Final = "a measurement: the quality says that this is none"
+NOT_BY_CODE: Final = "a measurement: this value says that the sensor is missing or broken"
+"""What a refusal by `quality` and by `errors` wants."""
 _MOST: Final = 30
 """Digits before and behind the point of a factor, and of each side of a fraction."""
 

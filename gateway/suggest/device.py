@@ -66,14 +66,23 @@ def device_field(
         listed: whether these are items of any other array: then a name or a short number is that of a value or a part.
     """
     known = [one for one in fields if not (listed and _is_of_part(one, topics))]
+    same = next((one for one in known if _is_sure_level(one, topics)), None)
     own = next((one for one in known if things and one.apart and one.key in ("id", "name", "address")), None)
     ranked = [(rank, len(one.steps), one) for one in known if (rank := _rank(one, topics)) is not None]
     if len(ranked) > 1 and any(one.key in SINGLE for one in known):
         # Next to the one value of a message a sensor's name without a number is that of the value.
         ranked = [entry for entry in ranked if entry[2].key != "sensor" or looks_like_id(str(entry[2].first))] or ranked
     if ranked:
-        return min(ranked, key=lambda entry: entry[:2])[2]
+        best = min(ranked, key=lambda entry: entry[:2])
+        sure = best[0] < _SURE_WORDS or all(is_sure_id(str(value)) for value in best[2].values.values())
+        return same if same is not None and not sure else best[2]
     return own or _other_id(known, topics)
+
+
+def _is_sure_level(one: Field, topics: Sequence[str]) -> bool:
+    """Whether a field is an id that a level of the topic is as well: then it names the sender, whatever its key is."""
+    told = [(str(value), topics[number].split("/")) for number, value in one.values.items()]
+    return bool(told) and all(is_sure_id(text) and text in levels for text, levels in told)
 
 
 def _is_of_part(one: Field, topics: Sequence[str]) -> bool:

@@ -21,11 +21,13 @@ from gateway.suggest.layout import (
     prefix_fields,
     values_base,
 )
+from gateway.suggest.quality import find_quality
 from gateway.suggest.quantities import Quantities, find_quantities
-from gateway.suggest.roles import QUALITY_SAYS, LeftOut, Roles, behind_comma_number, find_roles, is_empty
+from gateway.suggest.roles import LeftOut, Roles, behind_comma_number, find_roles, is_empty
 from gateway.suggest.sample import Family
 from gateway.suggest.sentinels import sentinel_of
-from gateway.suggest.times import FoundTime, find_times, looks_like_time, may_be_time
+from gateway.suggest.time_choice import choose_time, no_time_note, time_note
+from gateway.suggest.times import FoundTime, find_times
 from gateway.suggest.topic import is_id
 from gateway.suggest.unit_fields import find_units, unit_tree
 from gateway.suggest.units import UNIT_NAMES
@@ -38,6 +40,9 @@ __all__ = ["draft_documents"]
 def draft_documents(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Draft:
     """The draft for one family. `zone` is the IANA zone of times without an offset, None where nobody named it."""
     return _Drafter(family, limits, zone).draft()
+
+
+_TIME_OBJECTS: Final = frozenset({"ts", "time", "timestamp", "datetime", "stamp", "epoch"})
 
 
 class _Drafter:
@@ -90,7 +95,11 @@ class _Drafter:
         if single is not None and named.metric is not None:
             single = single._replace(name=None)
         self._name_values(roles, single, quantities, named)
-        self._judge_quality(roles, listed=single is not None)
+        quality = find_quality(roles, quantities, listed=single is not None)
+        self._notes += quality.notes
+        if quality.settings is not None:
+            holder = self._mapping if quantities is None else self._mapping["quantity"]
+            holder["quality"] = quality.settings
         self._prefix_twins(roles, single, quantities)
         if named.prefix:
             self._mapping["prefix"] = named.prefix + self._mapping.get("prefix", "")
@@ -184,52 +193,38 @@ class _Drafter:
 
     def _find_time(self) -> list[FoundTime]:
         inner, outer = (find_times(self._usable(fields), self._received_s) for fields in (self._fields, self._outer))
-        chosen = self._choose_time(inner) or self._choose_time(outer)
+        chosen = choose_time(inner, self._zone) or choose_time(outer, self._zone)
         self._mapping["time"] = []
         if chosen is None:
-            self._say_no_time(inner + outer)
+            self._notes.append(no_time_note(self._free(self._fields) + self._free(self._outer), inner + outer))
             return inner
         for one in chosen.fields:
             self._use(one)
-        name = chosen.name
+        own = [one.name for one in chosen.fields if not one.root]
+        self._notes.append(time_note(chosen, self._zone))
         if chosen.local and self._zone is None:
-            shown = " ".join(str(one.first) for one in chosen.fields)
-            self._notes.append(
-                f"time: {name} has no offset ({shown}); name its zone with --zone, else the receive time counts"
-            )
-            self._left.append(LeftOut(name, "a time whose zone nobody named"))
-            self._mapping["skip"] = [one.name for one in chosen.fields if not one.root]
+            self._left.append(LeftOut(chosen.name, "a time whose zone nobody named"))
+            self._mapping["skip"] = own
             return inner
         self._time, self._is_local = chosen, chosen.local
-        self._mapping["time"] = [{"path": chosen.path, "format": chosen.format}]
-        if chosen.zone is not None:
-            self._mapping["time"][0]["zone"] = chosen.zone
+        zone = {} if chosen.zone is None else {"zone": chosen.zone}
+        self._mapping["time"] = [{"path": chosen.path, "format": chosen.format} | zone]
         if chosen.clock is not None:
-            self._mapping["skip"] = [one.name for one in chosen.fields if not one.root]
-        zone = f", in zone {self._zone if chosen.local else chosen.zone}" if chosen.local or chosen.zone else ""
-        words = _FORMAT_WORDS.get(chosen.format, f"written {chosen.format}")
-        self._notes.append(f"time: {name} ({words}{zone})")
+            self._mapping["skip"] = own
+        self._leave_parts(chosen)
         if chosen.field.root:
             self._find_offset()
         return inner
 
-    def _choose_time(self, times: list[FoundTime]) -> FoundTime | None:
-        """The first that is no other event's; one without an offset only where its zone is known or there is no other."""
-        usual = [one for one in times if not one.of_event]
-        return next((one for one in usual if self._zone is not None or not one.local), next(iter(usual), None))
-
-    def _say_no_time(self, times: list[FoundTime]) -> None:
-        free = self._free(self._fields) + self._free(self._outer)
-        said = {one.steps for time in times for one in time.fields}
-        unknown = next(
-            (one for one in free if one.steps not in said and (looks_like_time(one) or may_be_time(one))), None
-        )
-        self._notes.append(
-            "time: the receive time for values without one of their own, since no field of the message says it"
-            if unknown is None
-            else f"time: {unknown.name} ({unknown.first}) looks like a time in a spelling of its own; "
-            "the receive time counts until `time` names it"
-        )
+    def _leave_parts(self, chosen: FoundTime) -> None:
+        """Leave out what else an object holds that is called like a time: nanoseconds, a zone."""
+        around = chosen.field.steps[:-1]
+        if around and isinstance(around[-1], str) and bare(around[-1]) in _TIME_OBJECTS:
+            parts = [one for one in self._free(self._fields) if one.root == chosen.field.root and one.under(around)]
+            for one in parts:
+                self._use(one)
+                self._left.append(LeftOut(one.name, "is a part of the time"))
+            self._mapping["skip"] = [*self._mapping.get("skip", ()), *(one.name for one in parts)]
 
     def _find_offset(self) -> None:
         """A column of numbers next to the values, where the time stands around them: distances from it."""
@@ -273,6 +268,8 @@ class _Drafter:
             if any(isinstance(one.steps[len(base)], int) for one in measured(roles) if one.under(base)):
                 # The array itself: its name is that of its values, and what stands next to it may say their times.
                 base = self._base = base[:-1]
+            if base and self._items.path is None and isinstance(self._first, list):
+                mapping["items"] = ["[]"]
             if base:
                 mapping["values"] = path_text(base)
             names = {one.steps: flat_name(one.steps[len(base) :]) for one in roles.values if one.under(base)}
@@ -328,25 +325,6 @@ class _Drafter:
             self._mapping["units"] = found.units
         if found.called:
             self._mapping["unit_names"] = found.called
-
-    def _judge_quality(self, roles: Roles, *, listed: bool) -> None:
-        """Ask the quality of the values where it is sure which one is good: samples say so in a known way.
-
-        `listed`: the item holds one value; else only a quality of the whole item, such as OPC's 192, is asked.
-        """
-        for one in (one for one, why in roles.left_out if why == QUALITY_SAYS and one.can_be_named):
-            shown = {str(value).lower() for value in one.values.values()}
-            good = [str(value) for value in dict.fromkeys(one.values.values()) if str(value).lower() in _GOOD]
-            good = [text.lower() if isinstance(one.first, bool) else text for text in good]
-            if not listed and (len(one.steps) > 1 or not good):
-                continue
-            if not good or not shown <= _GOOD | _NOT_GOOD:
-                self._notes.append(
-                    f"quality: {one.name} is not judged, since nobody says which is good; `quality` can name it"
-                )
-            elif "quality" not in self._mapping:
-                self._mapping["quality"] = {"path": one.path, "good": good}
-                self._notes.append(f"quality: {one.name} must be {' or '.join(good)}, else the value is refused")
 
     def _prefix_twins(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
         """Where several items of a message give the same names, a text that differs tells them apart, in front of the names."""
@@ -424,18 +402,3 @@ class _Drafter:
             self._notes.append(f"all messages of this topic count as one device, {named.device}")
         route["mapping"] = self._mapping
         return Draft(route, self._left, self._notes, self._count)
-
-
-_GOOD: Final = frozenset({"true", "192", "good", "ok", "valid"})
-"""Qualities that are good in every system: of booleans, of OPC, in words."""
-_NOT_GOOD: Final = frozenset(
-    {"false", "0", "bad", "invalid", "error", "fault", "uncertain", "64", "stale", "questionable"}
-)
-_FORMAT_WORDS: Final = {
-    "s": "epoch seconds",
-    "ms": "epoch milliseconds",
-    "us": "epoch microseconds",
-    "ns": "epoch nanoseconds",
-    "rfc3339": "ISO 8601 with an offset",
-    "local": "ISO 8601 without an offset",
-}

@@ -13,7 +13,7 @@ from gateway.suggest.topic import is_address, is_sure_id
 
 __all__ = ["Read", "read_payload"]
 
-_KEY: Final = re.compile(r"[A-Za-z_][\w.\-/ #]{0,60}")
+_KEY: Final = re.compile(r"[A-Za-z_][\w.\-/ #%()°]{0,60}")
 _MOST_CELLS: Final = 200
 _LINES: Final = 2
 _MOST_LEADING: Final = 6
@@ -40,6 +40,9 @@ def read_payload(payload: bytes, limits: GatewaySettings) -> Read | None:
             return Read(whole, {})
         documents = _parse(payload, lines, limits)
         return Read(documents, lines) if isinstance(documents, list) else None
+    if payload.lstrip()[:1] == b'"' and isinstance(whole := _parse(payload, {}, limits), dict | list):
+        # Written as JSON twice.
+        return Read(whole, {})
     try:
         text = payload.decode("utf-8").strip()
     except UnicodeDecodeError:

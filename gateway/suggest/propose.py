@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.decoders.value_settings import NOT_BY_CODE, NOT_BY_QUALITY
 from gateway.explain_route import explain_message
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.bare_draft import draft_bare
@@ -39,9 +40,9 @@ class Proposal:
 
     @property
     def works(self) -> bool:
-        """Whether every sample gives readings, nothing is refused and nothing is in doubt."""
+        """Whether every sample gives readings, nothing is in doubt, and nothing is refused but for a bad quality or a code."""
         return not self.draft.doubts and all(
-            one["outcome"] == "reading" and not one["rejected"] for one in self.decoded
+            one["outcome"] == "reading" and all(map(_is_meant, one["rejected"])) for one in self.decoded
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,6 +57,11 @@ class Proposal:
             "works": self.works,
             "messages": self.decoded,
         }
+
+
+def _is_meant(rejected: dict[str, Any]) -> bool:
+    """Whether a value was refused because the draft says that it is none."""
+    return rejected["wanted"] in (NOT_BY_QUALITY, NOT_BY_CODE)
 
 
 def propose_routes(

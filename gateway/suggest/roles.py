@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.values import NO_VALUE
-from gateway.suggest.fields import Field
+from gateway.suggest.fields import Field, key_words
 from gateway.suggest.times import FoundTime, may_be_time
 from gateway.suggest.topic import is_sure_id
 from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, NAME, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
@@ -21,6 +21,9 @@ _ENDS_AS_ID = re.compile(
 )
 """Ends of names of ids; `humid` and `rapid` are none, since a sign or a capital must begin them."""
 _COMMA_NUMBER = re.compile(r"[+-]?(\d{1,9}),(\d{1,6})(\s?(?:[^\s\d.,;{}*]{1,8})?)")
+_DESCRIBES = frozenset(
+    {"ssid", "bssid", "model", "version", "firmware", "manufacturer", "vendor", "hostname", "callsign"}
+)
 _STATE = re.compile(r"[\w°%+.,:-]+(?: [\w°%+.,:-]+){0,3}")
 _MOST_STATE = 24
 """Characters of a text that may be a state; longer ones describe."""
@@ -137,7 +140,9 @@ def _by_place(one: Field) -> str | None:
 
 
 def _by_key(one: Field) -> str | None:
-    described = "describes the sender or the message" if one.key in CONSTANT or _is_kind(one) else None
+    described = (
+        "describes the sender or the message" if one.key in CONSTANT or _is_kind(one) or _is_named_so(one) else None
+    )
     if described is None and one.key not in SINGLE and not isinstance(one.first, bool | float):
         described = "is an id, not a measurement" if _ENDS_AS_ID.search(_last_key(one)) else None
     if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
@@ -168,6 +173,11 @@ def _is_kind(one: Field) -> bool:
         and one.key not in NAME
         and _last_key(one).endswith(("Type", "_type", "Name", "_name"))
     )
+
+
+def _is_named_so(one: Field) -> bool:
+    """Whether the last word of its key says that it describes the sender: `wifi_ssid`, `meter_model`."""
+    return next(iter(key_words(one)[-1:]), "") in _DESCRIBES and not isinstance(one.first, bool | float)
 
 
 def _last_key(one: Field) -> str:

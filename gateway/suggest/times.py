@@ -65,6 +65,16 @@ class FoundTime:
     of_event: bool = False
 
     @property
+    def ends(self) -> bool:
+        """Whether it is the end of an interval."""
+        return any(word in ("end", "ends", "to", "until", "stop") for word in key_words(self.field))
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the beginning of an interval."""
+        return any(word in ("start", "from", "begin", "begins", "since") for word in key_words(self.field))
+
+    @property
     def fields(self) -> tuple[Field, ...]:
         """The one or two fields that it takes."""
         return (self.field,) if self.clock is None else (self.field, self.clock)
@@ -104,8 +114,9 @@ def looks_like_time(one: Field) -> bool:
 
 def may_be_time(one: Field) -> bool:
     """Whether a field is called like a time and no time can be read there: a count since some start, or a clock alone."""
+    last = next(iter(key_words(one)[-1:]), "")
     if one.key not in TIME:
-        return False
+        return last in ("timestamp", "ts", "epoch") and type(one.first) is int and one.first >= _LEAST_CLAIM
     if isinstance(one.first, str):
         return (
             _CLOCK.fullmatch(one.first.strip()) is not None or re.fullmatch(r"\d\d(?:-\d\d){2}", one.first) is not None

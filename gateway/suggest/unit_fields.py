@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from gateway.decoders.plain import read_scalar
 from gateway.suggest.fields import Field, Step, flat_name, path_text
 from gateway.suggest.layout import Single
 from gateway.suggest.roles import LeftOut, Roles
@@ -26,7 +27,8 @@ class FoundUnits:
 def find_units(roles: Roles, single: Single | None, names: dict[tuple[Step, ...], str]) -> FoundUnits:
     """The units of the values. `names` are the metric names of the values by their steps."""
     found = FoundUnits()
-    in_payload: set[str] = set()
+    texts = (str(text).strip() for one in roles.numeric for text in one.values.values())
+    in_payload = {named for text in texts if (named := read_scalar(text)[1])}
     for unit in roles.units:
         in_payload.update(str(value) for value in unit.values.values())
         if not unit.can_be_named:

@@ -53,7 +53,7 @@ _BRACKETS = re.compile(r"([^\[\]()]*[^\[\]()\s])\s*[\[(]([^\[\]()\s]{1,12})[\])]
 _KNOWN: Final = (
     frozenset(_SUFFIXES.values())
     | UNIT_NAMES.keys()
-    | {"hPa", "mb", "W/m2", "m3/h", "mm/h", "kvar", "var", "Nm", "bar", "t"}
+    | {"hPa", "mb", "m", "g", "s", "h", "min", "J", "N", "W/m2", "m3/h", "mm/h", "kvar", "var", "Nm", "bar", "t"}
 )
 _SIGNS = re.compile(r"[_\-. /]+")
 

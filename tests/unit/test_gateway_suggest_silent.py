@@ -234,3 +234,47 @@ def test_a_text_that_repeats_an_id_of_the_topic_is_no_value_unless_it_names_one(
 def test_a_number_behind_its_name_is_a_number() -> None:
     assert metrics(propose(("aqua/tank2/ph", "pH 7.42"))) == [("ph", 7.42)]
     assert metrics(propose(("aqua/tank2/mode", "error 5"))) == [("mode", "error 5")]
+
+
+def test_an_id_of_the_topic_is_the_device_also_under_a_key_that_nobody_listed() -> None:
+    found = propose(("ais/211331640", {"device": "catcher", "mmsi": 211331640, "level": 12.3}))
+    assert found.draft.mapping["same_device"] == ["{.mmsi}"]
+    assert metrics(found) == [("level", 12.3)]
+
+
+def test_a_bad_quality_in_a_sample_is_refused_and_the_draft_is_right() -> None:
+    tags = {"AI1": {"V": 4.123, "Q": "OK"}, "AI2": {"V": 0.0, "Q": "FAIL"}}
+    found = propose(("io/dev-1", {"ts": AT_S, "Tags": tags}))
+    assert found.works
+    assert metrics(found) == [("Tags.AI1", 4.123)]
+    broken = propose(("io/dev-1", {"ts": AT_S, "probe": -127.0, "level": 1.5}))
+    assert broken.works
+    assert metrics(broken) == [("level", 1.5)]
+    unknown = propose(("io/dev-1", {"ts": AT_S, "Tags": {"AI1": {"V": 4.123, "Q": 17}, "AI2": {"V": 0.0, "Q": 3}}}))
+    assert any("is not judged" in note for note in unknown.draft.notes)
+
+
+def test_json_that_is_written_as_json_once_more_is_read() -> None:
+    assert metrics(propose(("esp/dev-1", json.dumps(json.dumps({"t": 21.5, "h": 44}))))) == [("t", 21.5), ("h", 44)]
+
+
+def test_the_end_of_an_interval_is_its_time() -> None:
+    found = propose(("noise/nl-52", {"Start": "2026-11-28T18:15:00Z", "End": AT, "level": 54.3}))
+    assert (metrics(found), times(found)) == ([("level", 54.3)], {AT})
+
+
+def test_parts_of_a_time_are_no_values() -> None:
+    assert metrics(propose(("gh/dev-1", {"ts": {"sec": AT_S, "nsec": 250_000_000}, "level": 1.5}))) == [("level", 1.5)]
+    assert metrics(propose(("gh/dev-1", {"gas_timestamp": 210606140010, "level": 1.5}))) == [("level", 1.5)]
+
+
+def test_items_of_a_list_that_hold_their_values_in_an_object() -> None:
+    items = [{"id": "0xA1B2", "data": {"level": 21.4}}, {"id": "0xA1B3", "data": {"level": 19.4}}]
+    assert metrics(propose(("rfx/msg", items))) == [("0xA1B2.level", 21.4), ("0xA1B3.level", 19.4)]
+
+
+def test_a_key_and_a_value_in_each_line() -> None:
+    found = propose(("vedirect/mppt-1", "PID\t0xA053\nSER#\tHQ2033\nV\t26320\nPPV\t32\nLOAD\tON"))
+    assert ("V", 26320) in metrics(found)
+    table = propose(("vedirect/mppt-1", "name\tlevel\nhall\t26\nroof\t31"))
+    assert table.draft.mapping["format"]["kind"] == "rows"

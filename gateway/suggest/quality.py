@@ -1,0 +1,76 @@
+"""Fields that say how good values are, where it is sure which of their values is good."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.suggest.fields import Field, path_text
+from gateway.suggest.quantities import Quantities
+from gateway.suggest.roles import QUALITY_SAYS, Roles
+
+__all__ = ["FoundQuality", "find_quality"]
+
+_GOOD: Final = frozenset({"true", "192", "good", "ok", "valid"})
+"""Qualities that are good in every system: of booleans, of OPC, in words."""
+_NOT_GOOD: Final = frozenset(
+    (
+        "false", "0", "bad", "invalid", "error", "fault", "fail", "failed", "nok", "not ok", "uncertain", "64", "stale",
+        "questionable",
+    )
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class FoundQuality:
+    """The `quality` of a mapping, and sentences for a person."""
+
+    settings: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def unsure(self, one: Field) -> None:
+        """Say that a field is not asked."""
+        self.notes.append(f"quality: {one.name} is not judged, since nobody says which is good; `quality` can name it")
+
+
+def find_quality(roles: Roles, quantities: Quantities | None, *, listed: bool) -> FoundQuality:
+    """The quality of the item, or of each of its quantities.
+
+    `listed`: the item holds one value; else only a quality of the whole item, such as OPC's 192, is asked.
+    """
+    fields = [one for one, why in roles.left_out if why == QUALITY_SAYS and one.can_be_named]
+    if quantities is not None:
+        return _of_each([one for one in fields if quantities.holds(one)], quantities)
+    found = FoundQuality()
+    for one in fields:
+        good = _good(one.values.values())
+        if not listed and (len(one.steps) > 1 or not good):
+            continue
+        if not good or not _known(one.values.values()):
+            found.unsure(one)
+        elif found.settings is None:
+            found.settings = {"path": one.path, "good": good}
+            found.notes.append(f"quality: {one.name} must be {' or '.join(good)}, else the value is refused")
+    return found
+
+
+def _of_each(inside: list[Field], quantities: Quantities) -> FoundQuality:
+    found = FoundQuality()
+    values = [value for one in inside for value in one.values.values()]
+    keys = {one.steps[-1] for one in inside if one.steps[:-1] in quantities.objects}
+    good = _good(values)
+    if len(keys) == 1 and good and _known(values):
+        path = path_text(tuple(keys))
+        found.settings = {"path": path, "good": good}
+        found.notes.append(f"quality: {path} of each value must be {' or '.join(good)}, else it is refused")
+    elif inside:
+        found.unsure(inside[0])
+    return found
+
+
+def _good(values: Iterable[Any]) -> list[str]:
+    good = [value for value in values if str(value).lower() in _GOOD]
+    return list(dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in good))
+
+
+def _known(values: Iterable[Any]) -> bool:
+    return {str(value).lower() for value in values} <= _GOOD | _NOT_GOOD
