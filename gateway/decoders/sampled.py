@@ -24,7 +24,7 @@ from typing import Any, Final
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping_times import AUTO, At
 from gateway.decoders.sampled_columns import NAME_IT, Around, ColumnFlattener
-from gateway.decoders.series_signs import is_ladder, names_log, says_base
+from gateway.decoders.series_signs import is_ladder, names_log, names_number, says_base
 from gateway.decoders.time_names import (
     clock_text,
     day_text,
@@ -295,7 +295,7 @@ class SampledFlattener(ColumnFlattener):
         """One row of scalars, whose first or last is a time not long ago."""
         if len(body) < 2:
             return False
-        if not (is_time(body[0]) or is_time(body[-1])):
+        if not (is_time(body[0]) or is_time(body[-1])) or names_number(last):
             return False
         columns = [place for place, cell in enumerate(body) if recent(cell, self._clock.received_us)]
         if len(columns) != 1 or columns[0] not in (0, len(body) - 1):

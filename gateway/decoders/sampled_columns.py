@@ -19,6 +19,7 @@ from gateway.decoders.series_signs import (
     may_say_step,
     names_axis,
     names_log,
+    names_number,
     names_series,
     offset_of,
     says_base,
@@ -246,6 +247,8 @@ class ColumnFlattener(Flattener):
             return False
         if any(type(one) is str and not whole(one) for one in values) or named_like_time(key):
             return True
+        if names_axis(key) or names_number(key):
+            return False
         return len(values) > 1 and _rising(values) and recent(values[0], self._clock.received_us)
 
     def _from_offsets(self, offsets: list[float], unit_us: float, trail: Trail, around: Around) -> list[At | Reject]:

@@ -18,6 +18,7 @@ __all__ = [
     "may_say_step",
     "names_axis",
     "names_log",
+    "names_number",
     "names_series",
     "offset_of",
     "says_base",
@@ -79,7 +80,11 @@ _AXES: Final = _set(
     "phase depth depths height heights distance dist angle angles freq freqs frequency frequencies hz bin bins position pos x y "
     "z lat lon level levels wavelength nm register registers order harmonic harmonics row col column layer floor zone threshold "
     "percent pct speed power rpm temp temperature temperatures hum humidity pressure voltage volt volts current amp amps "
-    "energy kwh wh pv load rain flow weight lux light noise battery soc rssi co2 state status"
+    "energy kwh wh pv load rain flow weight lux light noise battery soc rssi co2 state status gyro accel acc mag vector xyz rgb"
+)
+_THINGS: Final = _set(
+    "id ids serial serials sn imei imsi iccid phone mac uid uids uuid ean barcode number numbers counter counters pulse pulses "
+    "count counts total totals"
 )
 _MOST: Final = 60
 
@@ -164,6 +169,12 @@ def names_log(name: str) -> bool:
 def names_axis(name: str) -> bool:
     """Whether a name is of what numbers things in space or order, not in time."""
     return not _AXES.isdisjoint(_WORDS.findall(name[:_MOST].lower()))
+
+
+@lru_cache(maxsize=4096)
+def names_number(name: str) -> bool:
+    """Whether a name is of numbers that may be as large as a time: serial numbers, counters."""
+    return not _THINGS.isdisjoint(_WORDS.findall(name[:_MOST].lower()))
 
 
 def weak_offset(name: str) -> bool:
