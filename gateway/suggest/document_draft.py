@@ -376,7 +376,7 @@ class _Drafter:
                 if one.under(base) and not beside_value(one, roles)
             ]
         meant = [single.value] if single is not None else [one for one in roles.values if one.under(base)]
-        self._count = sum(not is_empty(value) for one in meant for value in one.values.values())
+        self._count = sum(not is_empty(value) for one in self._free(meant) for value in one.values.values())
         outside = [one for one in roles.values if base and not one.under(base)]
         self._left += [LeftOut(one.name, f"stands outside of {flat_name(base)}") for one in outside]
         self._left += [LeftOut(one.name, "stands outside of the items") for one in self._free(self._outer)]

@@ -149,13 +149,13 @@ def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
 def _spread(documents: list[Any], steps: _Pattern) -> Items:
     """The items of the array at `steps`, and the fields around them."""
     found, of_document = [], []
-    around: list[tuple[int, Any]] = []
+    around: dict[int, list[tuple[int, Any]]] = {}
     for number, document in enumerate(documents):
         places = [document]
-        for step in steps:
+        for depth, step in enumerate(steps, start=1):
             if step is None:
                 places = [item for place in places if isinstance(place, list) for item in place]
-                around += [(number, place) for place in places]
+                around.setdefault(depth, []).extend((number, place) for place in places)
             else:
                 places = [place[step] for place in places if isinstance(place, dict) and step in place]
         for place in places:
@@ -163,9 +163,11 @@ def _spread(documents: list[Any], steps: _Pattern) -> Items:
             found += items
             of_document += [number] * len(items)
     outer = _outside(list(enumerate(documents)), steps, "$") if steps else []
-    if around:
-        last = len(steps) - steps[::-1].index(None)
-        outer = _outside(around, steps[last:], "^") + outer
+    nearest: dict[tuple[Step, ...], Field] = {}
+    for depth in sorted(around, reverse=True):
+        for one in _outside(around[depth], steps[depth:], "^"):
+            nearest.setdefault(one.steps, one)
+    outer = [*nearest.values(), *outer]
     text = ""
     for step in steps:
         text += "[]" if step is None else f".{path_text((step,))}" if text else path_text((step,))

@@ -85,7 +85,21 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
         texts = [value for value in one.values.values() if isinstance(value, str)]
         if texts and all(map(is_numeric_text, texts)):
             roles.numeric.append(one)
+    roles.numeric.extend(_padded(roles))
     return roles
+
+
+def _padded(roles: Roles) -> list[Field]:
+    """Numbers with zeros in front, where a number next to them is as wide and has none: `"0044"` beside `"2950"`."""
+    widths = {(one.steps[:-1], len(str(one.first))) for one in roles.numeric if str(one.first).isdigit()}
+    return [
+        one
+        for one in roles.values
+        if isinstance(one.first, str)
+        and (one.steps[:-1], len(one.first)) in widths
+        and one not in roles.numeric
+        and all(isinstance(text, str) and text.isdigit() for text in one.values.values())
+    ]
 
 
 def is_numeric_text(value: Any) -> bool:

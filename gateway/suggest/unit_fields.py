@@ -61,6 +61,9 @@ def _values_of(unit: Field, roles: Roles) -> list[Field]:
     if valued:
         # The others count, number or describe what the value is.
         return valued
+    named = [one for one in inside if one.key in SINGLE]
+    if len(named) == 1:
+        return named
     if beside and len(inside) > len(beside):
         return []
     return beside or (inside if len({one.steps[: len(around) + 1] for one in inside}) == 1 else [])

@@ -118,8 +118,8 @@ NAME: Final = _words(
 )
 """Keys whose text names the value that stands next to it; the earlier, the surer."""
 NAME_WORDS: Final = _words(
-    "name tag signal parameter param variable metric measurand point datapoint comp component quantity property attribute "
-    "register channel ch sensor label key code path item service node symbol object kind type id"
+    "name shortname longname tag signal parameter param variable metric measurand point datapoint comp component quantity "
+    "property attribute register channel ch sensor label key code path item service node symbol object kind type id"
 )
 """Words of keys whose text may name what stands next to it, where it differs; the earlier, the surer."""
 SURE_NAME_WORDS: Final = _set("tag signal parameter param variable metric measurand datapoint")

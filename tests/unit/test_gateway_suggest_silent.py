@@ -278,3 +278,32 @@ def test_a_key_and_a_value_in_each_line() -> None:
     assert ("V", 26320) in metrics(found)
     table = propose(("vedirect/mppt-1", "name\tlevel\nhall\t26\nroof\t31"))
     assert table.draft.mapping["format"]["kind"] == "rows"
+
+
+def test_numbers_with_zeros_in_front_are_numbers_beside_one_as_wide() -> None:
+    found = propose(
+        ("475/fan-1/current", {"ts": AT_S, "data": {"tact": "2950", "hact": "0044", "serialPart": "00777"}})
+    )
+    assert metrics(found)[:2] == [("tact", 2950), ("hact", 44)]
+    alone = propose(("475/fan-1/current", {"ts": AT_S, "level": 3, "plate": "0044"}))
+    assert dict(metrics(alone))["plate"] == "0044"
+
+
+def test_what_is_left_out_around_the_items_is_named_once_and_no_item_is() -> None:
+    series = [{"name": "env", "columns": ["time", "level"], "values": [[AT_S, 21.5], [AT_S + 60, 21.6]]}]
+    found = propose(("influx/relay-1", {"results": [{"statement_id": 0, "series": series}]}))
+    assert metrics(found) == [("level", 21.5), ("level", 21.6)]
+    names = [one.name for one in found.draft.left_out]
+    assert len(names) == len(set(names))
+    assert not [name for name in names if "level" in name or "[0].time" in name]
+
+
+def test_a_unit_around_the_value_is_that_of_the_value() -> None:
+    series = [
+        {"shortname": name, "unit": unit, "equidistance": 15, "current": {"timestamp": AT, "value": value}}
+        for name, unit, value in (("W", "cm", 254.0), ("Q", "m³/s", 1510.0))
+    ]
+    found = propose(("pegel/bonn", {"timeseries": series}))
+    units = {one["metric"]: one["unit"] for message in found.decoded for one in message["readings"]}
+    assert units == {"W.equidistance": None, "W.current": "cm", "Q.equidistance": None, "Q.current": "m³/s"}
+    assert found.works
