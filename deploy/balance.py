@@ -162,7 +162,7 @@ class Books:
         low = datetime.fromtimestamp(self._near_us / 1e6, UTC)
         near = (ds.field("date") >= low.date()) & (ds.field("received_at") >= _at(low))
         newer = [column for column in self._columns.values() if column != "null"]
-        self._db.register("scanned", read_in_turn(self._dataset(), [*_OLDER, *_PLACE, *newer], near))
+        self._db.register("scanned", read_in_turn(self._dataset(), [*_OLDER, *_NAME, *_PLACE, *newer], near))
         self._db.execute("create or replace temp table readings as select * from scanned")
         self._db.unregister("scanned")
 
@@ -319,7 +319,7 @@ class Books:
         who = (device >= pairs[0][0]) & (device <= pairs[-1][0]) & device.isin(names["device"].unique())
         found = read_in_turn(
             self._dataset(),
-            [*_OLDER, *(column for column in self._columns.values() if column != "null")],
+            [*_OLDER, *_NAME, *(column for column in self._columns.values() if column != "null")],
             when & (received < _at(high)) & who & ds.field(by).isin(names[by].unique()),
         )
         self._db.register("pairs", names)
@@ -421,7 +421,8 @@ _OLDER: Final = (
     "device", "message_id", "metric", "index", "value", "text", "unit", "device_time", "flags", "received_at", "partition",
     "offset",
 )  # fmt: skip
-_PLACE: Final = ("gateway_epoch", "message_number", "event_time", "date")
+_NAME: Final = ("gateway_epoch", "message_number")
+_PLACE: Final = ("event_time", "date")
 _COUNTED: Final = pa.schema(
     [
         ("gateway", pa.string()), ("epoch", pa.int64()), ("minute", pa.int64()), ("device", pa.string()),

@@ -4,10 +4,10 @@
 -- Variables: cutoff_us, near_us, window_messages, readings_topic, dead_letters_topic.
 
 -- name: schema
-create table rows_at(topic varchar, partition int, "offset" bigint, epoch bigint, number bigint, row_count bigint, content ubigint);
+create table rows_at(topic varchar, partition int, "offset" bigint, epoch bigint, number bigint, row_count bigint, content hugeint);
 create table records(topic varchar, partition int, "offset" bigint, at_ms bigint, gateway varchar, epoch bigint, number bigint,
     received_us bigint, device varchar, mqtt_topic varchar, is_partial boolean, is_qos_0 boolean, payload varchar,
-    reading_count bigint, content ubigint, said ubigint);
+    reading_count bigint, content hugeint, said hugeint);
 create table wanted(partition int, "offset" bigint, epoch bigint, number bigint, received_us bigint, device varchar,
     metric varchar, "index" int, message_id varchar, value double, text varchar, unit varchar, event_us bigint,
     device_us bigint, is_relative boolean, payload varchar, replayed_topic varchar);
@@ -19,8 +19,10 @@ create table counted(gateway varchar, epoch bigint, minute bigint, device varcha
 create table erased(device_sha256 varchar, at_us bigint);
 create table corrections(device_sha256 varchar, metric varchar, from_us bigint, to_us bigint, at_us bigint, is_deletion boolean);
 create table landed(topic varchar, partition int, "end" bigint);
-create macro content(device, metric, idx, message_id, value, text, unit, event_us, device_us) as
-    hash(device, metric, idx::int, message_id, value::double, text, unit, event_us::bigint, device_us::bigint);
+-- DuckDB adds the last of several to a hash by XOR, so that an equal change of two rows would cancel out: hence a hash of the hash.
+create macro content(device, metric, idx, message_id, value, text, unit, event_us, device_us, received_us) as
+    hash(hash(device, metric, idx::int, message_id, value::double, text, unit, event_us::bigint, device_us::bigint,
+        received_us::bigint));
 
 -- name: views
 -- Days before the cutoff's hold no row of it: `date` is the day of received_at, and the tables are partitioned by it.
@@ -29,7 +31,8 @@ create or replace temp view all_readings as select partition, "offset", gateway_
     device, metric, "index", message_id, value, text, unit, epoch_us(event_time) as event_us,
     epoch_us(device_time) as device_us, coalesce(list_contains(flags, 'relative_time'), false) as is_relative,
     coalesce(list_contains(flags, 'corrected'), false) as is_corrected, $payload::varchar as payload, $topic::varchar as mqtt_topic,
-    received_at, date from readings;
+    -- A row in the partition of another day has no time: who asks for its day does not find it.
+    if(date = timezone('UTC', received_at)::date, epoch_us(received_at), null) as received_us, received_at, date from readings;
 create or replace temp view near_readings as select * from all_readings
     where date >= make_timestamp(getvariable('near_us'))::date
         and received_at >= make_timestamptz(getvariable('near_us'));
@@ -43,15 +46,15 @@ create or replace temp view window_dead_letters as select * from dead_letters
 -- name: rows_at
 delete from rows_at;
 insert into rows_at select getvariable('readings_topic'), partition, "offset", epoch, number, count(*),
-        bit_xor(content(device, metric, "index", message_id, value, text, unit, event_us, device_us))
+        sum(content(device, metric, "index", message_id, value, text, unit, event_us, device_us, received_us))
     from window_readings group by all order by partition, "offset";
 insert into rows_at select source_topic, partition, "offset", gateway_epoch, message_number, count(*), null
     from window_dead_letters where source_topic = getvariable('dead_letters_topic') group by all;
 
 -- name: take_records
 create or replace temp table said as select partition, "offset", count(*) as reading_count,
-        bit_xor(content(device, metric, "index", message_id, value, text, unit, event_us, device_us)) as content,
-        bit_xor(content(device, metric, "index", message_id, value, text, unit, null, if(is_relative, null, device_us))) as said
+        sum(content(device, metric, "index", message_id, value, text, unit, event_us, device_us, received_us)) as content,
+        sum(content(device, metric, "index", message_id, value, text, unit, null, if(is_relative, null, device_us), null)) as said
     from batch_readings group by all;
 insert into records select r.*, coalesce(s.reading_count, 0), s.content, s.said
     from batch_records r left join said s using (partition, "offset");
@@ -68,7 +71,8 @@ insert into wanted select x.* from batch_readings x
 create or replace temp table here as
     select w.rowid as id, bool_or(t.is_corrected) as is_corrected, bool_or(t.value is not distinct from w.value
             and t.text is not distinct from w.text and t.unit is not distinct from w.unit
-            and t.event_us is not distinct from w.event_us and t.device_us is not distinct from w.device_us) as is_same
+            and t.event_us is not distinct from w.event_us and t.device_us is not distinct from w.device_us
+            and t.received_us is not distinct from w.received_us) as is_same
     from wanted w join window_readings t on t.partition = w.partition and t."offset" = w."offset" and t.epoch = w.epoch
         and t.number = w.number and t.device = w.device and t.metric = w.metric and t."index" = w."index"
         and t.message_id is not distinct from w.message_id
@@ -76,8 +80,8 @@ create or replace temp table here as
 
 -- name: elsewhere
 -- The rows of the same identity, and whether one says the same. A time that the gateway made of a relative one differs at
--- each delivery, and a corrected row is no longer what was sent. A row that claims to come from this very record, but under
--- another message's name, is no original of it.
+-- each delivery, and a corrected row is no longer what was sent. A row that claims to come from this very record is no original
+-- of it: it is what is wrong with the record's own row.
 -- A retained message is also known by its topic and payload: its live delivery has another identity, or none.
 create or replace temp table elsewhere as select id, bool_or(is_same) as is_same from (
     select w.rowid as id, (t.is_corrected or coalesce(t.payload = w.payload, false)
@@ -89,8 +93,8 @@ create or replace temp table elsewhere as select id, bool_or(is_same) as is_same
             where message_id in (select message_id from wanted)
         union all by name select * exclude (mqtt_topic) from older) t
         on t.message_id = w.message_id and t.device = w.device and t.metric = w.metric and t."index" = w."index"
-            and not coalesce(t.partition = w.partition and t."offset" = w."offset" and epoch_us(t.received_at) = w.received_us
-                and (t.epoch, t.number) <> (w.epoch, w.number), false)
+            and not coalesce(t.partition = w.partition and t."offset" = w."offset"
+                and (epoch_us(t.received_at) = w.received_us or (t.epoch = w.epoch and t.number = w.number)), false)
     union all
     select w.rowid, true from wanted w join (select device, metric, "index", payload, mqtt_topic, partition, "offset" from near_readings
             where payload in (select payload from wanted where replayed_topic is not null)
@@ -119,12 +123,12 @@ select device, message_id, min(if(event_us < getvariable('near_us'), event_us, n
     group by all;
 
 -- name: older
-create or replace temp table older(device varchar, message_id varchar, metric varchar, "index" int, value double, text varchar,
+create or replace temp table older(epoch bigint, number bigint, device varchar, message_id varchar, metric varchar, "index" int, value double, text varchar,
     unit varchar, device_us bigint, is_relative boolean, is_corrected boolean, payload varchar,
     received_at timestamptz, partition int, "offset" bigint, mqtt_topic varchar);
 
 -- name: take_older
-insert into older select device, message_id, metric, "index", value, text, unit, epoch_us(device_time),
+insert into older select gateway_epoch, message_number, device, message_id, metric, "index", value, text, unit, epoch_us(device_time),
     coalesce(list_contains(flags, 'relative_time'), false), coalesce(list_contains(flags, 'corrected'), false),
     $payload::varchar, received_at, partition, "offset", $topic::varchar
     from fetched semi join pairs using (device, $by);
@@ -154,6 +158,13 @@ create or replace temp table missing as
         bool_and(is_here or is_deleted or is_copy or is_known) as all_known,
         bool_and(is_here or is_deleted or is_copy or is_known or message_id is not null) as all_named
     from kept group by all;
+-- Rows under the name of a message that has no such reading.
+create or replace temp table invented as
+    select distinct t.partition, t."offset" from window_readings t
+    semi join (select distinct partition, "offset", epoch, number from wanted) r
+        on r.partition = t.partition and r."offset" = t."offset" and r.epoch = t.epoch and r.number = t.number
+    anti join wanted w on w.partition = t.partition and w."offset" = t."offset" and w.device = t.device and w.metric = t.metric
+        and w."index" = t."index" and w.message_id is not distinct from t.message_id;
 -- Records that Spark itself refused. One that it can't read is refused whole, and its name stays unknown; one with a name
 -- has readings whose identity is stored with other content, or with content that could not be looked at.
 create or replace temp table refused as
@@ -168,7 +179,7 @@ create or replace temp table states as
             then case when coalesce(a.topic, f.topic) is null then 'lost' when r.is_partial then 'part' else 'dead' end
         -- What was whole when its record was read may have been changed since.
         when m.partition is null then 'stored'
-        when m.is_altered then 'altered'
+        when m.is_altered or i.partition is not null then 'altered'
         when m.all_kept or (f.epoch is not null and (m.all_known or (f.is_unchecked and m.all_named)))
             then case when m.has_row then 'stored' when f.topic is not null then 'dead' else 'duplicate' end
         when f.topic is not null and f.epoch is null and not m.has_row then 'dead'
@@ -178,6 +189,7 @@ create or replace temp table states as
         and a.partition = r.partition and a."offset" = r."offset" and a.epoch = r.epoch and a.number = r.number
     left join missing m on r.topic = getvariable('readings_topic')
         and m.partition = r.partition and m."offset" = r."offset"
+    left join invented i on r.topic = getvariable('readings_topic') and i.partition = r.partition and i."offset" = r."offset"
     left join refused f on f.topic = r.topic and f.partition = r.partition and f."offset" = r."offset"
         and (f.epoch is null or (f.epoch = r.epoch and f.number = r.number));
 -- What was erased by request had been stored, and is missing on purpose.

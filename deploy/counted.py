@@ -97,9 +97,10 @@ class Counted:
 
     def add(self, outcome: OutcomeRecord, timestamp_ms: int) -> bool:
         """Take an outcome; False where it counts nothing new, so that its counts are not to be added."""
-        if outcome.upto < outcome.first:
-            return False
         name = (outcome.gateway, outcome.epoch)
+        if outcome.upto < outcome.first:
+            self._short[name] = self._short.get(name, 0) + sum(count.received for count in outcome.counts)
+            return False
         epoch = self._epochs.setdefault(name, _Epoch())
         epoch.see(outcome, timestamp_ms)
         minute = min((count.minute for count in outcome.counts if count.received), default=_NEVER)

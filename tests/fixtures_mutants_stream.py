@@ -29,6 +29,12 @@ def doubled(condition: str) -> Change:
     return lambda rows, world: rows.unionByName(rows.where(condition.format(world))).coalesce(1)
 
 
+def invented(column: str, condition: str, value: str) -> Change:
+    """A row more, under the name of a message that has no such reading."""
+    add = changed(column, "true", value)
+    return lambda rows, world: rows.unionByName(add(rows.where(condition.format(world)), world)).coalesce(1)
+
+
 def changed(column: str, condition: str, value: str) -> Change:
     def change(rows: Any, world: str) -> Any:
         from pyspark.sql import functions as F
@@ -113,6 +119,14 @@ WRITES = [
     Mutant("alters a text", "landing", True, False, ("readings", changed("text", A2, "'ajar'"))),
     Mutant("alters an event time", "landing", True, False,
            ("readings", changed("event_time", A2, "event_time + INTERVAL 1 HOUR"))),
+    Mutant("alters the device's time of a message", "landing", True, False,
+           ("readings", changed("device_time", A2, "device_time + INTERVAL 1 SECOND"))),
+    Mutant("alters when a row was received", "landing", True, True,
+           ("readings", changed("received_at", A2, "received_at - INTERVAL 2 MINUTES"))),
+    Mutant("stores a row in another day", "landing", True, False,
+           ("readings", changed("date", f"{A2} AND metric = 'door'", "date - INTERVAL 1 DAY"))),
+    Mutant("invents a row", "landing", True, False,
+           ("readings", invented("metric", f"{A2} AND metric = 'door'", "'window'"))),
     Mutant("stores under another device", "landing", True, True, ("readings", changed("device", A2, "'b-{0}'"))),
     Mutant("stores under another message's number", "landing", True, True,
            ("readings", changed("message_number", A2, "message_number + 1"))),

@@ -5,6 +5,7 @@ from copy import deepcopy
 from datetime import timedelta
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -70,6 +71,44 @@ def alter_a_row(history: History) -> bool:
     return True
 
 
+def invent_a_row(history: History) -> bool:
+    """A row under the name of a message that has no such reading."""
+    if not history.rows:
+        return False
+    row = dict(history.random.choice(history.rows))
+    name = history.random.choice(("metric", "index", "device"))
+    row |= {name: {"metric": "invented", "index": 9, "device": "z"}[name], "message_id": None}
+    history.rows.append(row)
+    return True
+
+
+def move_a_row_in_time(history: History) -> bool:
+    """When it was received: out of the window, within it, or into the partition of another day."""
+    if not history.rows:
+        return False
+    row = history.random.choice(history.rows)
+    kind = history.random.choice(("before", "within", "day"))
+    if kind == "day":
+        row["date"] += timedelta(days=1)
+    else:
+        row["received_at"] += timedelta(days=-2) if kind == "before" else timedelta(seconds=1)
+        row["date"] = row["received_at"].date()
+    return True
+
+
+def change_all_rows_of_a_message_alike(history: History) -> bool:
+    messages: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for row in history.rows:
+        messages.setdefault((row["partition"], row["offset"]), []).append(row)
+    several = [rows for rows in messages.values() if len(rows) == 2]  # in pairs changes may cancel out
+    if not several:
+        return False
+    name = history.random.choice(("received_at", "event_time", "device_time"))
+    for row in history.random.choice(several):
+        row[name] = (row[name] or row["received_at"]) + timedelta(milliseconds=1)
+    return True
+
+
 def acknowledge_without_producing(history: History) -> bool:
     """A counted message of which no record and no row is left."""
     named = [kept for kept in history.records if is_counted(history, kept)]
@@ -115,6 +154,16 @@ def lose_a_run_with_its_outcome(history: History) -> bool:
         if (message.gateway, message.epoch) == (gone.gateway, gone.epoch) and gone.first <= message.number <= gone.upto:
             kept.value = deepcopy(message)
             kept.value.received_us = START_US - 1
+    return True
+
+
+def name_no_messages(history: History) -> bool:
+    """An outcome that counts messages and has no number for them; not the last, as above."""
+    outcomes = [o for epoch in history.epochs for _, o in epoch.outcomes[:-1]]
+    if not outcomes:
+        return False
+    outcome = history.random.choice(outcomes)
+    outcome.upto = outcome.first - 1
     return True
 
 
@@ -192,10 +241,12 @@ def write_among_what_is_counted(history: History) -> bool:
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    lose_a_row, lose_a_dead_letter, double_a_row, alter_a_row, acknowledge_without_producing, skip_an_outcome,
-    count_an_outcome_twice, lose_a_run_with_its_outcome, count_one_too_many_here_and_one_too_few_there,
-    count_for_another_device, swap_two_records_of_a_device, drop_a_copy_with_other_content, write_as_a_stranger,
-    write_as_a_connection_that_is_over, write_far_behind_what_is_counted, write_among_what_is_counted,
+    lose_a_row, lose_a_dead_letter, double_a_row, alter_a_row, invent_a_row, move_a_row_in_time,
+    change_all_rows_of_a_message_alike,
+    acknowledge_without_producing, skip_an_outcome, count_an_outcome_twice, lose_a_run_with_its_outcome, name_no_messages,
+    count_one_too_many_here_and_one_too_few_there, count_for_another_device, swap_two_records_of_a_device,
+    drop_a_copy_with_other_content, write_as_a_stranger, write_as_a_connection_that_is_over, write_far_behind_what_is_counted,
+    write_among_what_is_counted,
 )  # fmt: skip
 
 
