@@ -9,9 +9,10 @@ A counter only counts up. Where its readings fall, one rule decides, from all re
   must be within a hundredth of itself, or within 2 usual steps. A counter that also begins again far from any limit, as day
   counters do, has no wraps.
 - `open`: the readings do not tell. It counts 0, and `pending` has the amount. Such is a fall to a value too high for a reset (one
-  of two inverters is off, a meter was replaced), a step up of over 64 usual steps that more than doubles the value, a dip
-  that ends by a step that counting may have made, and one that ends far above the old level: by over 64 usual steps for
-  each usual gap since (of two inverters that were off, the larger one came back).
+  of two inverters is off, a meter was replaced), a step up of over 64 usual steps that more than doubles the value or is over
+  16 times the largest other one (each for as long as the value had not changed), a dip that ends by a step that counting may
+  have made, and one that ends far above the old level: by over 64 usual steps for each usual gap since (of two inverters that
+  were off, the larger one came back).
 
 So the true gain lies between sum(delta) and sum(delta) + sum(pending), up to 8 usual steps for a reset that becomes a dip later.
 Nothing is stored: late readings and corrections change the answer by the same rule.
@@ -41,6 +42,7 @@ _SERIES: Final = "PARTITION BY device, metric"
 _TIMES: Final = "PARTITION BY r.device, r.metric ORDER BY r.event_time, r.landed_at, r.partition, r.offset, r.index"
 _ROWS: Final = f"{_SERIES} ORDER BY nth"
 _BEFORE: Final = f"{_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+_BEHIND: Final = f"{_ROWS} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
 _SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
@@ -190,9 +192,14 @@ falls AS (
   FROM placed AS p
   JOIN falls AS f ON p.device = f.device AND p.metric = f.metric AND p.valley = f.valley
 ), cleaned AS (
-  SELECT *, CASE WHEN NOT is_return THEN own END AS counted, CASE {limit} END AS ceiling FROM joined
+  SELECT *, CASE WHEN NOT is_return THEN own END AS counted, CASE {limit} END AS ceiling,
+    CASE WHEN NOT is_return AND value > previous THEN (value - previous) / gaps END AS pace,
+    greatest(
+      moment - coalesce(max(CASE WHEN value <> previous THEN moment END) OVER ({_BEFORE}), min(moment) OVER ({_SERIES})), gaps)
+      AS elapsed
+  FROM joined
 ), weighed AS (
-  SELECT *, {_others("counted")} AS usual FROM cleaned
+  SELECT *, {_others("counted")} AS usual, greatest(max(pace) OVER ({_BEFORE}), max(pace) OVER ({_BEHIND})) AS swiftest FROM cleaned
 ), limited AS (
   SELECT *, ceiling - peak <= greatest(0.01 * ceiling, 2 * coalesce(usual, 0.0)) AS is_near FROM weighed
 ), habitual AS (
@@ -207,6 +214,7 @@ falls AS (
       WHEN is_dip OR is_return OR previous IS NULL THEN NULL
       WHEN value > previous AND value > 2 * greatest(previous, 0.0) AND coalesce(value - previous > 64 * usual * gaps, TRUE)
         THEN 'open'
+      WHEN value > previous AND value - previous > 64 * usual * elapsed AND value - previous > 16 * swiftest * elapsed THEN 'open'
       WHEN NOT is_bottom OR peak IS NULL THEN NULL
       WHEN low >= 0 AND is_near AND NOT resets AND low + ceiling - peak <= coalesce(8 * usual * gaps, 0.0) THEN 'wrap'
       WHEN low > 0 AND low >= 0.9 * peak
@@ -216,7 +224,7 @@ falls AS (
     END AS start,
     CASE
       WHEN NOT is_bottom OR NOT is_dip THEN 0.0
-      WHEN usual >= needed THEN doubt
+      WHEN usual * CASE WHEN resets THEN 4 ELSE 1 END >= needed THEN doubt
       WHEN missing > 4 * usual THEN missing
       ELSE 0.0
     END AS unsure

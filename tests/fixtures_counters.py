@@ -159,7 +159,9 @@ class _Counter:
         returns = {row for row in goals if self.steps[row] > 0 and values[row - 1] < goals[row]}
         usual = self.usual_steps(row for row in range(len(values)) if row not in returns)
         starts = self.jumps(usual, returns) | self.falls(heads, usual)
-        doubts = {valley.bottom: _doubt(valley, usual[valley.bottom]) for valley in valleys[1:]}
+        # A counter that resets by habit counts fast from 0 on, so more dips may be resets.
+        often = 4 if _resets(heads, usual) else 1
+        doubts = {valley.bottom: _doubt(valley, usual[valley.bottom], often) for valley in valleys[1:]}
         level, level_at = values[0], self.moments[0]
         yield Gain(None, None, 0.0)
         for row in range(1, len(values)):
@@ -209,10 +211,18 @@ class _Counter:
         yield valley
 
     def jumps(self, usual: Sequence[float | None], returns: set[int]) -> dict[int, tuple[str, float]]:
-        """Steps up that no fall explains: the value more than doubles, by more than 64 usual steps."""
+        """Steps up of more than 64 usual ones that no fall explains: the value more than doubles, or no other step is like it."""
         found = {}
+        paces = {row: step / self.gaps[row] for row, step in enumerate(self.steps) if step > 0 and row not in returns}
+        changed_at = self.moments[0]
         for row, step in enumerate(self.steps):
             others = usual[row]
+            elapsed = max(self.moments[row] - changed_at, self.gaps[row])
+            changed_at = self.moments[row] if step else changed_at
+            swiftest = max((pace for other, pace in paces.items() if other != row), default=math.inf)
+            if row in paces and others is not None and step > max(64 * others, 16 * swiftest) * elapsed:
+                found[row] = "open", step
+                continue
             is_large = others is None or step > 64 * others * self.gaps[row]
             if step > 0 and row not in returns and is_large and self.values[row] > 2 * max(self.values[row - 1], 0.0):
                 found[row] = "open", step
@@ -221,12 +231,7 @@ class _Counter:
     def falls(self, heads: Sequence[_Valley], usual: Sequence[float | None]) -> dict[int, tuple[str, float]]:
         """Rows from which the counter counts on another level: event, and what was gained or may have been."""
         found = {}
-        resets = any(
-            not _is_near(last.top, usual[valley.bottom])
-            and valley.low < 0.9 * last.top
-            and valley.low <= 8 * (usual[valley.bottom] or -math.inf) * valley.silence
-            for last, valley in pairwise(heads)
-        )
+        resets = _resets(heads, usual)
         for last, valley in pairwise(heads):
             peak, low, others = last.top, valley.low, usual[valley.bottom]
             possible = 0.0 if others is None else 8 * others * valley.silence
@@ -238,6 +243,16 @@ class _Counter:
             elif low <= possible and valley.silence > 2:
                 found[valley.bottom] = "open", low
         return found
+
+
+def _resets(heads: Sequence[_Valley], usual: Sequence[float | None]) -> bool:
+    """Whether the counter begins again anywhere far from a limit."""
+    return any(
+        not _is_near(last.top, usual[valley.bottom])
+        and valley.low < 0.9 * last.top
+        and valley.low <= 8 * (usual[valley.bottom] or -math.inf) * valley.silence
+        for last, valley in pairwise(heads)
+    )
 
 
 def _limit(peak: float) -> float:
@@ -275,8 +290,8 @@ def _without_dips(heads: Sequence[_Valley]) -> Iterator[_Valley]:
     yield head
 
 
-def _doubt(valley: _Valley, usual: float | None) -> float:
+def _doubt(valley: _Valley, usual: float | None, often: int) -> float:
     """What may have been gained, though the valley is a dip."""
     if usual is None:
         return 0.0
-    return valley.doubt if usual >= valley.needed else valley.missing if valley.missing > 4 * usual else 0.0
+    return valley.doubt if usual * often >= valley.needed else valley.missing if valley.missing > 4 * usual else 0.0

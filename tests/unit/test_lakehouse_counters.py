@@ -53,6 +53,20 @@ EXAMPLES: dict[str, Example] = {
     "one of two inverters": [
         (1500.0, None, None), (1501.0, 1.0, None), *low(steps(501.0, 1.0, 40)), (1545.0, 44.0, None), (1546.0, 1.0, None),
     ],
+    #  a fault reads more, or a third inverter comes: no other step is like it
+    "one value too large": [
+        (1000.0, None, None), *counted(steps(1001.0, 1.0, 8), 1.0), (1500.0, 0.0, "open"), (1010.0, 0.0, "open"),
+        *counted(steps(1011.0, 1.0, 8), 1.0),
+    ],
+    "a third inverter": [
+        (10_000.0, None, None), *counted(steps(10_001.0, 1.0, 8), 1.0), (13_010.0, 0.0, "open"),
+        *counted(steps(13_011.0, 1.0, 8), 1.0),
+    ],
+    #  it shows an old value for a while, then all that was counted since
+    "frozen": [
+        (1000.0, None, None), *counted(steps(1001.0, 1.0, 8), 1.0), *counted([1008.0] * 100, 0.0), (1108.0, 100.0, None),
+        *counted(steps(1109.0, 1.0, 8), 1.0),
+    ],
     #  the smaller one goes on alone, both are off, the larger one comes back alone: its lifetime is no gain
     "one after the other": [
         (5000.0, None, None), (5001.0, 1.0, None), (2000.0, 0.0, "open"), *counted(steps(2001.0, 1.0, 8), 1.0), *low([0.0] * 4),
@@ -326,6 +340,12 @@ def test_a_day_that_ends_near_a_limit_is_no_wrap(limit: float, share: float, at_
     assert total(gains_of(found)) == pytest.approx(truth)
     [answered] = asked(reading_rows({"day": found})).values()
     assert rounded(answered) == rounded(gains_of(found))
+
+
+def test_the_total_of_a_dark_day_between_bright_ones_is_pending() -> None:
+    """The bright day passes the dark one's total within a few steps, as the end of a dip does."""
+    gains = gains_of(in_time([0, 10, 20, 30, 0, 0.1, 0.2, 0.3, 0, 10, 20]))
+    assert (total(gains), pending(gains)) == (pytest.approx(50.0), pytest.approx(0.3))
 
 
 def test_a_retained_message_is_no_level_of_now() -> None:
