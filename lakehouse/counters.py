@@ -199,7 +199,8 @@ falls AS (
       AS elapsed
   FROM joined
 ), weighed AS (
-  SELECT *, {_others("counted")} AS usual, greatest(max(pace) OVER ({_BEFORE}), max(pace) OVER ({_BEHIND})) AS swiftest FROM cleaned
+  SELECT *, {_others("counted")} AS usual, greatest(max(pace) OVER ({_BEFORE}), max(pace) OVER ({_BEHIND})) AS swiftest
+  FROM cleaned
 ), limited AS (
   SELECT *, ceiling - peak <= greatest(0.01 * ceiling, 2 * coalesce(usual, 0.0)) AS is_near FROM weighed
 ), habitual AS (
