@@ -361,8 +361,11 @@ class _Reader:
             return self._clock.read(root[outer], AUTO, lambda: trail_path(("$", outer)))
         found = header_time(root, own, lambda name: names.says(name, name, ""))
         if found is not None:
-            header, key = found
-            return self._clock.read(root[header][key], AUTO, lambda: trail_path((("$", header), key)))
+            claimed: Any = root
+            place: Trail = "$"
+            for key in found:
+                claimed, place = claimed[key], (place, key)
+            return self._clock.read(claimed, AUTO, partial(trail_path, place))
         return refuse_parts(root, "$", lambda name: names.says(name, name, "")) or RECEIVED
 
     def _is_no_time(self, claimed: object) -> bool:

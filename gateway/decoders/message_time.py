@@ -17,12 +17,16 @@ from ingest.contract.reasons import Reason
 __all__ = ["header_time", "refuse_parts", "refuse_senml"]
 
 _HEADERS: Final = frozenset(
-    "header headers head hdr meta metadata info envelope context common general message msg device frame packet".split()  # noqa: SIM905 - a table of words reads better than quotes and commas
-)
+    (
+        "header", "headers", "head", "hdr", "meta", "metadata", "info", "envelope", "context", "common", "general", "message",
+        "msg", "device", "frame", "packet", "event", "sys", "system", "clock", "gateway",
+    )
+)  # fmt: skip
 _STAMPS: Final = ("stamp", "timestamp", "time")
 _DATE: Final = re.compile(r"\d{4}([-./])\d{1,2}\1\d{1,2}|\d{1,2}([-./])\d{1,2}\2\d{4}", re.ASCII)
 _CLOCKS: Final = frozenset("time clock uhrzeit zeit hora heure ora tijd tid klockan".split())  # noqa: SIM905 - as above
 _LASTS: Final = re.compile(r"up|run|dur|elapsed|on_?time|remain", re.IGNORECASE)
+_ARRAYS: Final = frozenset(("ts", "time", "timestamp", "datetime", "date"))
 _YEARS: Final = frozenset(("year", "yyyy", "yr"))
 _DAYS: Final = frozenset(("day", "dd", "mday", "doy", "yday", "julian", "dayofyear", "day_of_year"))
 _HOURS: Final = frozenset(("hour", "hh", "hr", "hours"))
@@ -33,8 +37,11 @@ _WANTED: Final = (
 )
 
 
-def header_time(body: dict[str, Any], own: tuple[str, ...], said: Callable[[str], bool]) -> tuple[str, str] | None:
-    """The header of a message that has no time itself, and the member of it that holds the time; `own` are a route's names."""
+def header_time(body: dict[str, Any], own: tuple[str, ...], said: Callable[[str], bool]) -> tuple[str, ...] | None:
+    """Where the header of a message that has no time itself holds one: the names that lead to it; `own` are a route's names.
+
+    The message may stand in an object of its own: `{"message": {"header": …, "body": …}}`.
+    """
     for name, inner in body.items():
         if type(inner) is not dict or name.lower() not in _HEADERS or said(name):
             continue
@@ -43,6 +50,11 @@ def header_time(body: dict[str, Any], own: tuple[str, ...], said: Callable[[str]
         key = key or next((key for key in _STAMPS if type(inner.get(key)) is dict), None)
         if key is not None:
             return name, key
+    if len(body) == 1:
+        [(name, inner)] = body.items()
+        if type(inner) is dict and not said(name) and time_key(inner, own) is None:
+            found = header_time(inner, own, said)
+            return None if found is None else (name, *found)
     return None
 
 
@@ -57,6 +69,9 @@ def refuse_parts(body: dict[str, Any], trail: str, said: Callable[[str], bool]) 
                 day = key
             elif _is_clock(key, value, body):
                 clock = key
+        elif type(value) is list:
+            if key.lower() in _ARRAYS and 3 <= len(value) <= 9 and type(value[0]) is int and 2000 <= value[0] < 2100:
+                return Reject(Reason.AMBIGUOUS_TIME, f"{trail}.{key}", show_value(value), _WANTED)
         elif type(value) is int and 2000 <= value < 2100 and key.lower() in _YEARS:
             names = {name.lower() for name, one in body.items() if type(one) is int}
             if not (names.isdisjoint(_DAYS) or names.isdisjoint(_HOURS) or said(key)):
