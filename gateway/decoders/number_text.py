@@ -88,7 +88,7 @@ _TEXT_WORDS: Final = frozenset(
     """
     id uid uuid guid eui mac imei imsi iccid msisdn serial serialnumber sn phone tel mobile ssid bssid ip ipv4 address addr host
     hostname version ver firmware fw sw hw release build revision rev model sku pin code barcode ean zip postcode plate name label
-    title key token hash md5 sha date datetime timestamp
+    title key token hash md5 sha date datetime timestamp number
     """.split()  # noqa: SIM905 - as above
 )
 """Words of names whose values are names too."""

@@ -184,7 +184,7 @@ def test_a_number_in_a_text_of_a_shipped_format_is_a_number(
         ("x", "24h"), ("x", "4K"), ("phase", "5A"), ("x", "230V"), ("lamp", "60W"),
         ("x", "01.02"), ("x", "00042"),
         ("date", "20251128"), ("x", "3 dogs"), ("x", "0x1F"), ("x", "555 123 4567"),
-        ("serial", "12345"), ("fw", "1.10"),
+        ("serial", "12345"), ("fw", "1.10"), ("SML.Meter_Number", "1234567890"),
         ("device.swVersion", "2.0"), ("meta/deviceId", "17"), ("ip", "10"), ("pin", "1234"), ("x", "1.2.3"), ("x", "12:30"),
     ],
 )  # fmt: skip
