@@ -22,6 +22,7 @@ from lakehouse.local_rows import local_rows
 from lakehouse.tables import spark_ddl
 from streaming.sql.frame import TIME_FORMAT, new_session, run_statement
 from streaming.sql.header import Definition, parse_definition
+from streaming.sql.shape import check_columns
 from streaming.sql.statement import read_statement
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def run_golden(
     """
     definition = parse_definition(name, streams[name].text, file=streams[name].where)
     rows = _frame(spark, definition, data.given, streams, where, ())
+    check_columns([(field.name, field.dataType.simpleString()) for field in rows.schema.fields], streams[name].where)
     got = rows.select(_as_json(rows.columns).alias("row"))
     wanted = _parsed(spark, data.expected, rows.schema, where, "out")
     wanted = wanted.select(_as_json(rows.columns).alias("row"))

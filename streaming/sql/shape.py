@@ -1,7 +1,7 @@
 """Reads off a planned query what decides whether its checkpoint survives a change, and refuses what can't be streamed."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import ConfigError
@@ -12,7 +12,7 @@ from streaming.sql.statement import first_line
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["check_streamable", "shape_of"]
+__all__ = ["check_columns", "check_streamable", "shape_of"]
 
 _COLUMN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _UNWRITABLE: Final = ("void", "interval", "variant", "timestamp_ntz")
@@ -39,23 +39,34 @@ def shape_of(
     )
 
 
-def check_streamable(definition: Definition, shape: Shape, rows: "DataFrame", where: str) -> None:
-    """Refuse what Spark or a sink would refuse once it runs.
+def check_columns(columns: Iterable[tuple[str, str]], where: str) -> None:
+    """Refuse columns (name, type) that no sink can write.
 
     Raises:
         ConfigError: in one sentence.
     """
-    for name, kind in shape.columns:
+    names = []
+    for name, kind in columns:
         if not _COLUMN.fullmatch(name):
             msg = f"{where}: the column {name!r} has no name of its own; wanted `… AS name` in the SELECT."
             raise ConfigError(msg)
         if any(word in kind for word in _UNWRITABLE):
             msg = f"{where}: the column {name} is of type {kind}, which tables don't hold; wanted a CAST."
             raise ConfigError(msg)
+        if name.lower() in names:
+            msg = f"{where}: the column {name} stands twice in the SELECT; wanted each name once."
+            raise ConfigError(msg)
+        names.append(name.lower())
+
+
+def check_streamable(definition: Definition, shape: Shape, rows: "DataFrame", where: str) -> None:
+    """Refuse what Spark or a sink would refuse once it runs.
+
+    Raises:
+        ConfigError: in one sentence.
+    """
+    check_columns(shape.columns, where)
     names = [name for name, _ in shape.columns]
-    if twice := [name for name in names if [n.lower() for n in names].count(name.lower()) > 1]:
-        msg = f"{where}: the column {twice[0]} stands twice in the SELECT; wanted each name once."
-        raise ConfigError(msg)
     if definition.key is not None and definition.key not in names:
         msg = f"{where}: key is {definition.key!r}, which is no column of the SELECT: {', '.join(names)}."
         raise ConfigError(msg)

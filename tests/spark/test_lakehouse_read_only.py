@@ -142,6 +142,21 @@ def test_a_statement_that_reads_is_a_streams_own(place: Place, sql: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("device, upper(text)", "has no name of its own"),
+        ("device AS `a.b`", "has no name of its own"),
+        ("device, metric AS Device", "stands twice"),
+        ("device, INTERVAL '1' HOUR AS pause", "tables don't hold"),
+    ],
+)
+def test_columns_that_no_sink_can_write_are_refused_everywhere(place: Place, columns: str, says: str) -> None:
+    for way in (place.plan, place.test, place.apply):
+        with pytest.raises(TidegateError, match=says):
+            way(f"SELECT {columns} FROM readings")
+
+
+@pytest.mark.parametrize(
     ("sql", "names"),
     [
         ("select * from `Readings` r join devices d on r.device = d.device", ["readings", "devices"]),
