@@ -58,6 +58,15 @@ def examine(world: World, derived: Derived) -> dict[str, list[str]]:
     }
 
 
+def test_each_hop_has_faults_and_each_fault_a_name_of_its_own() -> None:
+    mutants = [*GATEWAY, *WRITES, *BATCHES, *DERIVATION, *STREAMS]
+    assert len({label(mutant) for mutant in mutants}) == len(mutants) >= 50
+    assert {mutant.hop for mutant in mutants} == {"gateway", "landing", "derivation", "maintenance", "sql"}
+    assert sum(mutant.audit for mutant in mutants) >= 25
+    assert sum(mutant.ledger for mutant in mutants) >= 20
+    assert len(STREAM_NAMES) == len(STREAMS)
+
+
 @dataclass(frozen=True)
 class Broken:
     """Worlds that share one landing, by the mutant's place; the first is sound."""
