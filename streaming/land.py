@@ -44,7 +44,7 @@ from streaming.decode import (
 )
 from streaming.dedupe import KEY_COLUMNS, Seen
 from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, largest, moved, record_count
+from streaming.offsets import Mark, Offsets, behind, beyond, largest, moved, record_count
 from streaming.progress import Progress
 from streaming.projection import Projection
 from streaming.replays import REPLAY_COLUMNS, Replays, make_replay_lookup
@@ -243,7 +243,8 @@ class Landing(Batches):
     ) -> None:
         """`follows`: tables that this batch commits to after this one, with rows or without."""
         versions = {each.table.name: each.version for each in (self._readings, self._dead_letters, self._duplicates)}
-        mark = self._marker.mark(self.app, batch.number, batch.starts, batch.ends, versions, follows)
+        further = beyond(batch.ends, self._done[table])
+        mark = self._marker.mark(self.app, batch.number, batch.starts, batch.ends, versions, follows, further)
         append.commit(mark.encode())
         self._marker.settle()
         self._marked, self._promised = largest(self._marked, batch.ends), bool(follows)
@@ -292,7 +293,7 @@ def _held(records: DataFrame, *, hold: bool) -> Iterator[None]:
 
 
 def _ends(mark: Mark | None) -> list[tuple[str, int, int]]:
-    ends = mark.ends if mark else {}
+    ends = mark.reach if mark else {}
     return [(topic, part, end) for topic, parts in ends.items() for part, end in parts.items()]
 
 

@@ -9,14 +9,15 @@ A new leader's epoch says that the log may have been cut back while the query ra
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
+from dataclasses import replace
 from typing import Final
 
-from ingest.contract.errors import FatalError
-from ingest.record_names import Names, RecordName
-from streaming.losses import StartOrder, remade_topics
+from ingest.contract.errors import FatalError, RetryableError
+from ingest.record_names import Names
+from streaming.losses import StartOrder
 from streaming.offsets import Cuts, Mark, Offsets
 
-__all__ = ["LastNames", "Marker", "known_names"]
+__all__ = ["LastNames", "Marker"]
 
 PATIENCE_SECONDS: Final = 2.0
 """Kafka has this long to give a batch's names; after a time without an answer no batch waits until one came."""
@@ -33,6 +34,7 @@ class LastNames:
         self._last, self._read = last, read
         self._worker = ThreadPoolExecutor(1, "names")
         self._asked: Future[None] | None = None
+        self._unnamed: set[tuple[str, int]] = set()
         self._patience = PATIENCE_SECONDS
 
     def begin(self, starts: Offsets, ends: Offsets) -> None:
@@ -40,8 +42,8 @@ class LastNames:
         if self._asked is None or self._asked.done():
             self._asked = self._worker.submit(self._learn, starts, ends)
 
-    def before(self, ends: Offsets) -> Names:
-        """The newest names that lie before these ends.
+    def before(self, ends: Offsets | None = None) -> Names:
+        """The newest names, or those of them that lie before these ends.
 
         Raises:
             FatalError: Kafka has another record where the mark before names one.
@@ -51,6 +53,8 @@ class LastNames:
                 self._asked.result(self._patience)
         except Late:
             self._patience = 0.0
+        if ends is None:
+            return self._last
         return {
             topic: {part: name for part, name in parts.items() if name.offset < ends.get(topic, {}).get(part, 0)}
             for topic, parts in self._last.items()
@@ -68,15 +72,21 @@ class LastNames:
         names, whole = self._read(wanted, PATIENCE_SECONDS)
         self._patience = PATIENCE_SECONDS if whole else 0.0
         self._refuse_cut(names)
-        self._last = {topic: {**self._last.get(topic, {}), **names.get(topic, {})} for topic in {*self._last, *names}}
+        for topic, parts in wanted.items():
+            for part in parts:
+                is_known = names.get(topic, {}).get(part) is not None
+                (self._unnamed.discard if is_known else self._unnamed.add)((topic, part))
+        self._last = _newer(self._last, names)
 
     def _refuse_cut(self, names: Names) -> None:
         doubted: Names = {}
+        unsure: str | bool = False
         for topic, parts in names.items():
             for part, name in parts.items():
                 known = self._last.get(topic, {}).get(part)
                 if known is not None and known.offset < name.offset and known.leader_epoch != name.leader_epoch:
                     doubted.setdefault(topic, {})[part] = known
+                    unsure = unsure or ((topic, part) in self._unnamed and f"{topic} partition {part}")
         if not doubted:
             return
         found, _ = self._read(_offsets(doubted), PATIENCE_SECONDS)
@@ -93,12 +103,20 @@ class LastNames:
                 "stored rows stay. A SQL stream says at its next start how it goes on."
             )
             raise FatalError(message)
+        if unsure:
+            message = (
+                f"{unsure} has a new leader, and Kafka did not give the name of the last record before it in time. Reading "
+                "begins again; then stored rows are compared with Kafka's log."
+            )
+            raise RetryableError(message)
 
 
 class Marker(LastNames):
     """Of one landing; a commit asks it for the mark of its batch."""
 
-    def __init__(self, ids: Mapping[str, str], order: StartOrder, cuts: Cuts, last: Names, read: ReadNames) -> None:
+    def __init__(
+        self, ids: Mapping[str, str], order: StartOrder, cuts: Cuts, last: Names, read: ReadNames, *, era: int = 0
+    ) -> None:
         """A marker that goes on from what the tables hold.
 
         Args:
@@ -107,9 +125,10 @@ class Marker(LastNames):
             cuts: all accepted ones.
             last: names that are known already.
             read: asks Kafka for names.
+            era: the number of the checkpoint.
         """
         super().__init__(last, read)
-        self._ids, self._order, self._cuts = ids, order, cuts
+        self._ids, self._order, self._cuts, self._era = ids, order, cuts, era
 
     def mark(
         self,
@@ -119,6 +138,7 @@ class Marker(LastNames):
         ends: Offsets,
         versions: Mapping[str, int] | None = None,
         follows: Sequence[str] = (),
+        beyond: Offsets | None = None,
     ) -> Mark:
         """The mark of a commit.
 
@@ -129,12 +149,14 @@ class Marker(LastNames):
             ends: where it ends.
             versions: of the landed tables before this commit.
             follows: tables that the batch commits to after this one.
+            beyond: how far the table is where that is further.
 
         Raises:
             FatalError: Kafka has another record where the mark before names one.
         """
-        accepted, last = self._order.accepted, self.before(ends)
-        return Mark(app, batch, starts, ends, self._ids, accepted, last, self._cuts, versions or {}, follows)
+        accepted, last = self._order.accepted, self.before()
+        mark = Mark(app, batch, starts, ends, self._ids, accepted, last, self._cuts, versions or {}, follows)
+        return replace(mark, beyond=beyond or {}, era=self._era)
 
     def settle(self) -> None:
         """The mark is committed: what a repair said to this start is done."""
@@ -142,18 +164,13 @@ class Marker(LastNames):
         accepted.settle()
 
 
-def known_names(mark: Mark | None, ids: Mapping[str, str], cuts: Cuts) -> Names:
-    """The names of the newest mark that still hold: of the same topics, before what was cut off."""
-    anew = remade_topics(mark, ids)
-
-    def holds(topic: str, part: int, name: RecordName) -> bool:
-        return mark is not None and all(name.offset < edge for edge in mark.edges_since(cuts, topic, part))
-
-    return {
-        topic: {part: name for part, name in parts.items() if holds(topic, part, name)}
-        for topic, parts in (mark.last if mark else {}).items()
-        if topic not in anew
-    }
+def _newer(known: Names, names: Names) -> Names:
+    """Per partition the later of both: a batch that is read again may end earlier than before."""
+    newer = {topic: dict(parts) for topic, parts in known.items()}
+    for topic, parts in names.items():
+        into = newer.setdefault(topic, {})
+        into |= {part: name for part, name in parts.items() if part not in into or name.offset > into[part].offset}
+    return newer
 
 
 def _offsets(names: Names) -> dict[str, dict[int, int]]:

@@ -20,11 +20,13 @@ __all__ = [
     "Mark",
     "Offsets",
     "behind",
+    "beyond",
     "largest",
     "mark_history",
     "moved",
     "newest_mark",
     "newest_of",
+    "next_era",
     "parse_mark",
     "parse_names",
     "parse_offset_log",
@@ -48,7 +50,9 @@ class Mark:
     was cut back, each accepted by somebody, oldest first; `versions` are those of the landed tables before this commit, and
     `follows` the tables that the same batch commits to after it (none in marks of older versions); `lost` are the ranges that
     were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time, or that of the commit of
-    which a later one repeats the mark.
+    which a later one repeats the mark. `beyond` is how far the table is where that is further than the batch's end: a new
+    checkpoint reads a batch again, and may divide it in another way. `era` counts the checkpoints: the order of two marks must
+    not depend on a clock (0 in marks of older versions).
     """
 
     app: str
@@ -61,6 +65,8 @@ class Mark:
     cuts: Cuts = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     follows: Sequence[str] = ()
+    beyond: Offsets = field(default_factory=dict)
+    era: int = 0
     at_ms: int = field(default=0, compare=False)
 
     def encode(self) -> str:
@@ -72,30 +78,53 @@ class Mark:
         told |= {"cuts": self.cuts} if self.cuts else {}
         told |= {"versions": dict(self.versions)} if self.versions else {}
         told |= {"follows": list(self.follows)} if self.follows else {}
+        told |= {"beyond": self.beyond} if self.beyond else {}
+        told |= {"era": self.era} if self.era else {}
         return json.dumps(told)
 
     def edges_since(self, cuts: Cuts, topic: str, part: int) -> Sequence[int]:
         """The offsets at which a partition's log was cut back after this mark was made; `cuts` are all that are known."""
         return cuts.get(topic, {}).get(part, ())[len(self.cuts.get(topic, {}).get(part, ())) :]
 
+    @property
+    def reach(self) -> Offsets:
+        """How far the table is: it has all records before these offsets."""
+        return largest(self.ends, self.beyond)
+
     def within(self, cuts: Cuts) -> "Mark":
         """The mark, its ends no further than where the logs were cut back since: what lies behind are other records now."""
-        ends = {
-            topic: {part: min([end, *self.edges_since(cuts, topic, part)]) for part, end in parts.items()}
-            for topic, parts in self.ends.items()
-        }
-        return replace(self, ends=ends)
+
+        def cut(offsets: Offsets) -> Offsets:
+            return {
+                topic: {part: min([end, *self.edges_since(cuts, topic, part)]) for part, end in parts.items()}
+                for topic, parts in offsets.items()
+            }
+
+        return replace(self, ends=cut(self.ends), beyond=cut(self.beyond))
 
 
 def newest_of(marks: Iterable[Mark | None]) -> Mark | None:
-    """The one of the latest batch; by the commits' times where they are of different checkpoints."""
+    """The one of the latest batch of the latest checkpoint; marks of older versions only tell those by the commits' times."""
     newest: Mark | None = None
     for mark in marks:
         if mark is None or newest is None:
             newest = newest or mark
-        elif (mark.batch > newest.batch) if mark.app == newest.app else (mark.at_ms > newest.at_ms):
+        elif _order(mark, newest) > _order(newest, mark):
             newest = mark
     return newest
+
+
+def _order(mark: Mark, other: Mark) -> int:
+    if mark.app == other.app:
+        return mark.batch
+    return mark.era if mark.era != other.era else mark.at_ms
+
+
+def next_era(marks: Iterable[Mark | None], app: str | None) -> int:
+    """The number of the checkpoint that a start goes on with: of the query `app`, or a new one (None)."""
+    known = [mark for mark in marks if mark is not None]
+    own = [mark.era for mark in known if mark.app == app]
+    return max(own) if own else 1 + max((mark.era for mark in known), default=0)
 
 
 def newest_mark(root: str, table: str) -> Mark | None:
@@ -157,8 +186,9 @@ def parse_mark(text: Any) -> Mark | None:
             for topic, parts in data.get("cuts", {}).items()
         }
         mark = Mark(data["app"], data["batch"], starts, ends, data.get("topics", {}), data.get("lost", ()), last, cuts)
-        at_ms = int(data.get("at_ms", 0))
-        return replace(mark, versions=data.get("versions", {}), follows=data.get("follows", ()), at_ms=at_ms)
+        beyond, era, at_ms = parse_offsets(data.get("beyond", {})), int(data.get("era", 0)), int(data.get("at_ms", 0))
+        mark = replace(mark, versions=data.get("versions", {}), follows=data.get("follows", ()))
+        return replace(mark, beyond=beyond, era=era, at_ms=at_ms)
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
@@ -208,6 +238,15 @@ def record_count(starts: Offsets, ends: Offsets, topic: str) -> int:
 def behind(starts: Offsets, done: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
     """Those of a table's (topic, partition, end) that reach past the start of a batch: its rows may hold some already."""
     return [(topic, part, end) for topic, part, end in done if end > starts.get(topic, {}).get(part, 0)]
+
+
+def beyond(ends: Offsets, done: Iterable[tuple[str, int, int]]) -> Offsets:
+    """What of a table's (topic, partition, end) reaches past the end of a batch."""
+    further: Offsets = {}
+    for topic, part, end in done:
+        if end > ends.get(topic, {}).get(part, 0):
+            further.setdefault(topic, {})[part] = end
+    return further
 
 
 def largest(*each: Offsets) -> Offsets:

@@ -20,12 +20,13 @@ from streaming.decode import decoded
 from streaming.dedupe import Seen
 from streaming.land import Landing
 from streaming.losses import Lost, gone, lost_text, read_order, remade_topics
-from streaming.marking import Marker, known_names
-from streaming.offsets import Cuts, Mark, Offsets, largest, mark_history, newest_mark, newest_of
+from streaming.marking import Marker
+from streaming.offsets import Cuts, Mark, Offsets, largest, mark_history, newest_mark, newest_of, next_era
 from streaming.progress import Progress
-from streaming.same_log import KafkaLog, KafkaView, accepted_cuts, lost_records
+from streaming.same_log import KafkaLog, KafkaView, accepted_cuts, known_names, lost_records
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics, kafka_options, read_topics
+from streaming.stored_times import stored_times
 from streaming.vanished import Reached, refuse_vanished
 
 __all__ = ["LAND", "LandQuery", "begin_at", "first_offsets", "fitting", "gone", "start_landing"]
@@ -78,11 +79,10 @@ def start_landing(
     if begun or not order.replay:
         refuse_vanished(root, newest, Reached.of(checkpoint) if begun else None)
     following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
-    reached = largest(following or {}, newest.ends if newest else {}, checkpoint.planned_ends() if begun else {})
+    reached = largest(following or {}, newest.reach if newest else {}, checkpoint.planned_ends() if begun else {})
     reader = NameReader(kafka)
-    lost = lost_records(
-        view, newest, following or {}, reached, lambda: mark_history(root, TABLES), KafkaLog(kafka, reader)
-    )
+    log, stored = KafkaLog(kafka, reader), stored_times(root, topics.readings)
+    lost = lost_records(view, newest, following or {}, reached, lambda: mark_history(root, TABLES), log, stored)
     # A checkpoint cannot pass over anything: only a new one begins where it is told.
     if refused := order.refused_by_checkpoint(lost, following or {}) if begun else order.refused(lost):
         raise FatalError(lost_text(refused))
@@ -92,7 +92,9 @@ def start_landing(
         left.settle()
     local = LocalCheckpoint(Path(checkpoint.path.removeprefix("file://"))) if is_local(checkpoint.path) else checkpoint
     fit = fitting(marks, view.newest, view.ids, cuts)
-    marker = Marker(view.ids, order, cuts, known_names(newest, view.ids, cuts), reader.read)
+    era = next_era(marks.values(), checkpoint.query_id() if begun else None)
+    names = known_names(newest, view.ids, cuts, lambda: mark_history(root, TABLES))
+    marker = Marker(view.ids, order, cuts, names, reader.read, era=era)
     landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker, fsync=settings.fsync)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     rows = decoded(read_topics(spark, options), topics.readings)
@@ -131,7 +133,8 @@ def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -
     known = {topic: dict(parts) for topic, parts in (following or {}).items()}
     for topic, part, offset, edge in lost:
         into = known.setdefault(topic, {})
-        into[part] = edge if edge > offset else min(edge, into.get(part, edge))
+        # A partition that was added in the newest batch is not in its start: it begins at the oldest record.
+        into[part] = edge if edge > offset else min(edge, into.get(part, 0))
     return {
         topic: {part: max(first, known.get(topic, {}).get(part, first)) for part, first in parts.items()}
         for topic, parts in oldest.items()
@@ -145,11 +148,14 @@ def fitting(
 
     def kept(mark: Mark) -> Mark:
         anew, within = remade_topics(mark, ids), mark.within(cuts or {})
-        ends = {
-            topic: {part: end for part, end in parts.items() if end <= newest.get(topic, {}).get(part, -1)}
-            for topic, parts in within.ends.items()
-            if topic not in anew
-        }
-        return replace(mark, ends=ends)
+
+        def held(offsets: Offsets) -> Offsets:
+            return {
+                topic: {part: end for part, end in parts.items() if end <= newest.get(topic, {}).get(part, -1)}
+                for topic, parts in offsets.items()
+                if topic not in anew
+            }
+
+        return replace(mark, ends=held(within.ends), beyond=held(within.beyond))
 
     return {table: mark and kept(mark) for table, mark in marks.items()}

@@ -30,6 +30,7 @@ from streaming.repair_finding import Finding
 from streaming.repair_tables import DROP_FLAG, table_findings
 from streaming.same_log import KafkaLog, KafkaView, lost_records
 from streaming.source import LandedTopics
+from streaming.stored_times import stored_times
 from streaming.vanished import vanished_findings
 
 __all__ = ["ACCEPT_FLAG", "DROP_FLAG", "Examination", "Patient", "apply", "examine"]
@@ -210,11 +211,12 @@ def _losses(patient: Patient, view: KafkaView, order: StartOrder, *, trust: bool
     mark, begun = newest_of(marks), trust and checkpoint.begun()
     order = order.unless_in(mark)
     following = (checkpoint.next_offsets() if begun else first_offsets(marks, order.replay)) or {}
-    reached = largest(following, mark.ends if mark else {}, checkpoint.planned_ends() if begun else {})
+    reached = largest(following, mark.reach if mark else {}, checkpoint.planned_ends() if begun else {})
     reader = NameReader(patient.kafka)
     try:
         log = KafkaLog(patient.kafka, reader)
-        lost = lost_records(view, mark, following, reached, lambda: mark_history(root, TABLES), log)
+        stored = stored_times(root, patient.topics.readings)
+        lost = lost_records(view, mark, following, reached, lambda: mark_history(root, TABLES), log, stored)
     finally:
         reader.close()
     return order.refused_by_checkpoint(lost, following) if begun else order.refused(lost)

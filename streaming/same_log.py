@@ -2,14 +2,15 @@
 
 A topic that was deleted and made again has another id. A log that was cut back (power cut, unclean election, restored snapshot)
 keeps the id and gives its offsets to other records. So the newest mark names the last record of each partition, and a start
-asks Kafka for the records at those offsets.
+asks Kafka for the records at those offsets. Where a name came too late for its mark, stored rows tell offset and time.
 
-The edge of a cut is the first offset that holds another record than before. Marks find it to a batch (each names a record);
-Kafka's own times find it to a record: what was appended after the cut is later than any record that was there before it.
+The edge of a cut is the first offset that holds another record than before. Marks find it to a batch (each names a record),
+stored rows to a row, and Kafka's own times to a record: what was appended after the cut is later than any record that was there
+before it, unless Kafka's clock was set back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ingest.offsets import offsets_at
@@ -17,8 +18,9 @@ from ingest.record_names import NameReader, Names, RecordName
 from ingest.settings import KafkaSettings
 from streaming.losses import Lost, StartOrder, gone, remade_topics
 from streaming.offsets import Cuts, Mark, Offsets
+from streaming.stored_times import StoredTimes, no_times
 
-__all__ = ["KafkaLog", "KafkaView", "Log", "accepted_cuts", "cut_logs", "lineage", "lost_records"]
+__all__ = ["KafkaLog", "KafkaView", "Log", "accepted_cuts", "cut_logs", "known_names", "lineage", "lost_records"]
 
 
 class Log(Protocol):
@@ -71,6 +73,7 @@ def lost_records(
     reached: Offsets,
     history: Callable[[], Iterable[Mark]],
     log: Log,
+    stored: StoredTimes = no_times,
 ) -> list[Lost]:
     """What Kafka no longer has of what comes next, and the logs that were cut back.
 
@@ -81,17 +84,26 @@ def lost_records(
         reached: as far as anything was planned, or stored.
         history: all marks that are kept; asked only where a log was cut.
         log: Kafka's records.
+        stored: the times of records that the tables hold.
     """
     anew = remade_topics(mark, view.ids)
-    cut = cut_logs(view, mark, {topic: parts for topic, parts in reached.items() if topic not in anew}, history, log)
+    held = {topic: parts for topic, parts in reached.items() if topic not in anew}
+    cut = cut_logs(view, mark, held, history, log, stored)
     found = {each[:2] for each in cut}
+    # What was planned, or reached one table only, counts too: Spark would go on with a plan of the former topic.
+    following = {topic: reached.get(topic, parts) if topic in anew else parts for topic, parts in following.items()}
     return [*(each for each in gone(following, view.oldest, view.newest, anew) if each[:2] not in found), *cut]
 
 
 def cut_logs(
-    view: KafkaView, mark: Mark | None, reached: Offsets, history: Callable[[], Iterable[Mark]], log: Log
+    view: KafkaView,
+    mark: Mark | None,
+    reached: Offsets,
+    history: Callable[[], Iterable[Mark]],
+    log: Log,
+    stored: StoredTimes = no_times,
 ) -> list[Lost]:
-    """The partitions whose log ends before what was read of it, or holds another record where the mark names one."""
+    """The partitions whose log ends before what was read of it, or holds another record where a mark or a row tells it."""
     last = mark.last if mark else {}
     known: Names = {}
     for topic in reached:
@@ -103,11 +115,46 @@ def cut_logs(
         for part, at in parts.items():
             name, found = known.get(topic, {}).get(part), now.get(topic, {}).get(part)
             is_other = name is not None and found is not None and not name.is_same(found)
-            if is_other or at > view.newest.get(topic, {}).get(part, at):
+            is_other |= at > view.newest.get(topic, {}).get(part, at)
+            if not is_other and mark is not None and _is_unnamed(mark, topic, part):
+                kept = kept or list(history())
+                is_other = _holds_others(view, mark, kept, topic, part, log, stored)
+            if is_other:
                 kept = kept or list(history())
                 names = lineage(mark, kept, topic, part)
-                cut.append(Lost(topic, part, at, _edge(view, topic, part, names, mark.at_ms if mark else 0, log)))
+                edge = _edge(view, topic, part, names, mark.at_ms if mark else 0, log, stored)
+                cut.append(Lost(topic, part, at, edge))
     return cut
+
+
+def _is_unnamed(mark: Mark, topic: str, part: int) -> bool:
+    """Whether the last record that the mark reached is not the one that it names.
+
+    A partition without a name is of an older version, unless its names were cut off or none came at all.
+    """
+    name, end = mark.last.get(topic, {}).get(part), mark.reach.get(topic, {}).get(part, 0)
+    if name is not None:
+        return name.offset < end - 1
+    return end > 0 and mark.era > 0 and (not mark.last or bool(mark.cuts.get(topic, {}).get(part)))
+
+
+def _holds_others(
+    view: KafkaView, mark: Mark, marks: Iterable[Mark], topic: str, part: int, log: Log, stored: StoredTimes
+) -> bool:
+    """Whether Kafka has another record where a row was stored behind the last name; a row for each batch is compared."""
+    name, end = mark.last.get(topic, {}).get(part), mark.reach[topic][part]
+    first = max(view.oldest[topic][part], name.offset + 1 if name is not None else 0)
+    times = stored(
+        topic, part, range(first, min(end, view.newest[topic][part])), name.time_ms if name is not None else 0
+    )
+    ends = {each.reach.get(topic, {}).get(part, 0) for each in marks}
+    asked = {max((offset for offset in times if offset < each), default=-1) for each in (*ends, end)} - {-1}
+    return any(not _is_at(topic, part, offset, times[offset], log) for offset in asked)
+
+
+def _is_at(topic: str, part: int, offset: int, times: set[int], log: Log) -> bool:
+    found = log.names({topic: {part: offset}}).get(topic, {}).get(part)
+    return found is not None and found.time_ms in times
 
 
 def lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -> list[RecordName]:
@@ -124,7 +171,32 @@ def lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -
     return sorted(names.values())
 
 
-def _edge(view: KafkaView, topic: str, part: int, names: list[RecordName], at_ms: int, log: Log) -> int:
+def known_names(
+    mark: Mark | None, ids: Mapping[str, str], cuts: Cuts, history: Callable[[], Iterable[Mark]] = lambda: ()
+) -> Names:
+    """The newest names that still hold: of the same topics, before what was cut off.
+
+    `history` gives all marks that are kept; it is asked only where a log was cut since the newest one.
+    """
+    if mark is None:
+        return {}
+    anew, kept, names = remade_topics(mark, ids), list[Mark](), Names()
+    for topic, parts in mark.last.items():
+        for part, name in parts.items():
+            if topic in anew:
+                continue
+            if all(name.offset < edge for edge in mark.edges_since(cuts, topic, part)):
+                names.setdefault(topic, {})[part] = name
+                continue
+            kept = kept or list(history())
+            if held := lineage(replace(mark, cuts=cuts, last={}), [*kept, mark], topic, part):
+                names.setdefault(topic, {})[part] = held[-1]
+    return names
+
+
+def _edge(
+    view: KafkaView, topic: str, part: int, names: list[RecordName], at_ms: int, log: Log, stored: StoredTimes
+) -> int:
     """The first offset that holds another record than before; at most a batch too early where times don't tell.
 
     Without a name the commit's own time must do: what was stored was appended before it.
@@ -142,6 +214,15 @@ def _edge(view: KafkaView, topic: str, part: int, names: list[RecordName], at_ms
         low, high = (middle + 1, high) if is_same(names[middle]) else (low, middle)
     least = names[low - 1].offset + 1 if low else 0
     most = min(names[low].offset, end) if low < len(names) else end
+    times = stored(topic, part, range(max(first, least), most), names[low - 1].time_ms if low else 0)
+    offsets = sorted(times)
+    begin, end = 0, len(offsets)
+    while begin < end:
+        middle = (begin + end) // 2
+        is_held = _is_at(topic, part, offsets[middle], times[offsets[middle]], log)
+        begin, end = (middle + 1, end) if is_held else (begin, middle)
+    least = offsets[begin - 1] + 1 if begin else least
+    most = offsets[begin] if begin < len(offsets) else most
     edge = log.first_after(topic, part, names[low].time_ms if low < len(names) else at_ms)
     return max(first, edge if least <= edge <= most else least)
 

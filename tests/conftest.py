@@ -56,6 +56,7 @@ SHARED_FIXTURES = (
     "fixtures_mapping.py",
     "fixtures_counters.py",
     "fixtures_dead_letters.py",
+    "fixtures_cut_log.py",
 )
 """Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
 

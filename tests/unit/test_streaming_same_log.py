@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from ingest.contract.errors import FatalError
 from ingest.record_names import Names, RecordName
 from streaming.losses import Lost, StartOrder, lost_text, remade_topics
-from streaming.marking import Marker, known_names
+from streaming.marking import Marker
 from streaming.offsets import Mark, Offsets, behind, largest, newest_of, parse_mark
 from streaming.queries import begin_at, first_offsets, fitting
-from streaming.same_log import KafkaView, accepted_cuts, lost_records
+from streaming.same_log import KafkaView, accepted_cuts, known_names, lost_records
 
 TOPIC = "a"
 
