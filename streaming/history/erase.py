@@ -18,11 +18,11 @@ from streaming.history.forgetting import begin_log_again
 from streaming.history.journal import device_hash
 from streaming.history.letters import NamingLetters, find_naming
 from streaming.history.plan import require_device
-from streaming.history.plan_erasure import erasable
+from streaming.history.plan_erasure import erasable, selection_of
 from streaming.history.positions import await_positions
 from streaming.history.receipt import Receipt, kafka_forgets, remarks, table_forgets
 from streaming.history.rewrite import applied, rewrite, table_of
-from streaming.history.selection import Selection, matches
+from streaming.history.selection import matches
 from streaming.history.traces import forget_traces
 from streaming.sql.applied import load_applied
 from streaming.sql.supervisor import supervisor_of
@@ -103,7 +103,7 @@ def _erase_from(writer: Writer, request: Request, receipt: Receipt, device: str,
         if commit is not None:
             _note(writer, receipt, name, {**commit["erased"], "version": commit["version"]})
             return
-    selection, naming = Selection(device), NamingLetters()
+    selection, naming = selection_of(writer.root, name, device), NamingLetters()
     if name == DEAD_LETTERS.name:
         match, naming = find_naming(writer.root, device)
     else:

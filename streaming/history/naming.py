@@ -1,7 +1,8 @@
 """Finds a device's id in bytes that are not a column: payloads, texts, files.
 
-An id counts where no letter or digit of ASCII is next to it, so `pump-1` is not found in `pump-10`. It is also found as
-JSON escapes it, inside base64, and inside gzip.
+An id counts where no letter or digit of ASCII is next to it, so `pump-1` is not found in `pump-10`. In bytes that are no text it
+counts behind its own length too, as CBOR, MessagePack and Protobuf write it: there that length may look like a letter. It is also
+found as JSON and URLs escape it, in UTF-16, in hex, inside base64, and inside gzip and zlib, plain or in base64.
 """
 
 import base64
@@ -11,15 +12,20 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from streaming.history.journal import device_hash
 
 __all__ = ["Names"]
 
 LEAST_BASE64: Final = 8
-"""Fewer characters of base64 are found in any payload by chance."""
+"""Fewer characters of base64 or hex are found in any payload by chance."""
 MOST_INFLATED: Final = 16 * 1024**2
-_GZIP: Final = b"\x1f\x8b"
+_PACKED: Final = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+"""How gzip and zlib begin."""
+_PACKED_BASE64: Final = re.compile(rb"(?:H4sI|eA[E-H]|eF[4-7]|eJ[w-z]|eN[o-r])[A-Za-z0-9+/_-]{12,}")
+"""The same in base64."""
+_NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 _PARQUET: Final = b"PAR1"
 
 
@@ -30,21 +36,30 @@ class Names:
         self.device = device
         plain = {device, json.dumps(device)[1:-1], json.dumps(device, ensure_ascii=False)[1:-1]}
         plain |= {each.replace("/", "\\/") for each in plain}
-        words = b"|".join(re.escape(each.encode()) for each in sorted(plain))
+        plain |= {quote(device, safe=safe) for safe in ("", "/") if "%" in quote(device, safe=safe)}
+        words = b"|".join(re.escape(each.encode("utf-8", "surrogatepass")) for each in sorted(plain))
         found = rb"(?<![A-Za-z0-9])(?:" + words + rb")(?![A-Za-z0-9])"
-        if coded := sorted(set(_in_base64(device.encode()))):
+        raw = device.encode("utf-8", "surrogatepass")
+        if coded := sorted({*_in_base64(raw), *_in_hex(raw)}):
             found += b"|" + b"|".join(map(re.escape, coded))
         # JSON may write its escapes in capitals.
         self._pattern = re.compile(found if device.isascii() else b"(?i:" + found + b")")
+        wide = [device.encode(code, "surrogatepass") for code in ("utf-16-le", "utf-16-be")]
+        self._binary = re.compile(
+            b"|".join(map(re.escape, [*_with_length(raw), *(each for each in wide if len(each) > 4)]))
+        )
         self._stands_in = f"sha256:{device_hash(device)[:16]}"
 
     def in_bytes(self, content: bytes | None) -> bool:
         """Whether these bytes name it, as they are or inflated."""
         if not content:
             return False
+        return self._is_in(content) or any(map(self._is_in, _unpacked(content)))
+
+    def _is_in(self, content: bytes) -> bool:
         if self._pattern.search(content):
             return True
-        return content[:2] == _GZIP and self._pattern.search(_inflated(content)) is not None
+        return self._binary.search(content) is not None and _NO_TEXT.search(content) is not None
 
     def in_text(self, text: str | None) -> bool:
         """Whether a text names it."""
@@ -71,7 +86,8 @@ class Names:
         if isinstance(value, str):
             if not self.in_text(value):
                 return value
-            return self._pattern.sub(self._stands_in.encode(), value.encode("utf-8", "surrogatepass")).decode()
+            text = self._pattern.sub(self._stands_in.encode(), value.encode("utf-8", "surrogatepass"))
+            return self._stands_in if self.in_bytes(text) else text.decode()  # packed text has no place for the hash
         if isinstance(value, Mapping):
             return {self.hidden(key): self.hidden(each) for key, each in value.items()}
         return [self.hidden(each) for each in value] if isinstance(value, list) else value
@@ -102,8 +118,34 @@ def _in_base64(word: bytes) -> Iterator[bytes]:
                 yield part
 
 
+def _in_hex(word: bytes) -> Iterator[bytes]:
+    if 2 * len(word) >= LEAST_BASE64:
+        yield from (word.hex().encode(), word.hex().upper().encode())
+
+
+def _with_length(word: bytes) -> Iterator[bytes]:
+    """The id behind its length: as CBOR, MessagePack and Protobuf write a text."""
+    if len(word) < 24:
+        yield bytes([0x60 + len(word)]) + word
+    if len(word) < 32:
+        yield bytes([0xA0 + len(word)]) + word
+    if len(word) < 256:
+        yield from (head + bytes([len(word)]) + word for head in (b"\x78", b"\xd9"))
+    if len(word) < 128:
+        yield bytes([len(word)]) + word
+
+
+def _unpacked(content: bytes) -> Iterator[bytes]:
+    """What gzip or zlib holds, where the whole is one of these, or a text has one in base64."""
+    if content.startswith(_PACKED):
+        yield _inflated(content)
+    for found in _PACKED_BASE64.finditer(content):
+        coded = found[0].translate(bytes.maketrans(b"-_", b"+/"))
+        yield _inflated(base64.b64decode(coded[: len(coded) // 4 * 4]))
+
+
 def _inflated(content: bytes) -> bytes:
     try:
-        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(content, MOST_INFLATED)
+        return zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(content, MOST_INFLATED)
     except zlib.error:
         return b""

@@ -4,9 +4,12 @@ A file is left alone unless its statistics allow a match and its columns have on
 must.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import unquote
 
@@ -28,12 +31,16 @@ _FILE: Final = "__filename"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Rows of a device; of one metric, and with event_time in [since, until), where those are given (UTC)."""
+    """Rows of a device; of one metric, and with event_time in [since, until), where those are given (UTC).
+
+    A table without a column `device` has `named_in`: its columns of text, one of which names the device.
+    """
 
     device: str
     metric: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    named_in: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
@@ -54,8 +61,12 @@ class Selection:
     def expression(self) -> "ds.Expression":
         """As a condition on the columns of an Arrow dataset."""
         import pyarrow as pa
+        import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
+        if self.named_in:
+            kinds = [pc.match_substring_regex(ds.field(name), pattern=self._pattern) for name in self.named_in]
+            return reduce(or_, kinds)
         found = ds.field("device") == self.device
         if self.metric is not None:
             found = found & (ds.field("metric") == self.metric)
@@ -69,6 +80,9 @@ class Selection:
         """As a Spark condition; null nowhere, so that its negation keeps every other row."""
         from pyspark.sql import functions as F
 
+        if self.named_in:
+            kinds = [F.coalesce(F.col(f"`{name}`").rlike(self._pattern), F.lit(False)) for name in self.named_in]
+            return reduce(or_, kinds)
         found = F.col("device").eqNullSafe(F.lit(self.device))
         if self.metric is not None:
             found = found & (F.col("metric") == F.lit(self.metric))
@@ -77,6 +91,11 @@ class Selection:
         if self.until is not None:
             found = found & (F.col("event_time") < F.lit(self.until))
         return found
+
+    @property
+    def _pattern(self) -> str:
+        """The id with no letter or digit of ASCII next to it, for Arrow's regular expressions and Java's."""
+        return rf"(\A|[^A-Za-z0-9]){re.escape(self.device)}([^A-Za-z0-9]|\z)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +173,8 @@ def may_hold(file: DataFile, selection: Selection) -> bool:
 
 
 def _texts(selection: Selection) -> Iterator[tuple[str, str]]:
+    if selection.named_in:
+        return
     yield "device", selection.device
     if selection.metric is not None:
         yield "metric", selection.metric

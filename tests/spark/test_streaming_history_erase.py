@@ -60,7 +60,9 @@ def add_stream_tables(root: str) -> None:
         "n": [1, 2, 3, 4],
     }
     write_deltalake(f"{root}/by_city", pa.table(held), partition_by=["city"])
-    write_deltalake(f"{root}/per_country", pa.table({"country": ["DE"], "n": [4]}))
+    # A stream that gives the device another name: its texts tell.
+    labels = [None, f"{SECRET}2", SECRET, f"DE/{SECRET}", f"{SECRET}.temp", f"a{SECRET}"]
+    write_deltalake(f"{root}/per_country", pa.table({"country": ["DE"] * 6, "label": labels, "n": [4, 5, 6, 7, 8, 9]}))
 
 
 def devices(lander: Any, table: str) -> list[str | None]:
@@ -145,6 +147,9 @@ def check_receipt(lander: Any, receipt: dict[str, Any]) -> None:
     assert receipt["device_sha256"] == hashlib.sha256(SECRET.encode()).hexdigest()
     assert (receipt["author"], receipt["reason"], receipt["not_landed"]) == ("ada", "asked to", 0)
     assert receipt["without_device_column"] == ["per_country"]
+    assert receipt["tables"]["per_country"]["rows"] == 3
+    left = pa.table(DeltaTable(f"{lander.root}/per_country").to_pyarrow_table())
+    assert sorted(left["n"].to_pylist()) == [4, 5, 9]
     assert receipt["letters_cut"] == 1
     at = datetime.fromisoformat(receipt["at"])
     for name, hours in (("readings", 168), ("latest", 24), ("by_city", 720)):

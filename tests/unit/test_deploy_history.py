@@ -20,7 +20,9 @@ from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request
 from streaming.history.journal import Journal, device_hash
+from streaming.history.plan_erasure import erasable, selection_of
 from streaming.history.receipt import remarks, topic_forgets
+from streaming.history.selection import Selection, matches
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)
 SPAN = ("--from", "2026-05-01", "--to", "2026-05-02T00:00:00Z", "--reason", "the sensor lied")
@@ -162,3 +164,17 @@ def test_a_receipt_says_first_what_is_left_to_do() -> None:
     assert all(word in line for word, line in zip(words, said, strict=False))
     assert remarks({}, None, {}, [])[0].startswith("Kafka may hold records not landed yet")
     assert remarks({}, 0, {}, [])[0] == "If the device sends again it is stored again."
+
+
+@pytest.mark.parametrize("device", ["pump-7", "Küche/Öfen (1)", "a.b", "$p^", "pump 7"])
+def test_a_table_without_devices_is_searched_in_its_texts(root: str, device: str) -> None:
+    texts = [None, device, f"hall/{device}", f"{device}:temp", f"{device}7", f"x{device}", "axb", "pump-8"]
+    table = pa.table({"at": ["2026"] * len(texts), "label": texts, "n": range(len(texts))})
+    write_deltalake(f"{root}/by_label", table)
+    write_deltalake(f"{root}/numbers", pa.table({"n": [1]}))
+    hot, searched, nameless = erasable(root)
+    assert "readings" in hot
+    assert ("by_label" in searched, "numbers" in searched) == (True, False)
+    assert nameless == ["by_label", "numbers"]
+    assert matches(root, "by_label", selection_of(root, "by_label", device)).row_count == 3
+    assert selection_of(root, "readings", device) == Selection(device)

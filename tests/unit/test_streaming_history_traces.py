@@ -4,11 +4,13 @@ import base64
 import gzip
 import json
 import os
+import zlib
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,13 +44,30 @@ GONE = "patient-B"
         b'{"patient-B": 1}', b"v1/patient-B/temp", b"patient-B_temp", b"\xff\x00patient-B\x00",
         gzip.compress(b'{"patient-B": 1}'), b'{"payload_base64": "' + base64.b64encode(b'{"patient-B": 1}'),
         *(base64.b64encode(b"x" * n + b"patient-B" + b"y" * n) for n in range(4)),
+        b"\xa1\x69patient-B\x01", b"\xa2\x62id\x69patient-B\x64temp\x01", b"\x82\xa2id\xa9patient-Babc\x01",
+        b"\x0a\x09patient-B1\x10\x01", zlib.compress(b'{"patient-B": 1}'), base64.b64encode(gzip.compress(b'{"patient-B": 1}')),
+        base64.urlsafe_b64encode(zlib.compress(b'[{"patient-B": 1}]')).rstrip(b"="),
+        b"cmd=" + b"patient-B".hex().upper().encode() + b"00",
+        '{"patient-B": 1}'.encode("utf-16"), b"\0" + "patient-B".encode("utf-16-be"),
     ],
 )  # fmt: skip
 def test_an_id_is_found_in_a_payload(content: bytes) -> None:
     assert Names(GONE).in_bytes(content)
 
 
-@pytest.mark.parametrize("content", [b'{"patient-B2": 1}', b"xpatient-B", b"patient-C", b"", None, b"\x1f\x8bno gzip"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"patient-B2": 1}',
+        b"xpatient-B",
+        b"ipatient-B",
+        b"\xa1\x6apatient-B2\x01",
+        b"patient-C",
+        b"",
+        None,
+        b"\x1f\x8bno gzip",
+    ],
+)
 def test_another_id_is_not_found(content: bytes | None) -> None:
     assert not Names(GONE).in_bytes(content)
 
@@ -60,6 +79,9 @@ def test_any_id_is_found_as_json_writes_it(device: str, ascii_only: bool) -> Non
     assert names.in_bytes(written)
     assert names.in_bytes(written.replace(b"/", b"\\/"))
     assert names.in_row({"payload": [{"path": device}]})
+    assert names.in_text(f"/v1/{quote(device.encode('utf-8', 'surrogatepass'), safe='')}/x")
+    if len(raw := device.encode("utf-8", "surrogatepass")) < 24:
+        assert names.in_bytes(b"\xa1" + bytes([0x60 + len(raw)]) + raw + b"\x61b\x01"), "CBOR"
 
 
 def test_an_id_is_replaced_in_texts_of_any_depth(tmp_path: Path) -> None:
