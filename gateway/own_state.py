@@ -11,13 +11,14 @@ import secrets
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from gateway.left_out import LEFT_OUT, encode_left_out
 from gateway.sequence import Numbers, SequenceTracker
+from ingest.contract.forget import device_digest
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.log import Failure, LogFull, LogWriter
@@ -141,6 +142,12 @@ class OwnState:
     def follow(self, outcome: OutcomeRecord) -> None:
         """An outcome is in Kafka."""
         self._dirty.update(_bucket(device) for device, _boot, _seq in outcome.sequences)
+
+    def forget(self, digests: Container[str]) -> None:
+        """Forget the devices whose ids have these SHA-256, and write what is left at once."""
+        gone = self._tracker.forget(lambda device: device_digest(device) in digests)
+        self._dirty.update(map(_bucket, gone))
+        self._save_at = 0.0
 
     def count_again(self) -> None:
         """Other routes apply: what they leave out is counted from now on."""

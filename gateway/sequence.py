@@ -4,12 +4,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple
 
-__all__ = ["Numbers", "Restart", "SequenceTracker"]
+__all__ = ["DAY_SECONDS", "Numbers", "Restart", "SequenceTracker"]
 
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was set anew, not a loss."""
 
 
+DAY_SECONDS: Final = 86_400.0
 RESTART_RUN: Final = 3
 """So many numbers in a row that were seen long before are a counter that began again."""
 RESTART_DEPTH: Final = 1000
@@ -58,7 +59,9 @@ class SequenceTracker:
         self._max_ranges = max_ranges
         self._devices: OrderedDict[str, _Boots] = OrderedDict()
         self._latest: dict[str, tuple[int, _Counter]] = {}
-        self._count = 0
+        self._count = self._silent = 0
+        self._day: dict[str, int] = {}
+        self._day_began: float | None = None
         self._restarts: list[Restart] = []
 
     def __len__(self) -> int:
@@ -66,8 +69,19 @@ class SequenceTracker:
 
     @property
     def fill(self) -> float:
-        """Share of the memory in use. At 1 each new counter takes the place of a device that was silent for longest."""
-        return self._count / self._max_counters
+        """Share of the memory in use by devices that were not silent for a day: who was leaves first, and misses nothing.
+
+        At 1 each new counter takes the place of a device that was silent for longest.
+        """
+        return (self._count - self._silent) / self._max_counters
+
+    def pass_time(self, now: float) -> None:
+        """Once a day (`now` in monotonic seconds): who counted nothing since the look before is silent."""
+        if self._day_began is not None and now < self._day_began + DAY_SECONDS:
+            return
+        day = {device: hash((boot, counter.high)) for device, (boot, counter) in self._latest.items()}
+        self._silent = sum(len(self._devices[device]) for device, at in day.items() if self._day.get(device) == at)
+        self._day, self._day_began = day, now
 
     def follow(
         self, sequences: Iterable[tuple[str, int, int]], copies: Container[tuple[str, int, int]] = ()
@@ -125,6 +139,16 @@ class SequenceTracker:
             for boot, high, missing in numbers:
                 self.reach(device, boot, high)
                 self._devices[device][boot].missing = list(missing)
+
+    def forget(self, is_chosen: Callable[[str], bool]) -> list[str]:
+        """Forget devices; returns which were known."""
+        gone = [device for device in self._devices if is_chosen(device)]
+        for device in gone:
+            self._count -= len(self._devices.pop(device))
+            self._latest.pop(device, None)
+            self._day.pop(device, None)
+        self._silent = min(self._silent, self._count)
+        return gone
 
     def take_restarts(self) -> list[Restart]:
         """Those found since the last call, each once."""
@@ -184,6 +208,7 @@ class SequenceTracker:
             silent, gone = self._devices.popitem(last=False)
             self._latest.pop(silent, None)
             self._count += 1 - len(gone)
+            self._silent = max(0, self._silent - len(gone))
 
 
 def _fill(missing: list[tuple[int, int]], seq: int) -> int:

@@ -22,6 +22,7 @@ from gateway.client import MqttSession
 from gateway.condition import Condition
 from gateway.decoders.state import DecoderState
 from gateway.express import Express
+from gateway.forgetting import Forgetting
 from gateway.intake import Intake
 from gateway.kafka_log import OpenLog
 from gateway.outcome import Gate
@@ -104,6 +105,7 @@ class GatewayService(SessionEvents):
         self._sharing = (
             SharedId(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
         )
+        self._forgetting = Forgetting(read_newer) if read_newer else None
         self._log: LogWriter | None = None
         self._answers = Answers(self._receipts, self._session.publish, self._accounts)
         self._pump = Pump(
@@ -130,8 +132,9 @@ class GatewayService(SessionEvents):
             raise
         finally:
             self._session.close()
-            if self._sharing is not None:
-                self._sharing.stop()
+            for watch in (self._sharing, self._forgetting):
+                if watch is not None:
+                    watch.stop()
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
@@ -304,8 +307,9 @@ class GatewayService(SessionEvents):
             if log is not None and not self._state_read:
                 self._recall(self._read_state())
                 self._state_read = True
-                if self._sharing is not None:
-                    self._sharing.start()
+                for watch in (self._sharing, self._forgetting):
+                    if watch is not None:
+                        watch.start()
             self._own.reopen()
             self._log = log
         except RetryableError as error:
@@ -340,6 +344,9 @@ class GatewayService(SessionEvents):
         self._accounts.session(
             broker_limit=self._broker.limit, contended=self._session.contended, id_shared=bool(self._shared())
         )
+        if self._forgetting is not None and (erased := self._forgetting.take()):
+            self._own.forget(erased)
+        self._tracker.pass_time(now)
         self._accounts.memories({"sequence": self._tracker.fill, **self._policy.memory_fill()})
         try:
             self._reload.tick(self._gate, self._express, self._policy, self._receipts, self._own)

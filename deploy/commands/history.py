@@ -101,7 +101,10 @@ def erase(
     settings = locate_settings(config, data, needs_run=False)
     planned = plan_erasure(settings.lake.root, device)
     if dry_run:
-        show_json({**planned, "dry_run": True}) if as_json else typer.echo("\n".join(_counted(planned["tables"])))
+        cut = f"dead letters of others that would be cut: {planned['letters_to_cut']}"
+        show_json({**planned, "dry_run": True}) if as_json else typer.echo(
+            "\n".join([*_counted(planned["tables"]), cut])
+        )
         return
     if not yes:
         _confirm(device, planned["tables"])

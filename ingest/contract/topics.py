@@ -70,5 +70,8 @@ def topic_specs(*, partitions: int, max_record_bytes: int, retention_bytes: int,
         TopicSpec(READINGS, partitions, bounded(max_record_bytes, 1.0)),
         TopicSpec(DEAD_LETTERS, 1, bounded(max_record_bytes * 2, 0.5)),
         TopicSpec(OUTCOMES, 1, bounded(max_record_bytes, 0.5)),
-        TopicSpec(GATEWAY_STATE, 1, {**common, "cleanup.policy": "compact"}),
+        # An erased device's old records are gone by a date: Kafka compacts what is older than a day.
+        TopicSpec(
+            GATEWAY_STATE, 1, {**common, "cleanup.policy": "compact", "max.compaction.lag.ms": str(24 * 3600 * 1000)}
+        ),
     ]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError
+from ingest.contract.topics import GATEWAY_STATE
 from lakehouse.catalog import table_names
 from lakehouse.derived import DERIVED
 from lakehouse.requests import Request
@@ -15,6 +16,7 @@ from lakehouse.tables import DEAD_LETTERS, TABLES
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, derivations
 from streaming.history.forgetting import begin_log_again
+from streaming.history.gateway_state import forget_state
 from streaming.history.journal import device_hash
 from streaming.history.letters import NamingLetters, find_naming
 from streaming.history.plan import require_device
@@ -160,7 +162,10 @@ def _have_seen(root: str, receipt: Receipt) -> bool:
 
 def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) -> dict[str, Any]:
     now = datetime.now(UTC)
+    state = forget_state(writer.kafka, device)
     kafka = kafka_forgets(writer.kafka, writer.topics.names, now)
+    if GATEWAY_STATE in kafka and "why" in state:
+        kafka[GATEWAY_STATE] = {"forgotten_at": None, "why": f"what gateways keep was not replaced: {state['why']}"}
     stateful = [name for name, applied in load_applied(writer.root).items() if applied.shape.stateful]
     content = receipt.content
     dates = [entry["forgotten_at"] for entry in (*receipt.tables.values(), *kafka.values()) if entry["forgotten_at"]]
@@ -171,6 +176,7 @@ def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) 
         beside_tables=forget_traces(writer, device),
         letters_cut=receipt.tables.get(DEAD_LETTERS.name, {}).get("letters_cut", 0),
         without_device_column=unlooked,
+        gateway_state=state,
         kafka=kafka,
         forgotten_at=max(dates),
         without_date=[name for name, entry in kafka.items() if not entry["forgotten_at"]],

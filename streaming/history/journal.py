@@ -4,12 +4,13 @@ A line is written before a correction begins and another when it is done. A requ
 up in the table's log: nothing is corrected twice, wherever the writer was killed.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+
+from ingest.contract.forget import device_digest
 
 __all__ = ["CORRECTIONS", "Journal", "device_hash"]
 
@@ -18,7 +19,7 @@ CORRECTIONS: Final = "_corrections.jsonl"
 
 def device_hash(device: str) -> str:
     """How an erased device is named where it must not be: SHA-256 of its id."""
-    return hashlib.sha256(device.encode()).hexdigest()
+    return device_digest(device)
 
 
 class Journal:

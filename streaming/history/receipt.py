@@ -25,6 +25,8 @@ __all__ = ["FOLDER", "Receipt", "erased_devices", "kafka_forgets", "remarks", "t
 
 FOLDER: Final = "_erasures"
 _DAY_MS: Final = 24 * 3600 * 1000
+_YEAR_MS: Final = 365 * _DAY_MS
+_FOREVER_MS: Final = 2**63 - 1
 _LOOK_MS: Final = 5 * 60 * 1000
 """How often a Kafka broker looks for what has expired (log.retention.check.interval.ms)."""
 SPARE_SECONDS: Final = 4 * 3600.0
@@ -116,18 +118,26 @@ def topic_forgets(state: TopicState, now: datetime) -> dict[str, Any]:
     if not config:
         return {"forgotten_at": None, "why": "Kafka does not let this user read how long the topic keeps its records"}
     if "delete" not in config.get("cleanup.policy", "delete"):
-        why = (
-            "compacted: the newest of what gateways remember of a device (the births of a Sparkplug or Homie device) stays, "
-            "since no gateway is asked to forget it; a device of plain JSON is not in it. Write a record without a value under "
-            "its key to remove it"
-        )
-        return {"forgotten_at": None, "why": why}
+        return _compaction_forgets(config, now)
     kept, segment = int(config.get("retention.ms", "-1")), int(config.get("segment.ms", str(7 * _DAY_MS)))
     if kept < 0:
         return {"forgotten_at": None, "why": "the topic keeps its records for ever (retention.ms = -1)"}
     at = now + timedelta(milliseconds=kept + segment + _LOOK_MS)
     why = f"at the latest: retention.ms {_words(kept)} after its segment ends, which takes up to segment.ms {_words(segment)}"
     return {"forgotten_at": _stamp(at), "why": why}
+
+
+def _compaction_forgets(config: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """Of the topic in which gateways keep a device's last numbers, and what a Sparkplug or Homie device told."""
+    why = "compacted: what named the device was replaced (`gateway_state`), and Kafka drops older records when it compacts"
+    lag, tombstone = (
+        int(config.get("max.compaction.lag.ms", _FOREVER_MS)),
+        int(config.get("delete.retention.ms", _DAY_MS)),
+    )
+    if lag > _YEAR_MS:
+        return {"forgotten_at": None, "why": f"{why}; set the topic's max.compaction.lag.ms (1 day) for a date"}
+    at = now + timedelta(milliseconds=2 * lag + tombstone + _LOOK_MS)
+    return {"forgotten_at": _stamp(at), "why": f"{why}, at the latest after max.compaction.lag.ms while a gateway runs"}
 
 
 def _hours(text: str | None, usual: int) -> int:

@@ -156,6 +156,8 @@ def test_kafka_forgets_a_record_when_its_segment_has_ended_and_expired() -> None
         told = topic_forgets(TopicState(1, config), DAY)
         assert told["forgotten_at"] is None
         assert told["why"]
+    compacted = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(day), "delete.retention.ms": str(day)}
+    assert topic_forgets(TopicState(1, compacted), DAY)["forgotten_at"] == "2026-05-04T00:05:00+00:00"
 
 
 def test_a_receipt_says_first_what_is_left_to_do() -> None:

@@ -1,0 +1,57 @@
+"""Hears which devices were erased, so that a gateway that runs does not write their numbers again.
+
+An erasure takes a device out of `telemetry.gateway-state` and leaves a record that names it by a hash. A look reads what is
+new there, on a thread of its own: messages do not wait for it. A gateway that starts later finds the state without the device.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.shared_id import ReadNewer
+from ingest.contract.forget import FORGET_KEY, decode_forget
+from monitoring.poll import Poll
+
+__all__ = ["Forgetting"]
+
+LOOK_SECONDS: Final = 30.0
+_END_SECONDS: Final = 1.0
+
+
+class Forgetting:
+    """`start`, `stop` and `take` belong to the gateway's thread, `look` to that of the poll."""
+
+    def __init__(self, read_newer: ReadNewer) -> None:
+        self._read_newer = read_newer
+        self._offsets: dict[int, int] | None = None
+        self._heard: list[str] = []
+        self._poll: Poll[int] = Poll("erasures", LOOK_SECONDS, self.look, default=0)
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to look; a second call does nothing."""
+        if not self._started:
+            self._started = True
+            self._poll.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._started:
+            self._poll.stop()
+            self._poll.join(_END_SECONDS)
+
+    def look(self) -> int:
+        """One look; how many records came."""
+        values, self._offsets = self._read_newer(FORGET_KEY, self._offsets)
+        self._heard += _digests(values)
+        return len(values)
+
+    def take(self) -> frozenset[str]:
+        """The SHA-256 of each device that was erased since the last call."""
+        count = len(self._heard)  # the poll may add to it meanwhile
+        taken = frozenset(self._heard[:count])
+        del self._heard[:count]
+        return taken
+
+
+def _digests(values: Iterable[bytes]) -> list[str]:
+    return [digest for value in values if (digest := decode_forget(value)) is not None]
