@@ -55,6 +55,7 @@ class DeviceRate:
     @property
     def fill(self) -> float:
         """Share of the memory in use. At 1 each new device takes the place of the one that was silent for longest."""
+        self._drop_refilled()
         return len(self._buckets) / self._max_devices
 
     def take(self, device: str, received_us: int, number: int) -> bool:
@@ -100,6 +101,15 @@ class DeviceRate:
         if self._received_us is not None:
             self._clock_us += max(received_us - self._received_us, 0)
         self._received_us = received_us
+
+    def _drop_refilled(self) -> None:
+        """Who was silent for so long that its bucket is full again is judged as one that nobody knows."""
+        most = self.burst + self.per_second * max(self._stop_us, self._catch_up_us) / 1e6
+        while self._buckets:
+            device, (tokens, at_us) = next(iter(self._buckets.items()))
+            if tokens + (self._clock_us - at_us) * self.per_second / 1e6 < most:
+                return
+            del self._buckets[device]
 
     def _in_grace(self) -> bool:
         return self._clock_us - self._stop_until_us < max(GRACE_US, self._stop_us)

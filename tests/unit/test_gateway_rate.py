@@ -199,3 +199,15 @@ def test_its_fill_is_the_share_of_devices_in_use() -> None:
     for number in range(3):
         rate.take(f"d{number}", 1, number)
     assert policy.memory_fill() == {"rate": 0.75, "tracks": 0}
+
+
+def test_who_may_send_a_whole_burst_again_fills_nothing() -> None:
+    rate = DeviceRate(2, 10, catch_up_seconds=0, max_devices=4)
+    rate.take("a", 1_000_000, 1)
+    rate.take("b", 1_200_000, 2)
+    assert rate.fill == 0.5
+    rate.take("c", 1_600_000, 3)  # half a second gives a back what it took
+    assert rate.fill == 0.5
+    assert len(rate) == 2
+    rate.roll_back()
+    assert [rate.take("a", 1_600_000, number) for number in range(4, 15)] == [True] * 10 + [False]

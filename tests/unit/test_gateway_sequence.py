@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sequence import Restart, SequenceTracker
+from gateway.sequence import DAY_SECONDS, Restart, SequenceTracker
 
 
 def test_gap_then_late_arrival() -> None:
@@ -115,3 +115,22 @@ def test_its_fill_is_the_share_of_counters_in_use() -> None:
     assert tracker.fill == 0.75
     tracker.follow([(name, 1, 1) for name in "cdefg"])
     assert tracker.fill == 1
+
+
+def test_who_was_silent_for_a_day_fills_nothing_and_is_still_known() -> None:
+    tracker = SequenceTracker(max_counters=4)
+    tracker.follow([(name, 1, 1) for name in "abcdef"])
+    tracker.pass_time(5.0)
+    assert tracker.fill == 1
+    tracker.follow([("d", 1, 2)])
+    tracker.pass_time(5.0 + DAY_SECONDS - 1)
+    assert tracker.fill == 1, "a day is not over"
+    tracker.pass_time(5.0 + DAY_SECONDS)
+    assert tracker.fill == 0.25
+    assert tracker.follow([("c", 1, 9)]) == [("c", 7, 0)], "its gap is seen all the same"
+    tracker.follow([("g", 1, 1), ("h", 1, 1)])
+    assert tracker.fill == 0.75, "silent ones made room"
+    tracker.pass_time(5.0 + 2 * DAY_SECONDS)
+    assert tracker.fill == 0.75
+    assert tracker.forget(lambda device: device == "d") == ["d"]
+    assert len(tracker) == 3
