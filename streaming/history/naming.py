@@ -1,8 +1,9 @@
 """Finds a device's id in bytes that are not a column: payloads, texts, files.
 
-An id counts where no letter or digit of ASCII is next to it, so `pump-1` is not found in `pump-10`. In bytes that are no text it
-counts behind its own length too, as CBOR, MessagePack and Protobuf write it: there that length may look like a letter. It is also
-found as JSON and URLs escape it, in UTF-16, in hex, inside base64, and inside gzip and zlib, plain or in base64.
+An id counts where no letter or digit of ASCII is next to it, so `pump-1` is not found in `pump-10`; a very short one between
+quotes or slashes only. In bytes that are no text it counts behind its own length too, as CBOR, MessagePack and Protobuf write
+it: there that length may look like a letter. It is also found as JSON and URLs escape it, in UTF-16, in hex, inside base64,
+and inside gzip and zlib, plain or in base64.
 """
 
 import base64
@@ -16,11 +17,15 @@ from urllib.parse import quote
 
 from streaming.history.journal import device_hash
 
-__all__ = ["Names"]
+__all__ = ["SHORT", "Names"]
 
 LEAST_BASE64: Final = 8
 """Fewer characters of base64 or hex are found in any payload by chance."""
 MOST_INFLATED: Final = 16 * 1024**2
+SHORT: Final = 3
+"""An id of fewer characters is a name only between quotes or slashes, or alone: else each number 1 would name device 1."""
+_BY_LETTERS: Final = rb"(?<![A-Za-z0-9])", rb"(?![A-Za-z0-9])"
+_BY_SIGNS: Final = rb"(?:(?<=[\"'/])|(?<=\A))", rb"(?=[\"'/\\\\]|\Z)"
 _PACKED: Final = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 """How gzip and zlib begin."""
 _PACKED_BASE64: Final = re.compile(rb"(?:H4sI|eA[E-H]|eF[4-7]|eJ[w-z]|eN[o-r])[A-Za-z0-9+/_-]{12,}")
@@ -38,7 +43,8 @@ class Names:
         plain |= {each.replace("/", "\\/") for each in plain}
         plain |= {quote(device, safe=safe) for safe in ("", "/") if "%" in quote(device, safe=safe)}
         words = b"|".join(re.escape(each.encode("utf-8", "surrogatepass")) for each in sorted(plain))
-        found = rb"(?<![A-Za-z0-9])(?:" + words + rb")(?![A-Za-z0-9])"
+        left, right = _BY_SIGNS if len(device) < SHORT else _BY_LETTERS
+        found = left + rb"(?:" + words + rb")" + right
         raw = device.encode("utf-8", "surrogatepass")
         if coded := sorted({*_in_base64(raw), *_in_hex(raw)}):
             found += b"|" + b"|".join(map(re.escape, coded))

@@ -18,6 +18,7 @@ from lakehouse.changes import DataFile, table_files
 from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
 from lakehouse.files import is_local
+from streaming.history.naming import SHORT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +95,12 @@ class Selection:
 
     @property
     def _pattern(self) -> str:
-        """The id with no letter or digit of ASCII next to it, for Arrow's regular expressions and Java's."""
+        """The id with no letter or digit of ASCII next to it, for Arrow's regular expressions and Java's.
+
+        A very short one must be the whole text.
+        """
+        if len(self.device) < SHORT:
+            return rf"\A{re.escape(self.device)}\z"
         return rf"(\A|[^A-Za-z0-9]){re.escape(self.device)}([^A-Za-z0-9]|\z)"
 
 

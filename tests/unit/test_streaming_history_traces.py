@@ -72,6 +72,14 @@ def test_another_id_is_not_found(content: bytes | None) -> None:
     assert not Names(GONE).in_bytes(content)
 
 
+@pytest.mark.parametrize("device", ["1", "7", "t", "ab"])
+def test_a_very_short_id_is_no_number_and_no_word(device: str) -> None:
+    names = Names(device)
+    assert not names.in_bytes(b'{"ts": 1, "values": [7, 1], "x": "t ab"} 1 7 t ab')
+    for text in (f'{{"{device}": 5}}', f"v1/{device}/temp", f"v1/{device}", device, f'{{\\"id\\": \\"{device}\\"}}'):
+        assert names.in_text(text), text
+
+
 @given(device=st.text(min_size=1, max_size=12), ascii_only=st.booleans())
 def test_any_id_is_found_as_json_writes_it(device: str, ascii_only: bool) -> None:
     written = json.dumps({device: 1}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
