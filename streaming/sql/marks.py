@@ -8,7 +8,7 @@ from typing import Any
 from ingest.record_names import Names
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.create import table_uri
-from streaming.offsets import Offsets, parse_names, parse_offsets
+from streaming.offsets import Offsets, largest, parse_names, parse_offsets
 
 __all__ = ["StreamMark", "newest_stream_mark", "stream_marks"]
 
@@ -18,7 +18,8 @@ class StreamMark:
     """What a commit of a stream's table says: batch -1 is what was written before the first batch.
 
     `topics` and `last` are as in the landing's marks: Kafka's ids of the topics, and the names of the last records. `starts` is
-    where the batch began; older marks do not say it.
+    where the batch began; older marks do not say it. `beyond` is how far the table is where that is further than the batch's end:
+    a plan that was lost is made again, and may divide the records in another way.
     """
 
     stream: str
@@ -28,7 +29,13 @@ class StreamMark:
     topics: Mapping[str, str] = field(default_factory=dict)
     last: Names = field(default_factory=dict)
     starts: Offsets = field(default_factory=dict)
+    beyond: Offsets = field(default_factory=dict)
     at_ms: int = field(default=0, compare=False)
+
+    @property
+    def reach(self) -> Offsets:
+        """How far the table is."""
+        return largest(self.offsets, self.beyond)
 
     def encode(self, **more: Any) -> str:
         """As userMetadata has it."""
@@ -36,6 +43,7 @@ class StreamMark:
         fields |= {"topics": dict(self.topics)} if self.topics else {}
         fields |= {"last": self.last} if self.last else {}
         fields |= {"starts": self.starts} if self.starts else {}
+        fields |= {"beyond": self.beyond} if self.beyond else {}
         return json.dumps({"stream": self.stream, **fields, **more})
 
 
@@ -55,7 +63,9 @@ def stream_marks(root: str, name: str) -> Iterator[StreamMark]:
             data = json.loads(commit.get("userMetadata") or "")
             offsets, last = parse_offsets(data["offsets"]), parse_names(data.get("last", {}))
             mark = StreamMark(data["stream"], data["incarnation"], data["batch"], offsets, data.get("topics", {}), last)
-            mark = replace(mark, starts=parse_offsets(data.get("starts", {})))
+            mark = replace(
+                mark, starts=parse_offsets(data.get("starts", {})), beyond=parse_offsets(data.get("beyond", {}))
+            )
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
         yield replace(mark, at_ms=int(data.get("at_ms") or commit.get("timestamp") or 0))

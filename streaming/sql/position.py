@@ -119,7 +119,7 @@ def newest_position(root: str, applied: Applied) -> Position | None:
         )
     for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
         if mark.incarnation == applied.incarnation:
-            known = Position(mark.incarnation, mark.offsets, mark.topics, mark.last, at_ms=mark.at_ms)
+            known = Position(mark.incarnation, mark.reach, mark.topics, mark.last, at_ms=mark.at_ms)
             return replace(known, batch=mark.batch, starts=mark.starts)
     return None
 

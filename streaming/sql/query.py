@@ -74,7 +74,7 @@ def resumed(writer: Writer, applied: Applied) -> Applied:
         write_history(writer, applied)
     if not was_started(writer.root, applied) and (own is None or own.batch < 0):
         return applied
-    reached = own.offsets if own is not None else _of_group(writer, applied)
+    reached = own.reach if own is not None else _of_group(writer, applied)
     if applied.shape.stateful or reached is None:
         message = (
             f"The checkpoint {path} of stream {applied.name} is gone, and nothing else says how far it was or what it "

@@ -31,7 +31,7 @@ from lakehouse.append import Appender
 from lakehouse.create import table_uri
 from lakehouse.tables import Column, Table
 from streaming.batches import Batches
-from streaming.offsets import Offsets, largest, moved
+from streaming.offsets import Offsets, beyond, largest, moved
 from streaming.sql.applied import Applied
 from streaming.sql.frame import TIME_FORMAT
 from streaming.sql.marks import StreamMark, newest_stream_mark
@@ -200,19 +200,20 @@ class Sink(Batches):
         self._seen: dict[int, int] = {}
         self._sent_before = Offsets()
         self._kept = SentFile(root, applied.name, applied.incarnation) if self._topic else None
-        self.done, self.stored = -2, Offsets()
+        self.done, self.stored, self._done_ends = -2, Offsets(), Offsets()
         name = table_name or applied.name
         if "table" in applied.shape.sinks:
             table = ensure_table(root, name, applied.schema, log_retention_hours=log_retention_hours)
             self._appender = Appender(spark, root, table, fsync=fsync)
             mark = newest_stream_mark(root, name)
             if mark is not None and mark.incarnation == applied.incarnation:
-                self.done, self.stored, self._begun = mark.batch, mark.offsets, mark.starts or None
+                self.done, self.stored, self._begun = mark.batch, mark.reach, mark.starts or None
+                self._done_ends = mark.offsets
         known = follow.known if follow is not None else None
         if known is not None and (self._appender is None or known.version < 0):  # there was no table until now
             self._known = known
             if not applied.shape.stateful:
-                self.done, self.stored = known.batch, known.offsets
+                self.done, self.stored, self._done_ends = known.batch, known.offsets, known.offsets
         self.rows = 0
         self.committed_at: float | None = None
 
@@ -303,7 +304,9 @@ class Sink(Batches):
             self.rows += append.read_back([stored]).num_rows
             topics, last = self._follow.names(ends) if self._follow is not None else ({}, {})
             mark = StreamMark(self._applied.name, self._applied.incarnation, number, ends, topics, last)
-            append.commit(replace(mark, starts=self._starts(number)).encode())
+            done = ((topic, part, end) for topic, parts in self.stored.items() for part, end in parts.items())
+            further = {} if self._applied.shape.stateful else beyond(ends, done)
+            append.commit(replace(mark, starts=self._starts(number), beyond=further).encode())
 
     def _send(self, rows: "DataFrame", number: int, ends: Offsets) -> None:
         if not self._topic:
@@ -359,7 +362,7 @@ class Sink(Batches):
         if 0 <= done < number:  # a lost plan may have had what is not done under a smaller number
             return sent_since(self._kafka, topic, incarnation=incarnation, number=done + 1)
         if number <= done:
-            finished = {*map(str, range(number, done + 1)), rest_name(done, self.stored)}
+            finished = {*map(str, range(number, done + 1)), rest_name(done, self._done_ends)}
             return sent_since(self._kafka, topic, incarnation=incarnation, number=number, finished=finished)
         return sent_since(self._kafka, topic, incarnation=incarnation, number=number)
 

@@ -111,7 +111,7 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
     done = StreamCheckpoint(writer.spark, _path(writer, live)).next_offsets() or live.start
     # A table gets a batch after its topic: what is stored was sent.
     own = mark if mark is not None and mark.incarnation == live.incarnation else None
-    done = largest(sent_until(writer.root, live, done), own.offsets if own is not None else {})
+    done = largest(sent_until(writer.root, live, done), own.reach if own is not None else {})
     oldest = {topic: begin_offsets(writer.kafka, topic) for topic in applied.start}
     if applied.shape.stateful or not _is_kept(applied):
         refuse_rows_lost(shadow, oldest if applied.shape.stateful else done, oldest)

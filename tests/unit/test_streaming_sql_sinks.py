@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from ingest.tail import Start, TailRecord, judge_error
 from streaming.batches import Batches
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied
+from streaming.sql.marks import newest_stream_mark
 from streaming.sql.plan import Shape
 from streaming.sql.position import Position
 from streaming.sql.sent import Records, Sent, SentFile, sent_after, sent_since
@@ -108,6 +110,44 @@ def test_of_a_batch_that_the_table_has_in_part_the_rest_is_sent_and_written() ->
     sink._number, sink._reached, sink._ends = 7, {"a": {0: 10}}, lambda number: {"a": {0: 15}}
     sink(cast("Any", "the same in a new form"), 7)
     assert (len(sent), len(written)) == (1, 1)
+
+
+@pytest.mark.parametrize(("stateful", "held"), [(False, {"a": {0: 12, 1: 7}}), (True, {"a": {0: 11, 1: 7}})])
+def test_a_batch_that_ends_earlier_in_one_partition_does_not_hide_what_the_table_has(
+    stateful: bool, held: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[str]()
+
+    class Append(Appended):
+        def commit(self, metadata: str) -> None:
+            told.append(metadata)
+
+    shape = replace(SHAPE, state=("windows",) if stateful else ())
+    sink = Sink.__new__(Sink)
+    sink._applied, sink._follow, sink._number = Applied("s", "SELECT 1", "i", "", shape, {}), None, 3
+    sink._reached, sink.stored, sink.rows = {"a": {0: 10, 1: 5}}, {"a": {0: 12, 1: 5}}, 0
+    table = SimpleNamespace(partitioned_by=())
+    appender: Any = SimpleNamespace(begin=lambda: nullcontext(Append()), table=table)
+    rows: Any = SimpleNamespace(columns=["device"], coalesce=lambda _count: None)
+    sink._commit(appender, rows, 3, {"a": {0: 11, 1: 7}})
+    monkeypatch.setattr("deltalake.DeltaTable.is_deltatable", lambda _uri: True)
+    monkeypatch.setattr("streaming.sql.marks.open_table", lambda _root, _name: None)
+    monkeypatch.setattr("streaming.sql.marks.newest_commits", lambda _table: [{"userMetadata": told[0]}])
+    mark = newest_stream_mark("root", "s")
+    assert mark is not None
+    assert (mark.reach, mark.offsets) == (held, {"a": {0: 11, 1: 7}})
+
+
+class Appended:
+    """What a commit is told."""
+
+    paths = ("file",)
+
+    def write(self, rows: Any) -> None:
+        pass
+
+    def read_back(self, columns: list[str]) -> Any:
+        return SimpleNamespace(num_rows=1)
 
 
 def _record(part: int, at: int, batch: str, incarnation: str = "i") -> TailRecord:
