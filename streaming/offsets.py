@@ -33,6 +33,7 @@ __all__ = [
     "parse_offsets",
     "parse_source_offsets",
     "record_count",
+    "with_added",
 ]
 
 Offsets = dict[str, dict[int, int]]
@@ -247,6 +248,11 @@ def beyond(ends: Offsets, done: Iterable[tuple[str, int, int]]) -> Offsets:
         if end > ends.get(topic, {}).get(part, 0):
             further.setdefault(topic, {})[part] = end
     return further
+
+
+def with_added(offsets: Offsets, known: Offsets) -> Offsets:
+    """The offsets, and 0 for each partition that is known and was added after them: all of it came later."""
+    return {topic: {part: offsets.get(topic, {}).get(part, 0) for part in parts} for topic, parts in known.items()}
 
 
 def largest(*each: Offsets) -> Offsets:

@@ -77,7 +77,7 @@ def start_landing(
     left, begun = read_order(root), checkpoint.begun()
     order = left.unless_in(newest)
     if begun or not order.replay:
-        refuse_vanished(root, newest, Reached.of(checkpoint) if begun else None)
+        refuse_vanished(root, newest, Reached.of(checkpoint) if begun else None, passed_over=bool(order.accepted))
     following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
     reached = largest(following or {}, newest.reach if newest else {}, checkpoint.planned_ends() if begun else {})
     reader = NameReader(kafka)

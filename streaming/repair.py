@@ -195,7 +195,8 @@ def _vanished(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding
     if order.replay and not (trust and checkpoint.begun()):
         return
     mark = newest_of([newest_mark(str(patient.root), name) for name in TABLES])
-    yield from vanished_findings(patient.root, patient.checkpoint, mark, checkpoint, trust=trust)
+    passed = bool(order.unless_in(mark).accepted)
+    yield from vanished_findings(patient.root, patient.checkpoint, mark, checkpoint, trust=trust, passed_over=passed)
 
 
 def _is_trusted(patient: Patient, findings: Sequence[Finding]) -> bool:

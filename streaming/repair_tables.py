@@ -9,7 +9,7 @@ from typing import Any, Final
 from lakehouse.derived import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import DUPLICATES, TABLES
-from streaming.offsets import Cuts, Mark, Offsets, newest_of, parse_mark
+from streaming.offsets import Cuts, Mark, Offsets, newest_of, parse_mark, with_added
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import Finding
 from streaming.sql.applied import streams_folder
@@ -57,6 +57,7 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
         return Finding(what, hand, by_hand=True, log=True)
     newest = newest_of(_marks(list(states.values())))
     replay = _marked(state, first, newest.cuts if newest else {}) or _from_zero(list(states.values()))
+    replay = with_added(replay, newest.ends) if newest else replay
     if name == DUPLICATES.name:
         # What a batch left out is known to nobody but the commit: to read its records again would only filter them.
         replay = {}

@@ -15,7 +15,7 @@ from lakehouse.derived import DERIVED
 from lakehouse.tables import TABLES
 from streaming.checkpoint import Checkpoint
 from streaming.derive.cursor import read_cursor
-from streaming.offsets import Mark, Offsets, mark_history, moved, newest_of
+from streaming.offsets import Mark, Offsets, mark_history, moved, newest_of, with_added
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import Finding
 
@@ -34,9 +34,9 @@ class Reached:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Reached | None":
-        """None where it has finished no batch."""
+        """None for a new one; batch -1 where it has finished none, and says only where it began."""
         app, following, finished = checkpoint.query_id(), checkpoint.next_offsets(), checkpoint.finished()
-        return cls(app, finished, following) if app and following and finished is not None else None
+        return cls(app, -1 if finished is None else finished, following) if app and following else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +53,33 @@ class Vanished:
         return f"the table {self.table} is at version {self.version}, and version {self.wanted} was committed"
 
 
-def vanished(mark: Mark | None, versions: Mapping[str, int], reached: Reached | None) -> list[Vanished]:
+def vanished(
+    mark: Mark | None, versions: Mapping[str, int], reached: Reached | None, *, passed_over: bool = False
+) -> list[Vanished]:
     """What is gone of the landed tables.
 
     Args:
         mark: the newest of all tables; one of an older version names no versions, and nothing is known then.
         versions: of the tables now.
         reached: by the checkpoint; None where that is new.
+        passed_over: a loss was accepted, so a new checkpoint may begin behind every mark.
     """
     if mark is None:
-        return [Vanished("", -1, -1)] if reached is not None and moved({}, reached.following) else []
+        is_past = reached is not None and reached.batch >= 0 and moved({}, reached.following)
+        return [Vanished("", -1, -1)] if is_past else []
     if not mark.versions:
         return []
     same = reached is not None and reached.app == mark.app
-    if reached is not None and not same:
+    is_past = reached is not None and moved(mark.reach, reached.following) and (same or not passed_over)
+    if reached is not None and reached.batch >= 0 and not same and not is_past:
         return []  # a new checkpoint that has no mark of its own yet: it began where the tables are
-    done = reached is not None and reached.batch >= mark.batch
+    done = same and reached is not None and reached.batch >= mark.batch
     found = []
     for table, known in mark.versions.items():
         wanted = known + (done and table in mark.follows)
         if versions.get(table, -1) < wanted:
             found.append(Vanished(table, versions.get(table, -1), wanted))
-    if reached is not None and moved(mark.ends, reached.following):
+    if is_past:
         found.append(Vanished("", -1, -1))
     return found
 
@@ -87,7 +92,7 @@ def replay_from(lost: Vanished, marks: Iterable[Mark], newest: Mark | None, begi
     for mark in marks:
         if mark.versions and mark.versions.get(lost.table, lost.wanted) <= lost.version:
             best = newest_of([best, mark])
-    return best.starts if best is not None else {topic: dict.fromkeys(parts, 0) for topic, parts in newest.ends.items()}
+    return with_added(best.starts if best is not None else {}, newest.ends)
 
 
 def ahead_of(root: str) -> list[tuple[str, str, int]]:
@@ -109,13 +114,13 @@ def ahead_of(root: str) -> list[tuple[str, str, int]]:
     return found
 
 
-def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None) -> None:
+def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None, *, passed_over: bool = False) -> None:
     """Refuse to go on where commits are gone.
 
     Raises:
         FatalError: names the tables and the next step.
     """
-    gone = [str(each) for each in vanished(mark, _versions(root), reached)]
+    gone = [str(each) for each in vanished(mark, _versions(root), reached, passed_over=passed_over)]
     gone += [f"{name} has seen version {seen} of {source}, which is not there" for name, source, seen in ahead_of(root)]
     if gone:
         message = (
@@ -126,14 +131,14 @@ def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None) -> No
 
 
 def vanished_findings(
-    root: Path, folder: Path, mark: Mark | None, checkpoint: Checkpoint, *, trust: bool
+    root: Path, folder: Path, mark: Mark | None, checkpoint: Checkpoint, *, trust: bool, passed_over: bool = False
 ) -> Iterator[Finding]:
     """The same as findings of a repair; `trust` where the checkpoint stays as it is."""
     uri, begun = str(root), trust and checkpoint.begun()
     reached = Reached.of(checkpoint) if begun else None
     derived = {name: root / name for name, _, _ in ahead_of(uri)}
     snapshot = (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
-    for lost in vanished(mark, _versions(uri), reached):
+    for lost in vanished(mark, _versions(uri), reached, passed_over=passed_over):
         replay = replay_from(lost, mark_history(uri, TABLES), mark, checkpoint.starts(0))
         kept = ", which only these commits counted" if lost.table == "duplicates" else ""
         yield Finding(

@@ -36,7 +36,9 @@ CASES: dict[str, tuple[Mark | None, dict[str, int], Reached | None, list[Vanishe
         Reached("app", 5, {"a": {0: 9, 1: 1}}),
         [UNKNOWN],
     ),
-    "a new checkpoint without a mark of its own": (MARK, AFTER, Reached("other", 0, {"a": {0: 12}}), []),
+    "a new checkpoint without a mark of its own": (MARK, AFTER, Reached("other", 0, END), []),
+    "a new checkpoint whose marks are gone": (MARK, AFTER, Reached("other", 0, {"a": {0: 12}}), [UNKNOWN]),
+    "a new checkpoint that began behind every mark": (MARK, AFTER, Reached("other", -1, {"a": {0: 12}}), [UNKNOWN]),
     "a mark of an older version": (replace(MARK, versions={}), {}, Reached("app", 9, {"a": {0: 99}}), []),
     "no mark at all, and a batch is done": (None, {}, Reached("app", 0, END), [UNKNOWN]),
     "nothing was landed yet": (None, {}, None, []),
@@ -49,6 +51,11 @@ def test_what_is_gone_is_known_from_what_is_left(case: str) -> None:
     assert vanished(mark, versions, reached) == gone
 
 
+def test_a_new_checkpoint_may_begin_behind_every_mark_where_a_loss_was_accepted() -> None:
+    assert vanished(MARK, AFTER, Reached("other", -1, {"a": {0: 12}}), passed_over=True) == []
+    assert vanished(MARK, AFTER | {"dead_letters": 2}, Reached("other", -1, END)) == [Vanished("dead_letters", 2, 3)]
+
+
 def test_records_are_read_again_from_the_newest_batch_that_the_table_is_known_to_have() -> None:
     marks = [
         replace(MARK, batch=batch, starts={"a": {0: batch}}, versions={"dead_letters": letters}, at_ms=batch)
@@ -57,6 +64,8 @@ def test_records_are_read_again_from_the_newest_batch_that_the_table_is_known_to
     assert replay_from(Vanished("dead_letters", 2, 3), marks, marks[-1], {}) == {"a": {0: 3}}
     assert replay_from(Vanished("dead_letters", 0, 3), marks, marks[-1], {}) == {"a": {0: 0}}
     assert replay_from(UNKNOWN, marks, marks[-1], {}) == END
+    grown = replace(marks[-1], ends={"a": {0: 10, 1: 4}})
+    assert replay_from(Vanished("dead_letters", 2, 3), marks, grown, {}) == {"a": {0: 3, 1: 0}}, "added since"
     assert replay_from(UNKNOWN, [], None, START) == START
 
 
