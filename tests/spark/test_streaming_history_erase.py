@@ -116,7 +116,7 @@ def test_a_device_leaves_every_table_and_what_is_beside_them(
         receipt = json.loads((Path(lander.root) / "_erasures" / f"{request.id}.json").read_text())
         assert erase(writer, request) == receipt
         rows = {name: entry["rows"] for name, entry in receipt["tables"].items() if entry["rows"]}
-        assert rows == {"readings": 2 * 299, "dead_letters": 1, "latest": 1, "by_city": 2}
+        assert rows == {"readings": 2 * 299, "dead_letters": 1, "latest": 1, "by_city": 2, "per_country": 3}
         for name in (*rows, "devices"):
             assert SECRET not in devices(lander, name), name
         assert devices(lander, "readings") == ["d2"] * 4
@@ -176,6 +176,7 @@ def test_what_is_not_landed_and_kafka_s_dates_are_said(lander: Any, record: Any)
     assert receipt["not_landed"] == 2
     assert "holds 2 records not landed yet" in receipt["remarks"][0]
     topic = receipt["kafka"][lander.topics.readings]
+    assert topic["forgotten_at"], topic["why"]
     kept = datetime.fromisoformat(topic["forgotten_at"]) - datetime.fromisoformat(receipt["at"])
     assert timedelta(days=14) <= kept < timedelta(days=14, hours=1), "seven days to keep, and up to seven for a segment"
     lander.land(record(1, seq=1, device=SECRET))
