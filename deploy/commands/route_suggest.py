@@ -77,6 +77,12 @@ def suggest(
         for one in proposals:
             typer.echo(_shown(one))
     good = [one for one in proposals if one.works]
+    if not proposals:
+        typer.echo(
+            "No route can take these messages: each has an empty payload, or a topic that nobody can publish to (with + or #).",
+            err=True,
+        )
+        raise typer.Exit(1)
     if not good:
         typer.echo(
             "No draft reads these messages without an edit: `refused` or `doubt` above names what is not sure. Say in the "

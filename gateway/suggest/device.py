@@ -87,7 +87,8 @@ def _is_sure_level(one: Field, topics: Sequence[str]) -> bool:
 
 def _is_of_part(one: Field, topics: Sequence[str]) -> bool:
     texts = [str(value) for value in one.values.values()]
-    if any(text in topic.split("/") for text in texts for topic in topics):
+    levels = {level for topic in set(topics) for level in topic.split("/")}
+    if any(text in levels for text in texts):
         return False
     return one.key in ("name", "friendlyname") or all(map(is_number, texts))
 
@@ -131,7 +132,7 @@ def _is_none(one: Field, values: list[str], topics: Sequence[str]) -> bool:
         return True
     # A name may change; an id of the topic does not.
     named = one.key in ("name", "friendlyname", "host", "hostname")
-    if named and any(is_sure_id(level) for topic in topics for level in topic.split("/")):
+    if named and any(is_sure_id(level) for topic in set(topics) for level in topic.split("/")):
         return True
     # An id that never comes again numbers messages. Several of one topic must agree.
     return one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics)

@@ -36,7 +36,9 @@ class Quantities:
 
 def find_quantities(roles: Roles, times: Iterable[FoundTime]) -> Quantities | None:
     """The quantities of a document, None where there are none, or the default rule reads them."""
-    valued = [one for one in roles.values if one.key in _VALUE_KEYS and len(one.steps) > 1]
+    valued = [
+        one for one in roles.values if one.key in _VALUE_KEYS and len(one.steps) > 1 and isinstance(one.steps[-1], str)
+    ]
     keys = {one.steps[-1] for one in valued}
     if len(valued) != len(roles.values) or len(keys) != 1 or len({one.steps for one in valued}) < 1:
         return None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -48,6 +49,8 @@ _WRITTEN = (
     ),
 )
 _MOST_TEXT = 60
+_MOST_TEXTS = 50
+"""Of a field that are read in every way."""
 _UTC = ZoneInfo("UTC")
 
 
@@ -202,16 +205,21 @@ def _format_of(one: Field, *, sure: bool) -> str | None:
     return _written_format([str(value) for value in values if type(value) in (str, int)], sure=sure)
 
 
-def _written_format(texts: list[str], *, sure: bool) -> str | None:
+def _written_format(texts: Iterable[str], *, sure: bool) -> str | None:
     """The one written format that reads all texts; None where two of them read another time, as day and month may."""
-    if not texts or not all(len(text) <= _MOST_TEXT and (sure or _DATE.search(text)) for text in texts):
+    known = tuple(dict.fromkeys(text.strip() for text in texts))[:_MOST_TEXTS]
+    if not known or not all(len(text) <= _MOST_TEXT and (sure or _DATE.search(text)) for text in known):
         return None
-    digits = all(text.strip().isdigit() for text in texts)
-    if digits and not sure:
-        return None
+    digits = all(text.isdigit() for text in known)
+    return None if digits and not sure else _only_format(known, _DIGITS if digits else _WRITTEN)
+
+
+@lru_cache(maxsize=512)
+def _only_format(texts: tuple[str, ...], forms: tuple[str, ...]) -> str | None:
     found: dict[tuple[int, ...], str] = {}
-    for form in _DIGITS if digits else _WRITTEN:
-        read = [named_time(form).read(text.strip(), "", _UTC) for text in texts]
+    # Most forms read not even the first.
+    for form in [form for form in forms if isinstance(named_time(form).read(texts[0], "", _UTC), Instant)]:
+        read = [named_time(form).read(text, "", _UTC) for text in texts]
         instants = tuple(one.us for one in read if isinstance(one, Instant))
         if len(instants) == len(texts) and all(_FROM_S <= us / 1e6 < _UNTIL_S for us in instants):
             found.setdefault(instants, form)

@@ -114,6 +114,25 @@ def test_what_no_draft_reads_is_said(tmp_path: Path, capsys: Captured) -> None:
     assert not (tmp_path / "x.toml").exists()
 
 
+def test_messages_that_no_route_can_take_are_said(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "sms.txt"
+    file.write_text("sms/gateway/+436641234567 21.5\n", encoding="utf-8")
+    assert run(["route", "suggest", "--file", str(file)]) == 1
+    assert "a topic that nobody can publish to" in capsys.readouterr().err
+
+
+def test_a_draft_in_doubt_is_shown_and_not_written(tmp_path: Path, capsys: Captured) -> None:
+    file, target = tmp_path / "seen.txt", tmp_path / "my.toml"
+    groups = '{"ts": 1795830000, "groups": [{"values": [{"n": "in", "v": 1}]}, {"values": [{"n": "in", "v": 2}]}]}'
+    file.write_text(f'hut/dev-1 {groups}\nlab/kiln-4 {{"t": 21.5}}\n', encoding="utf-8")
+    assert run(["route", "suggest", "--file", str(file), "--write", str(target), "--yes"]) == 0
+    shown = capsys.readouterr()
+    assert "doubt     2 values of one message are called in at one time" in shown.out
+    assert "1 of 2 drafts need an edit" in shown.err
+    assert "hut" not in target.read_text("utf-8")
+    assert 'filter = "lab/{device}"' in target.read_text("utf-8")
+
+
 def test_a_payload_cannot_steer_the_terminal_or_leave_the_comment(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "messages.txt"
     payload = json.dumps({"evil\u001b[2J\nfilter": 1.5, "model\u009b": "x", 't"]': "21.5"}, ensure_ascii=False)

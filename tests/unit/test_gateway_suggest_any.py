@@ -4,7 +4,7 @@ import json
 import tomllib
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.settings import GatewaySettings, RouteSettings
@@ -15,9 +15,27 @@ LIMITS = GatewaySettings()
 AT_US = 1_795_900_000_000_000
 KEYS = st.sampled_from([
     "time", "ts", "id", "deviceId", "value", "unit", "name", "values", "a.b", 'q"t', "{x}", "*", "a[0]", "$t", "^u", "temp_c",
-    "data", "n", "v", "seq", "state", "", "q", "quality",
+    "data", "n", "v", "seq", "state", "", "q", "quality", "start", "end", "date", "clock", "nodes", "columns", "rows",
+    "hourly_units", "T [°C]", "last_boot", "A4:C1:38:11:22:33", "28-0316a2795eff", "epoch_min", "tagPath",
 ])  # fmt: skip
-TEXTS = ["21.5", "2026-11-28T18:20:00Z", "2026-11-28 18:20:00", '{"t": 1}', "eyJ0IjogMX0=", "°C", "on", "dev-1"]
+TEXTS = [
+    "21,5 °C",
+    "0044",
+    "2950",
+    "2026-11-28",
+    "18:20:00",
+    "20261128182000",
+    "A4:C1:38:11:22:33",
+    "OK",
+    "21.5",
+    "2026-11-28T18:20:00Z",
+    "2026-11-28 18:20:00",
+    '{"t": 1}',
+    "eyJ0IjogMX0=",
+    "°C",
+    "on",
+    "dev-1",
+]
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=12), st.sampled_from(TEXTS),
     st.just(1_795_890_000),
@@ -35,6 +53,7 @@ PAYLOADS = (
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=4))
+@example([("a/b", b'{"value": [false]}')])
 def test_any_messages_give_drafts_that_the_settings_take(messages: list[tuple[str, bytes]]) -> None:
     samples = [Sample(topic, payload, AT_US) for topic, payload in messages]
     for one in propose_routes(samples, (), LIMITS, zone="Europe/Berlin"):
