@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Final, overload
 
@@ -169,19 +169,24 @@ def payload_of(meetup: Meetup, plan: LoadPlan) -> Payload:
     return make
 
 
-def follow_kafka(count: Callable[[], int], ahead: int) -> Callable[[], int]:
+@contextmanager
+def follow_kafka(count: Callable[[], int], ahead: int) -> Iterator[Callable[[], int]]:
     """How many messages may be sent: by how much `count()` grew since now, and `ahead` more; a thread asks for the count."""
-    first = count()
+    first, ended = count(), threading.Event()
     most = [ahead]
 
     def look() -> None:
-        while True:
-            time.sleep(_LOOK_SECONDS)
+        while not ended.wait(_LOOK_SECONDS):
             with suppress(TidegateError):
                 most[0] = count() - first + ahead
 
-    threading.Thread(target=look, daemon=True).start()
-    return lambda: most[0]
+    asking = threading.Thread(target=look, daemon=True)
+    asking.start()
+    try:
+        yield lambda: most[0]
+    finally:
+        ended.set()
+        asking.join()
 
 
 def main() -> None:
@@ -193,10 +198,9 @@ def main() -> None:
     if plan.rate:
         result = run_load(plan, payload_of(meetup, plan), encode=packets_of)
     else:
-        most_sent = follow_kafka(
-            lambda: sum(end_offsets(kafka, READINGS).values()), _MOST_AHEAD_BYTES // meetup.event_bytes
-        )
-        result = run_load(plan, payload_of(meetup, plan), encode=packets_of, most_sent=most_sent)
+        ahead = _MOST_AHEAD_BYTES // meetup.event_bytes
+        with follow_kafka(lambda: sum(end_offsets(kafka, READINGS).values()), ahead) as most_sent:
+            result = run_load(plan, payload_of(meetup, plan), encode=packets_of, most_sent=most_sent)
     sys.stdout.write(json.dumps(asdict(result)) + "\n")
 
 

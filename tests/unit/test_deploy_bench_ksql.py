@@ -91,15 +91,15 @@ def test_at_no_rate_events_go_out_as_far_as_kafka_has_those_before(wait_until: C
             raise RetryableError("no leader")
         return in_kafka[0]
 
-    most_sent = follow_kafka(count, 10)
-    assert most_sent() == 10
-    in_kafka[0] = 75
-    wait_until(lambda: most_sent() == 15)
-    answers[0] = False
-    in_kafka[0] = 90
-    assert most_sent() == 15
-    answers[0] = True
-    wait_until(lambda: most_sent() == 30)
+    with follow_kafka(count, 10) as most_sent:
+        assert most_sent() == 10
+        in_kafka[0] = 75
+        wait_until(lambda: most_sent() == 15)
+        answers[0] = False
+        in_kafka[0] = 90
+        assert most_sent() == 15
+        answers[0] = True
+        wait_until(lambda: most_sent() == 30)
 
 
 def test_the_mapping_of_the_run_keeps_whole_events(tmp_path: Path) -> None:
