@@ -25,19 +25,15 @@ class Forgetting:
         self._offsets: dict[int, int] | None = None
         self._heard: list[str] = []
         self._poll: Poll[int] = Poll("erasures", LOOK_SECONDS, self.look, default=0)
-        self._started = False
 
     def start(self) -> None:
         """Begin to look; a second call does nothing."""
-        if not self._started:
-            self._started = True
-            self._poll.start()
+        self._poll.start()
 
     def stop(self) -> None:
         """Look no more."""
-        if self._started:
-            self._poll.stop()
-            self._poll.join(_END_SECONDS)
+        self._poll.stop()
+        self._poll.join(_END_SECONDS)
 
     def look(self) -> int:
         """One look; how many records came."""

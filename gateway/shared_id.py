@@ -48,19 +48,15 @@ class SharedId:
         self._seen: dict[str, tuple[str, float]] = {}
         self._logged: set[str] = set()
         self._poll: Poll[str] = Poll("gateway id", LOOK_SECONDS, self.look, default="")
-        self._started = False
 
     def start(self) -> None:
         """Begin to look; a second call does nothing."""
-        if not self._started:
-            self._started = True
-            self._poll.start()
+        self._poll.start()
 
     def stop(self) -> None:
         """Look no more."""
-        if self._started:
-            self._poll.stop()
-            self._poll.join(_END_SECONDS)
+        self._poll.stop()
+        self._poll.join(_END_SECONDS)
 
     @property
     def words(self) -> str:

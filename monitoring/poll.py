@@ -62,16 +62,18 @@ class Poll(Generic[T]):
         self.fault = ""
 
     def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
+        """Begin to ask; a second call does nothing."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """Ask no more; a question that is under way goes on."""
         self._stop.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the question that is under way. One that hangs for longer ends with the process."""
-        self._thread.join(max(0.0, seconds))
+        """Wait for the question that is under way, where any was asked. One that hangs for longer ends with the process."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
 
     @property
     def newest(self) -> T:

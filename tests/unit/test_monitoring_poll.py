@@ -102,3 +102,16 @@ def test_what_it_holds_is_freed_after_its_last_question(wait_until: Wait, never:
     assert not freed.is_set()
     never.set()
     wait_until(freed.is_set)
+
+
+def test_a_second_start_asks_on_no_second_thread_and_an_end_before_the_start_waits_for_nothing(
+    wait_until: Wait,
+) -> None:
+    by: list[int] = []
+    poll = Poll("twice", 0.01, lambda: by.append(threading.get_ident()), default=None)
+    poll.join(10)
+    poll.start()
+    poll.start()
+    wait_until(lambda: len(by) > 2)
+    ended(poll)
+    assert len(set(by)) == 1
