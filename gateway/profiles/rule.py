@@ -17,6 +17,14 @@ __all__ = ["CONVERTED", "Fault", "MetricRule"]
 
 CONVERTED: Final = "unit_converted"
 """Flag of a reading whose value is not the one that was sent."""
+_FAST_PATH: Final = frozenset(
+    {"type", "unit", "spellings", "min", "max", "required",
+     "max_step", "max_step_per_second", "stuck_count", "stuck_seconds", "on", "accept"}
+)  # fmt: skip
+"""Fields of a rule that the fast path respects, or that other code judges on both paths (steps, stuck values, `accept`).
+
+A rule that sets a field outside of this list takes the slow path, so a new field is safe before the fast path knows it.
+"""
 _WANTED: Final = {
     "number": "a number",
     "integer": "a whole number",
@@ -53,7 +61,7 @@ class MetricRule:
         self.unit, self._target = rules.unit, rules.convert_to
         # A number that is compared with two others: most are, and the caller does it without a call.
         self.converts, self.is_required = self._target is not None, rules.required
-        self.is_simple = self._kind in ("number", "any") and not self.converts
+        self.is_simple = self._kind in ("number", "any") and _set_fields(rules) <= _FAST_PATH
         self._spellings = {spelled: canonical_spelling(unit) for spelled, unit in rules.spellings.items()}
         self._convert: dict[str, Callable[[float], float]] = {}
         self.is_temporal = any(
@@ -165,6 +173,14 @@ class MetricRule:
             if found is not None:
                 self._convert[given] = found
             return found
+
+
+def _set_fields(rules: MetricRules) -> set[str]:
+    """Names of the fields whose value is not their default."""
+    fields = type(rules).model_fields
+    return {
+        name for name, field in fields.items() if getattr(rules, name) != field.get_default(call_default_factory=True)
+    }
 
 
 def _convertible(target: str) -> str:

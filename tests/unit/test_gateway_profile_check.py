@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.profiles.check import CompiledProfile
-from gateway.profiles.model import Profile
+from gateway.profiles.model import MetricRules, Profile
+from gateway.profiles.rule import MetricRule
 from gateway.profiles.track import TrackMemory
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
@@ -349,3 +350,17 @@ def test_the_short_way_says_what_the_long_one_says(messages: list[list[Reading]]
         assert (short.send(*readings), short.refused) == (thorough.send(*copies), thorough.refused)
         if short.refused is None:
             assert short.decoded == thorough.decoded
+
+
+class _RulesOfTomorrow(MetricRules):
+    """A rule whose author did not think of the fast path."""
+
+    odd_only: bool = False
+
+
+def test_a_rule_with_a_field_that_the_fast_path_does_not_know_takes_the_slow_path() -> None:
+    profile = Profile(name="p", version=1)
+    assert MetricRule(profile, _RulesOfTomorrow(min=0.0, max=10.0)).is_simple
+    assert not MetricRule(profile, _RulesOfTomorrow(min=0.0, max=10.0, odd_only=True)).is_simple
+    assert not MetricRule(profile, MetricRules(unit="°F", convert_to="°C")).is_simple
+    assert not MetricRule(profile, MetricRules(values=("ON", "OFF"))).is_simple
