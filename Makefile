@@ -1,6 +1,6 @@
 # Every target is a few lines; CI calls the same ones. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test check commits bench chaos soak mutants lock
+.PHONY: help setup up down test check commits index bench chaos soak mutants lock
 SHELL := /bin/sh
 # The first Python that really runs and is new enough (a version manager's stand-in may be there and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -32,6 +32,9 @@ check: setup ## lint, formatting, types and import rules
 	@$(VENV) -m ruff format --check .
 	@$(VENV) -m mypy
 	@$(VENV) -c "from importlinter.cli import lint_imports_command as main; main()"
+
+index: ## write FILES.md: the modules with their first sentences, and the promises with their tests
+	@$(PYTHON) tests/file_index.py
 
 commits: ## check the subjects of the commits that main does not have (ARGS="HEAD~3..HEAD": another range)
 	@$(PYTHON) tests/commit_subjects.py $(ARGS)

@@ -18,6 +18,8 @@ from ingest.contract.topics import READINGS
 from monitoring.metrics.stream import STAGES
 from monitoring.scrape import OPENER, Scrape, scrape
 
+pytestmark = pytest.mark.promise("P8")
+
 MESSAGES = 1_000
 DEVICES = 10
 GATEWAY = {name: f"tidegate_gateway_messages_{name}_total" for name in ("received", "accepted", "acknowledged")}

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 
 from gateway.publisher import Publisher
+
+pytestmark = pytest.mark.promise("P5")
 
 ROOT = Path(__file__).parents[2]
 KILLED_BEFORE_THE_JOURNAL = """

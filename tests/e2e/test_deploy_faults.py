@@ -5,6 +5,10 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.promise("P1")
+
 SAVING_MS = 500
 """What mosquitto acknowledged this long before the time of its database is in it."""
 

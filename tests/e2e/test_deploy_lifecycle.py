@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.promise("P1")
+
 SIZE_MB = 256
 
 

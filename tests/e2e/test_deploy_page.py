@@ -10,6 +10,8 @@ import pytest
 
 from monitoring.scrape import scrape
 
+pytestmark = pytest.mark.promise("P8")
+
 RED_SECONDS = 10.0
 ERRORS = (
     "all => Object.fromEntries(all.map((row) => [row.children[0].textContent, Number(row.children[2].dataset.value)]))"

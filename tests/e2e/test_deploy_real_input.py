@@ -18,6 +18,8 @@ from gateway.routes import compile_routes
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
+pytestmark = pytest.mark.promise("P1")
+
 PAYLOADS = Path(__file__).parents[1] / "data" / "payloads.jsonl"
 RATE, SECONDS = 500, 20
 

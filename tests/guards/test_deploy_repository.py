@@ -162,3 +162,18 @@ def test_modules_stay_small() -> None:
         if name.endswith(".py") and not name.startswith("tests/") and text.count("\n") > 450
     }
     assert long == {}
+
+
+def test_the_file_index_is_current() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from file_index import render; import sys; sys.stdout.write(render())"],
+        cwd=ROOT / "tests", capture_output=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.decode("utf-8") == (ROOT / "FILES.md").read_text("utf-8"), "run `make index`"
+
+
+def test_each_promise_has_tests() -> None:
+    text = (ROOT / "FILES.md").read_text("utf-8")
+    rows = re.findall(r"^\| (P\d) [^|]+\| (.*) \|$", text, re.MULTILINE)
+    assert [name for name, _ in rows] == [f"P{number}" for number in range(1, 10)]
+    assert all(tests for _, tests in rows)

@@ -29,6 +29,8 @@ from ingest.producer import open_writer
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 
+pytestmark = pytest.mark.promise("P1")
+
 FIELDS = {
     "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",
     "unaccounted", "duplicate_rows", "order_violations",

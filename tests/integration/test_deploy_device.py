@@ -37,6 +37,8 @@ from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 from monitoring.metrics.gateway import GatewayMetrics
 
+pytestmark = pytest.mark.promise("P5")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -6,6 +6,8 @@ import pytest
 from tidegate_tests_fixtures_scripted_broker import CONNECT, PUBACK, SUBSCRIBE
 from tidegate_tests_fixtures_session import SessionRig, mids
 
+pytestmark = pytest.mark.promise("P2")
+
 
 def test_pubacks_go_out_in_the_order_given_and_only_for_their_epoch(scripted_broker: Any, mqtt_rig: SessionRig) -> None:
     link = scripted_broker.accept()

@@ -10,7 +10,7 @@ from deploy.chaos.reader import KafkaReader
 from deploy.chaos.verdict import judge
 from gateway.settings import MqttSettings
 
-pytestmark = pytest.mark.durable_broker
+pytestmark = [pytest.mark.durable_broker, pytest.mark.promise("P3")]
 
 ROUTES = [{"filter": "line/{line}/{device}/readings", "decoder": "native", "device": "{device}"}]
 

@@ -23,6 +23,8 @@ from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 
+pytestmark = pytest.mark.promise("P3")
+
 ROOT = Path(__file__).parents[2]
 RUNNER = """
 import json, logging, signal, sys, threading

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from tidegate_tests_fixtures_promtool import DAY, HOUR, Key, Wave, counter, key, rules_of
 
+pytestmark = pytest.mark.promise("P8")
+
 
 def budget(in_time: Wave, published: Wave, refused: Wave, received: Wave) -> dict[Key, Wave]:
     return {

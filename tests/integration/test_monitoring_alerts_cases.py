@@ -28,6 +28,8 @@ from ingest.contract.topics import LAND_GROUP
 from monitoring.alerts.catalog import ALERTS
 from monitoring.alerts.catalog_stream import LANDING
 
+pytestmark = pytest.mark.promise("P8")
+
 CASES = {"parts": PARTS, "kafka": KAFKA, "stream": STREAM, "tables": TABLES, "counters": COUNTERS}
 ALL: list[Case] = [case for cases in CASES.values() for case in cases]
 

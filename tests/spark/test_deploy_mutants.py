@@ -34,6 +34,8 @@ from tidegate_tests_fixtures_mutants_stream import (
     break_writes,
 )
 
+pytestmark = pytest.mark.promise("P1")
+
 
 def judge(mutant: Mutant, found: dict[str, list[str]], results: list[Any]) -> None:
     """Hold what the oracles found against the mutant's row."""

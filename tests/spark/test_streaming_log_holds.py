@@ -31,6 +31,8 @@ from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 from streaming.writer import Writer
 
+pytestmark = pytest.mark.promise("P9")
+
 HOURS = 2
 
 

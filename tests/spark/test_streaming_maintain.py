@@ -34,6 +34,8 @@ from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 from streaming.writer import Writer
 
+pytestmark = pytest.mark.promise("P9")
+
 
 @pytest.fixture
 def tiers(monkeypatch: pytest.MonkeyPatch) -> None:

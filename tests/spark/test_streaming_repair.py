@@ -15,6 +15,8 @@ from deltalake import DeltaTable
 from ingest.contract.errors import FatalError
 from ingest.contract.reading import encode_record
 
+pytestmark = pytest.mark.promise("P1")
+
 
 def numbers(lander: Any, table: str = "readings") -> list[int]:
     """Message numbers of the rows, a number per row, ascending."""

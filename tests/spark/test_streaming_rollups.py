@@ -27,6 +27,8 @@ from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 from streaming.writer import Writer
 
+pytestmark = pytest.mark.promise("P7")
+
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 SHAPES = {

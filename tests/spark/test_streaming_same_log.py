@@ -10,6 +10,8 @@ from confluent_kafka import Producer
 
 from ingest.contract.errors import FatalError
 
+pytestmark = pytest.mark.promise("P1")
+
 
 def numbers(lander: Any, table: str = "readings") -> list[int]:
     return sorted(row["message_number"] for row in lander.rows(table))

@@ -26,6 +26,8 @@ from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 from lakehouse.query import run_sql
 
+pytestmark = pytest.mark.promise("P1")
+
 COMMAND = [sys.executable, "-c", "from deploy.cli import main; main()", "stream"]
 
 

@@ -14,6 +14,8 @@ from gateway.session_events import Received
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import IgnoredReason, Reason
 
+pytestmark = pytest.mark.promise("P2")
+
 MINUTE_US = 60_000_000
 LIMIT_BYTES = 1024 * 1024
 

@@ -18,6 +18,8 @@ from gateway import routes
 from gateway.outcome import Gate, Message
 from gateway.settings import GatewaySettings
 
+pytestmark = pytest.mark.promise("P4")
+
 NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()
 FEWER = LIMITS.model_copy(update={"max_readings_per_message": 1000})

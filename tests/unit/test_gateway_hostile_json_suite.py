@@ -14,6 +14,8 @@ from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.topics import READINGS
 
+pytestmark = pytest.mark.promise("P4")
+
 SUITE = Path(__file__).parents[1] / "data" / "json-test-suite"
 FILES = sorted(SUITE.glob("*.json"))
 DECLARED = tomllib.loads((Path(__file__).parent / "hostile" / "json_suite.toml").read_text("utf-8"))

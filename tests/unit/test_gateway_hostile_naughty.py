@@ -29,6 +29,8 @@ from ingest.contract.topics import READINGS
 from lakehouse.query import run_sql
 from monitoring.metrics.gateway import GatewayMetrics
 
+pytestmark = pytest.mark.promise("P4")
+
 OWN = [
     "'; DROP TABLE readings; --",
     "\0",

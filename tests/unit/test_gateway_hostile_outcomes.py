@@ -20,6 +20,8 @@ from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
+pytestmark = pytest.mark.promise("P4")
+
 HOSTILE = Path(__file__).parent / "hostile"
 TABLE = tomllib.loads((HOSTILE / "outcomes.toml").read_text("utf-8"))
 OURS = Target("the table's routes", (), tuple(RouteSettings.model_validate(route) for route in TABLE["routes"]))

@@ -16,6 +16,8 @@ from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
+pytestmark = pytest.mark.promise("P4")
+
 EXAMPLES = Path(__file__).parents[1] / "data" / "payloads.jsonl"
 NOW_US = 1_796_000_000_000_000
 """After every time in the examples."""

@@ -16,6 +16,8 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 from monitoring.metrics.gateway import GatewayMetrics
 
+pytestmark = pytest.mark.promise("P5")
+
 AT_US = 1_795_830_000_123_000
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from gateway.decode_file import decode_lines
 from gateway.settings import GatewaySettings, RouteSettings
 
+pytestmark = pytest.mark.promise("P6")
+
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 T = 1_795_900_000
 ISO = "2026-11-28T10:00:0{}Z"

@@ -9,6 +9,8 @@ from gateway.json_text import BadNumber
 from gateway.times import Instant, native_time, plausible, read_time
 from ingest.contract.dead_letter import Reject
 
+pytestmark = pytest.mark.promise("P6")
+
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
