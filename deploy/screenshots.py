@@ -1,7 +1,7 @@
-"""Takes the README's pictures from a page that runs: `python -m deploy.screenshots --page http://127.0.0.1:9470`.
+"""Take the pictures of README.md and OPERATORS.md: `python -m deploy.screenshots --page http://127.0.0.1:9470`.
 
-Needs Playwright (`make test` installs it) and a Chromium of this machine. A picture whose subject is not on the page, such as
-a runbook while no alert fires, is left out and said to be.
+Needs a page that runs, Playwright (`make test` installs it) and a Chromium of this machine. A picture whose subject is not on
+the page, such as a runbook while no alert fires, is left out and said to be.
 """
 
 import shutil

@@ -26,7 +26,7 @@ def limits(inflight: int) -> str:
         return ""
     return (
         f"; the broker sends at most {inflight} unacknowledged messages, which limits the throughput: raise the broker's "
-        "max_inflight_messages (README names the setting of each broker)"
+        "max_inflight_messages (DEVICES.md names the setting of each broker)"
     )
 
 

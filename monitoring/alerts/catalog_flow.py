@@ -226,7 +226,7 @@ GATEWAY: Final = (
             "Kafka is slow, so that each round of acknowledgements takes long.",
         ),
         actions=(
-            "Raise the broker's limit to `gateway.window_messages`: README names the setting of each broker.",
+            "Raise the broker's limit to `gateway.window_messages`: DEVICES.md names the setting of each broker.",
             "Use MQTT 5 (`mqtt.protocol`) where the broker takes the limit from the client.",
             "`tidegate status`: is Kafka slow?",
         ),
