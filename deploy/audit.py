@@ -4,7 +4,6 @@ The tables are read by delta-rs, not by the Spark that wrote them, and Kafka's r
 that anyone claims to have reached.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,6 +25,7 @@ from ingest.groups import group_lag
 from ingest.log import LogRecord
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.settings import KafkaSettings
+from lakehouse.commit_metadata import metadata_of
 from lakehouse.dataset import dataset_of
 from streaming.history.receipt import erased_devices
 
@@ -300,11 +300,7 @@ def _committed(path: str) -> dict[str, dict[str, int]]:
     except TableNotFoundError:
         return {}
     for commit in history:
-        try:
-            offsets = json.loads(commit.get("userMetadata") or "{}").get("offsets")
-        except ValueError:
-            continue
-        if offsets:
+        if offsets := metadata_of(commit).data.get("offsets"):
             return dict(offsets)
     return {}
 

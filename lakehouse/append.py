@@ -152,8 +152,8 @@ class Append:
         """Make the rows visible, all at once; returns the version.
 
         Args:
-            user_metadata: what the table's history says of the commit; a function is called while nobody else of this process
-                may commit to the table.
+            user_metadata: the commit's metadata (see lakehouse/commit_metadata.py); a function is called while nobody else
+                of this process may commit to the table.
             data_change: False where the same rows are only arranged anew: readers that follow the table pass it over.
         """
         written, paths, self._files, self.paths = self._files, self.paths, None, []

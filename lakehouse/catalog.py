@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import UnavailableError
+from lakehouse.commit_metadata import metadata_text
 from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
 from lakehouse.files import is_local
@@ -180,7 +181,7 @@ def _commit(entry: dict[str, Any]) -> CommitInfo:
         operation=str(entry.get("operation", "")),
         rows=int(rows) if rows is not None else None,
         engine=str(entry.get("engineInfo") or entry.get("clientVersion") or ""),
-        user_metadata=entry.get("userMetadata"),
+        user_metadata=metadata_text(entry),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
+from lakehouse.commit_metadata import CommitMetadata, metadata_text
 from lakehouse.create import table_uri
 
 __all__ = ["Change", "DataFile", "LogExpired", "changes", "newest_version", "table_files"]
@@ -43,6 +44,11 @@ class Change:
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...]
     user_metadata: str | None
+
+    @property
+    def metadata(self) -> CommitMetadata:
+        """What the commit says about itself."""
+        return CommitMetadata.parse(self.user_metadata)
 
 
 _LOG_NAME: Final = "_delta_log/{:020d}.json"
@@ -102,7 +108,7 @@ def parse_change(version: int, text: str) -> Change:
         version,
         tuple(_file(a["add"]) for a in actions if "add" in a and a["add"].get("dataChange", True)),
         tuple(_file(a["remove"]) for a in actions if "remove" in a and a["remove"].get("dataChange", True)),
-        info.get("userMetadata"),
+        metadata_text(info),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ingest.contract.errors import FatalError
+from lakehouse.commit_metadata import metadata_text
 from lakehouse.files import is_local
 
 __all__ = ["LogState", "MissingFile", "commit_actions", "examine_log", "missing_files", "refuse_damaged"]
@@ -65,7 +66,7 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class MissingFile:
-    """A data file that the log names and the disk does not hold; `commit` is the userMetadata that it came with."""
+    """A data file that the log names and the disk does not hold; `commit` is the metadata of the commit that added it."""
 
     path: str
     rows: int | None
@@ -141,7 +142,7 @@ def _origins(folder: Path, paths: set[str]) -> Iterator[tuple[str, tuple[int, st
         info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         for action in actions:
             if action.get("add", {}).get("path") in paths:
-                yield action["add"]["path"], (int(file.stem), info.get("userMetadata"))
+                yield action["add"]["path"], (int(file.stem), metadata_text(info))
 
 
 def _exists(folder: Path, path: str) -> bool:

@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEPT_EVERY_SECONDS",
-    "MARKED",
     "adopt_checkpoint",
     "clean_log",
     "commit_time",
@@ -33,8 +31,6 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 KEPT_EVERY_SECONDS: Final = 3600.0
 """Of older checkpoints, one an hour is kept: to read an old version, at most an hour of commits is replayed."""
-MARKED: Final = frozenset({"app", "derived", "stream"})
-"""Keys of what says how far a table is: a landing's mark, a derivation's cursor, a SQL stream's mark."""
 
 
 def last_checkpoint(root: str, name: str) -> int:
@@ -146,9 +142,8 @@ def _newest_marked(files: Any, folder: str, commits: list[str]) -> int:
     for each in commits:
         with files.open_input_stream(f"{folder}/{each}") as stream:
             change = parse_change(int(each[:20]), str(stream.readall(), "utf-8"))
-        with suppress(ValueError, TypeError):
-            if MARKED.intersection(json.loads(change.user_metadata or "{}")):
-                return change.version
+        if change.metadata.says_progress:
+            return change.version
     return int(commits[0][:20])
 
 

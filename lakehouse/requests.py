@@ -2,7 +2,7 @@
 
 One process writes all tables. A command that changes them (correct, erase, maintain, …) leaves a request under
 `<root>/_requests` and waits for its answer; where no writer runs, the command takes the lock and runs it itself. A request
-is run at least once; what it did is marked with its id in Delta's userMetadata, so that a second run finds it done.
+is run at least once; what it did is marked with its id in the commit's metadata, so that a second run finds it done.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class Request:
     private: bool = False
 
     def mark(self) -> dict[str, Any]:
-        """What the commit of its effect carries in userMetadata, under the key `request`; a private one names a hash."""
+        """What the commit of its effect carries in its metadata, under the key `request`; a private one names a hash."""
         if not self.private:
             return asdict(self)
         device = str(self.arguments.get("device", ""))

@@ -1,6 +1,6 @@
 """Kafka offsets as the landing keeps them: in Spark's checkpoint, in the commits of the tables, and where a run begins.
 
-Every commit of ours holds, in Delta's userMetadata, the query, the batch, and the offsets at which the batch began and ended.
+Every commit of ours holds, in its metadata, the query, the batch, and the offsets at which the batch began and ended.
 (topic, partition, offset) is what a row comes from, so after a (re)start each table is asked how far it is, and what lies
 before that is not written again, whatever became of the checkpoint.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from ingest.contract.errors import FatalError
 from ingest.record_names import Names, RecordName
 from lakehouse.catalog import newest_commits
+from lakehouse.commit_metadata import CommitMetadata, encode_metadata, metadata_text
 from lakehouse.create import table_uri
 
 __all__ = [
@@ -71,7 +72,7 @@ class Mark:
     at_ms: int = field(default=0, compare=False)
 
     def encode(self) -> str:
-        """As it stands in userMetadata; `offsets` are the ends."""
+        """The metadata of the commit; `offsets` are the ends."""
         told: dict[str, Any] = {"app": self.app, "batch": self.batch, "starts": self.starts, "offsets": self.ends}
         told |= {"topics": dict(self.topics)} if self.topics else {}
         told |= {"lost": [list(each) for each in self.lost]} if self.lost else {}
@@ -81,7 +82,7 @@ class Mark:
         told |= {"follows": list(self.follows)} if self.follows else {}
         told |= {"beyond": self.beyond} if self.beyond else {}
         told |= {"era": self.era} if self.era else {}
-        return json.dumps(told)
+        return encode_metadata(told)
 
     def edges_since(self, cuts: Cuts, topic: str, part: int) -> Sequence[int]:
         """The offsets at which a partition's log was cut back after this mark was made; `cuts` are all that are known."""
@@ -142,7 +143,7 @@ def newest_mark(root: str, table: str) -> Mark | None:
     opened = DeltaTable(uri)
     _check_newest(opened, uri)
     for commit in newest_commits(opened):
-        if mark := parse_mark(commit.get("userMetadata")):
+        if mark := parse_mark(metadata_text(commit)):
             return replace(mark, at_ms=mark.at_ms or int(commit["timestamp"]))
     return None
 
@@ -153,7 +154,7 @@ def mark_history(root: str, tables: Iterable[str]) -> Iterator[Mark]:
 
     for uri in (table_uri(root, name) for name in tables):
         for commit in newest_commits(DeltaTable(uri)) if DeltaTable.is_deltatable(uri) else ():
-            if mark := parse_mark(commit.get("userMetadata")):
+            if mark := parse_mark(metadata_text(commit)):
                 yield replace(mark, at_ms=mark.at_ms or int(commit["timestamp"]))
 
 
@@ -176,10 +177,10 @@ def _check_newest(opened: Any, uri: str) -> None:
         raise FatalError(message)
 
 
-def parse_mark(text: Any) -> Mark | None:
-    """The mark in a commit's userMetadata; None where it holds none."""
+def parse_mark(text: str | None) -> Mark | None:
+    """The mark in a commit's metadata; None where it holds none."""
+    data = CommitMetadata.parse(text).data
     try:
-        data = json.loads(text)
         starts, ends = parse_offsets(data["starts"]), parse_offsets(data["offsets"])
         last = parse_names(data.get("last", {}))
         cuts = {

@@ -18,6 +18,7 @@ from ingest.offsets import begin_offsets, end_offsets
 from ingest.record_names import NameReader
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_ids
+from lakehouse.commit_metadata import custom_metadata
 from lakehouse.files import is_local
 from lakehouse.lock import WriterLock, is_held
 from lakehouse.tables import TABLES
@@ -154,7 +155,7 @@ def _move(patient: Patient, path: Path, aside: Path) -> Path:
 def _drop(folder: Path, aside: Path) -> str:
     from deltalake import CommitProperties, DeltaTable
 
-    told = {"userMetadata": json.dumps({"repair": str(aside.name)})}
+    told = custom_metadata({"repair": str(aside.name)})
     removed = DeltaTable(str(folder)).repair(commit_properties=CommitProperties(custom_metadata=told))["files_removed"]
     return f"{len(removed)} missing data files were taken out of the log of {folder.name}."
 

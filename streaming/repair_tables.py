@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from lakehouse.commit_metadata import CommitMetadata, metadata_text
 from lakehouse.derived import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import DUPLICATES, TABLES
@@ -209,15 +210,10 @@ def _marks(states: list[LogState]) -> Iterator[Mark | None]:
 
 def _has_seen(state: LogState, name: str, version: int) -> bool:
     """Whether a derived table took the version in; also where that cannot be told."""
-    import json
-
     for own in range(state.newest, -1, -1):
-        try:
-            return (
-                int(json.loads(_metadata(commit_actions(state.folder, own)) or "")["derived"].get(name, -1)) >= version
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+        cursor = CommitMetadata.parse(_metadata(commit_actions(state.folder, own))).derived
+        if cursor is not None:
+            return int(cursor.get(name, -1)) >= version
     return state.newest > 0
 
 
@@ -226,7 +222,7 @@ def _committed_ms(actions: Any) -> int:
 
 
 def _metadata(actions: Any) -> str | None:
-    found = [action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action]
+    found = [metadata_text(action["commitInfo"]) for action in actions if "commitInfo" in action]
     return found[0] if found else None
 
 

@@ -3,7 +3,6 @@
 The JVM loads and compiles some thousand classes in the first write; the first real readings should not wait for that.
 """
 
-import json
 import logging
 import tempfile
 import threading
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import READINGS
 from lakehouse.append import Appender
+from lakehouse.commit_metadata import encode_metadata
 from lakehouse.create import create_table
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from lakehouse.tables import READINGS as READINGS_TABLE
@@ -62,7 +62,7 @@ def warm_up(spark: SparkSession, stop: threading.Event) -> None:
                 append.write(rows.coalesce(1))
                 if appender is readings:
                     seen.duplicates(append.read_back(KEY_COLUMNS))
-                append.commit(json.dumps({"warm-up": True}))
+                append.commit(encode_metadata({"warm-up": True}))
 
 
 def _record() -> ReadingRecord:

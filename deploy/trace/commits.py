@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lakehouse.changes import newest_version
+from lakehouse.commit_metadata import metadata_text
 from lakehouse.create import table_uri
 from streaming.offsets import Mark, parse_mark
 
@@ -84,6 +85,6 @@ class TableLog:
             with self._files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
                 lines = stream.readall().decode("utf-8").splitlines()
             info = next(entry["commitInfo"] for entry in map(json.loads, lines) if "commitInfo" in entry)
-            return int(info["timestamp"]), parse_mark(info.get("userMetadata"))
+            return int(info["timestamp"]), parse_mark(metadata_text(info))
         except (FileNotFoundError, ValueError, KeyError, StopIteration):
             return None  # not there, or torn: `tidegate repair` is who says so

@@ -5,13 +5,13 @@ that landed before their device was erased are left out, whoever reads their fil
 """
 
 import hashlib
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.commit_metadata import CommitMetadata
 from lakehouse.derived import LEDGER
 from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS, Table
 from streaming.derive.source import rows_of
@@ -79,12 +79,11 @@ def hash_of(device: str) -> str:
     return hashlib.sha256(device.encode()).hexdigest()
 
 
-def erased_by(user_metadata: str | None) -> str | None:
+def erased_by(metadata: CommitMetadata) -> str | None:
     """The hash of the device that this commit erased; None where it erased none."""
-    request = _request(user_metadata)
-    if request.get("kind") != "erase":
+    if metadata.request.get("kind") != "erase":
         return None
-    arguments = {**request, **(request.get("arguments") or {})}
+    arguments = {**metadata.request, **metadata.arguments}
     device = arguments.get("device")
     named = arguments.get("device_sha256")
     return str(named) if named else hash_of(str(device)) if device else None
@@ -100,14 +99,15 @@ def news_of(found: Iterable[Change], after: int) -> News | None:
             if change.added:
                 landed.append((list(change.added), set()))
             continue
-        device = (_request(change.user_metadata).get("arguments") or {}).get("device")
-        if erased := erased_by(change.user_metadata):
+        metadata = change.metadata
+        device = metadata.arguments.get("device")
+        if erased := erased_by(metadata):
             news.erased.add(erased)
             for _, hashes in landed:
                 hashes.add(erased)
         elif device:
             news.corrected.add(str(device))
-        elif change.added or _is_repair(change.user_metadata):
+        elif change.added or metadata.is_repair:
             return None
         # Files that only left have reached the end of their retention: what is derived from them stays.
     merged: dict[frozenset[str], list[DataFile]] = {}
@@ -115,22 +115,6 @@ def news_of(found: Iterable[Change], after: int) -> News | None:
         merged.setdefault(frozenset(hashes), []).extend(files)
     news.groups = [(files, hashes) for hashes, files in merged.items()]
     return news
-
-
-def _is_repair(user_metadata: str | None) -> bool:
-    """Whether a repair took files out of the log because they are gone."""
-    try:
-        return "repair" in json.loads(user_metadata or "{}")
-    except (ValueError, TypeError):
-        return False
-
-
-def _request(user_metadata: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(user_metadata or "{}").get("request")
-    except (ValueError, AttributeError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class Log:

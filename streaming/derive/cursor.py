@@ -3,31 +3,24 @@
 Rows and cursor are one atomic commit, so a crash between two commits neither repeats nor skips a change.
 """
 
-import json
 from typing import Any, Final
 
-__all__ = ["HISTORY_LIMIT", "cursor_in", "encode_cursor", "read_cursor"]
+from lakehouse.commit_metadata import encode_metadata, metadata_of
+
+__all__ = ["HISTORY_LIMIT", "encode_cursor", "read_cursor"]
 
 HISTORY_LIMIT: Final = 200
 """Commits searched for the newest cursor: compactions in between carry none."""
 
 
 def encode_cursor(seen: dict[str, Any]) -> str:
-    """The userMetadata of a commit; `seen` holds a version per source table, and what else the derivation must keep."""
-    return json.dumps({"derived": seen})
+    """The metadata of a commit; `seen` holds a version per source table, and what else the derivation must keep."""
+    return encode_metadata({"derived": seen})
 
 
 def read_cursor(root: str, table: str) -> dict[str, Any] | None:
     """What the table's newest commit of ours has seen; None where there is none (a new table, or one to be made anew)."""
     from lakehouse.catalog import newest_commits, open_table
 
-    found = (cursor_in(commit.get("userMetadata")) for commit in newest_commits(open_table(root, table)))
+    found = (metadata_of(commit).derived for commit in newest_commits(open_table(root, table)))
     return next((cursor for cursor in found if cursor is not None), None)
-
-
-def cursor_in(user_metadata: str | None) -> dict[str, Any] | None:
-    """What the commit with this metadata has seen; None where it is none of ours."""
-    try:
-        return dict(json.loads(user_metadata or "")["derived"])
-    except (ValueError, KeyError, TypeError):
-        return None

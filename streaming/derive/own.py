@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.append import Append, Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.commit_metadata import metadata_of
 from lakehouse.tables import Table
 from streaming.derive.arrivals import erased_by
-from streaming.derive.cursor import HISTORY_LIMIT, cursor_in, encode_cursor, read_cursor
+from streaming.derive.cursor import HISTORY_LIMIT, encode_cursor, read_cursor
 from streaming.writer import Writer
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ class OwnTable:
             self.refresh()
             return
         for change in others:
-            self.cursor = cursor_in(change.user_metadata) or self.cursor
+            self.cursor = change.metadata.derived or self.cursor
         if others:
-            self.erased |= {each for change in others if (each := erased_by(change.user_metadata))}
+            self.erased |= {each for change in others if (each := erased_by(change.metadata))}
             self._load()
 
     def idle(self) -> bool:
@@ -103,10 +104,10 @@ class OwnTable:
     def _erased_lately(self) -> set[str]:
         found = set()
         for commit in open_table(self._writer.root, self.table.name).history(HISTORY_LIMIT):
-            metadata = commit.get("userMetadata")
+            metadata = metadata_of(commit)
             if erased := erased_by(metadata):
                 found.add(erased)
-            elif cursor_in(metadata) is not None:
+            elif metadata.derived is not None:
                 break
         return found
 

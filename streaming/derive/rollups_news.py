@@ -1,7 +1,6 @@
 """What happened to `readings` since a version: files to fold in, and ranges whose windows must be made anew."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -69,33 +68,25 @@ def _take(news: News, change: Change) -> None:
         news.files += change.added
         return
     gone = {file.path for file in change.removed}
-    metadata = _metadata(change.user_metadata)
+    metadata = change.metadata
     # Rows that this pass would fold in may be in another file by now, and theirs deleted: their windows are made anew.
     news.ranges += [_file_range(file) for file in news.files if file.path in gone]
     news.files = [file for file in news.files if file.path not in gone]
-    if "retention" in metadata:
+    if metadata.is_retention:
         # These are gone from `readings` only.
         days = [(day_of(file) + 1) * DAY_US for file in change.removed]
         news.expired = max(days if news.expired is None else [*days, news.expired])
         return
-    request = metadata.get("request") or {}
-    news.erased |= request.get("kind") == "erase"
-    named = _named_range(request.get("arguments") or {})
+    news.erased |= metadata.request.get("kind") == "erase"
+    named = _named_range(metadata.arguments)
     touched = [_file_range(file) for file in (*change.added, *change.removed)]
     news.ranges = _joined([*news.ranges, *(_narrowed(each, named) for each in touched)])
-
-
-def _metadata(text: str | None) -> dict[str, Any]:
-    try:
-        return dict(json.loads(text or "{}"))
-    except (ValueError, TypeError):
-        return {}
 
 
 _ALWAYS: Final = (-(2**60), 2**60)
 
 
-def _named_range(arguments: dict[str, Any]) -> Range:
+def _named_range(arguments: Mapping[str, Any]) -> Range:
     low, high = micros(arguments.get("from")), micros(arguments.get("to"))
     device, named = arguments.get("device"), arguments.get("device_sha256")
     return Range(

@@ -13,8 +13,9 @@ from typing import Any, Final
 from lakehouse.append import Appender
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.changes import LogExpired, changes
+from lakehouse.commit_metadata import encode_metadata, metadata_of
 from lakehouse.files import is_local
-from lakehouse.maintenance_log import MARKED, adopt_checkpoint, commit_time, write_checkpoint
+from lakehouse.maintenance_log import adopt_checkpoint, commit_time, write_checkpoint
 from lakehouse.requests import Request
 from lakehouse.tables import TABLES
 from streaming.history.receipt import FOLDER
@@ -36,7 +37,7 @@ def begin_log_again(writer: Writer, request: Request, name: str) -> int:
             mark = _newest_marked(writer.root, name) or {}
             if isinstance(mark.get("derived"), dict):
                 mark["derived"] = _past_nothing(writer.root, mark["derived"])
-            return json.dumps({**mark, "request": request.mark(), "erased": _NOTHING})
+            return encode_metadata({**mark, "request": request.mark(), "erased": _NOTHING})
 
         with appender.begin() as append:
             append.commit(told, data_change=False)
@@ -73,10 +74,7 @@ def _past_nothing(root: str, cursor: dict[str, Any]) -> dict[str, Any]:
 def _newest_marked(root: str, name: str) -> dict[str, Any] | None:
     """The newest metadata that says how far the table is, with the time of its commit; None where none does."""
     for commit in newest_commits(open_table(root, name)):
-        try:
-            told = json.loads(commit.get("userMetadata") or "{}")
-            if MARKED.intersection(told):
-                return {"at_ms": int(commit["timestamp"]), **told}
-        except (ValueError, TypeError):
-            continue
+        metadata = metadata_of(commit)
+        if metadata.says_progress:
+            return {"at_ms": int(commit["timestamp"]), **metadata.data}
     return None

@@ -4,7 +4,6 @@ Each new file stands for one old file, or for several small ones of the same par
 What lands meanwhile is not touched and does not disturb: an append reads nothing that this takes away.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ from ingest.contract.errors import FatalError, TidegateError
 from lakehouse.append import Appender
 from lakehouse.catalog import columns_of
 from lakehouse.changes import DataFile, LogExpired, changes
+from lakehouse.commit_metadata import encode_metadata
 from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
 from lakehouse.local_rows import local_rows
@@ -56,7 +56,7 @@ def rewrite(
             )
             raise FatalError(message)
         append.replace(files)
-        return append.commit(json.dumps(metadata))
+        return append.commit(encode_metadata(metadata))
 
 
 def applied(root: str, name: str, request_id: str, *, after: int) -> dict[str, Any] | None:
@@ -67,10 +67,9 @@ def applied(root: str, name: str, request_id: str, *, after: int) -> dict[str, A
     """
     try:
         for change in changes(root, name, after=after):
-            if change.user_metadata and request_id in change.user_metadata:
-                found: dict[str, Any] = json.loads(change.user_metadata)
-                if found.get("request", {}).get("id") == request_id:
-                    return {**found, "version": change.version}
+            metadata = change.metadata
+            if metadata.request.get("id") == request_id:
+                return {**metadata.data, "version": change.version}
     except LogExpired as error:
         message = (
             f"The request {request_id} was begun at version {after} of {name}, and the log no longer says whether it was "

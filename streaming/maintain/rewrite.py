@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from ingest.contract.errors import RetryableError
 from lakehouse.append import Appender
 from lakehouse.changes import DataFile
+from lakehouse.commit_metadata import encode_metadata
 from lakehouse.maintenance import Join
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def join_files(spark: "SparkSession", appender: Appender, join: Join) -> int:
             raise RetryableError(message)
         append.replace(join.files)
         told = {"maintain": {"joined": len(join.files), "rows": join.rows, "date": join.day}}
-        return append.commit(json.dumps(told), data_change=False)
+        return append.commit(encode_metadata(told), data_change=False)
 
 
 def drop_days(appender: Appender, days: Mapping[str, Iterable[DataFile]], *, keep_days: int) -> int:
@@ -53,4 +54,4 @@ def drop_days(appender: Appender, days: Mapping[str, Iterable[DataFile]], *, kee
     with appender.begin() as append:
         for files in days.values():
             append.replace(files)
-        return append.commit(json.dumps({"retention": {"days": sorted(days), "keep_days": keep_days}}))
+        return append.commit(encode_metadata({"retention": {"days": sorted(days), "keep_days": keep_days}}))

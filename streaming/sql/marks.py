@@ -1,12 +1,12 @@
 """What the commits of a stream's table say: which batch of which incarnation each is, and which span of Kafka it read."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.record_names import Names
 from lakehouse.catalog import newest_commits, open_table
+from lakehouse.commit_metadata import encode_metadata, metadata_of
 from lakehouse.create import table_uri
 from streaming.offsets import Offsets, largest, parse_names, parse_offsets
 
@@ -38,13 +38,13 @@ class StreamMark:
         return largest(self.offsets, self.beyond)
 
     def encode(self, **more: Any) -> str:
-        """As userMetadata has it."""
+        """The metadata of the commit."""
         fields: dict[str, Any] = {"incarnation": self.incarnation, "batch": self.batch, "offsets": self.offsets}
         fields |= {"topics": dict(self.topics)} if self.topics else {}
         fields |= {"last": self.last} if self.last else {}
         fields |= {"starts": self.starts} if self.starts else {}
         fields |= {"beyond": self.beyond} if self.beyond else {}
-        return json.dumps({"stream": self.stream, **fields, **more})
+        return encode_metadata({"stream": self.stream, **fields, **more})
 
 
 def newest_stream_mark(root: str, name: str) -> StreamMark | None:
@@ -59,8 +59,8 @@ def stream_marks(root: str, name: str) -> Iterator[StreamMark]:
     if not DeltaTable.is_deltatable(table_uri(root, name)):
         return
     for commit in newest_commits(open_table(root, name)):
+        data = metadata_of(commit).data
         try:
-            data = json.loads(commit.get("userMetadata") or "")
             offsets, last = parse_offsets(data["offsets"]), parse_names(data.get("last", {}))
             mark = StreamMark(data["stream"], data["incarnation"], data["batch"], offsets, data.get("topics", {}), last)
             mark = replace(

@@ -20,6 +20,7 @@ from ingest.offsets import begin_offsets, end_offsets
 from lakehouse.append import Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import table_files
+from lakehouse.commit_metadata import metadata_of
 from lakehouse.create import table_uri
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
@@ -253,7 +254,7 @@ def _aligned(rows: "DataFrame", like: "DataFrame", columns: list[str]) -> "DataF
 
 def _swapped_by(writer: Writer, name: str, request: Request) -> bool:
     history = open_table(writer.root, name).history(50)
-    return any(request.id in (commit.get("userMetadata") or "") for commit in history)
+    return any(metadata_of(commit).request.get("id") == request.id for commit in history)
 
 
 def _path(writer: Writer, applied: Applied) -> str:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.commit_metadata import CommitMetadata, encode_metadata
 from lakehouse.create import create_table
 from lakehouse.derived import LATEST
 from lakehouse.requests import DONE, Request, run_pending, submit
@@ -106,9 +107,9 @@ def test_an_id_is_replaced_in_texts_of_any_depth(tmp_path: Path) -> None:
 
 def test_a_private_request_is_named_by_its_hash_alone(tmp_path: Path) -> None:
     request = Request("erase", {"device": GONE}, reason=f"{GONE} asked", private=True)
-    mark = json.dumps({"request": request.mark()})
+    mark = encode_metadata({"request": request.mark()})
     assert GONE not in mark
-    assert erased_by(mark) == hash_of(GONE)
+    assert erased_by(CommitMetadata.parse(mark)) == hash_of(GONE)
     assert _named_range(request.mark()["arguments"]) == Range(hash_of(GONE), -(2**60), 2**60, hashed=True)
     submit(str(tmp_path), request)
 
