@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from lakehouse.files import is_local
+from lakehouse.paths import is_local
 from streaming.history.journal import Journal, device_hash
 
 __all__ = ["Correction", "corrections"]

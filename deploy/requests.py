@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
-from lakehouse.files import is_local
 from lakehouse.lock import is_held
+from lakehouse.paths import is_local, to_path
 from lakehouse.requests import Request, await_answer, run_pending, submit
 
 __all__ = ["run_request"]
@@ -67,7 +67,7 @@ def _local_root(settings: Settings) -> Path:
             "Run this where the tables are local, or do it from a Spark session of your own while the stream is stopped."
         )
         raise UnavailableError(message)
-    return Path(root.removeprefix("file://")).absolute()
+    return to_path(root).absolute()
 
 
 def _watch(folder: Path) -> Callable[[], bool]:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from lakehouse.changes import DataFile
-from lakehouse.create import table_uri
-from lakehouse.files import is_local, read_columns, sync_files
+from lakehouse.files import read_columns, sync_files
 from lakehouse.log_holds import beginning_of, log_holds
+from lakehouse.paths import is_local, log_name, table_uri
 from lakehouse.tables import Table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Appender:
 
     def _is_behind(self) -> bool:
         """Whether this JVM knew the table already, and somebody else wrote to it since (while no stream ran)."""
-        following = f"{self.uri}/_delta_log/{self.log.unsafeVolatileSnapshot().version() + 1:020d}.json"
+        following = f"{self.uri}/{log_name(self.log.unsafeVolatileSnapshot().version() + 1)}"
         path = self.path(following)
         return bool(path.getFileSystem(self.hadoop).exists(path))
 
@@ -171,7 +171,7 @@ class Append:
             operation = self._appender.operation(told)
             version = int(transaction.commit(sequence, operation))
         if self._appender.fsync:
-            sync_files(self._appender.folder, [f"_delta_log/{version:020d}.json"])
+            sync_files(self._appender.folder, [log_name(version)])
         return version
 
     def _actions(self, written: Any, *, data_change: bool) -> list[Any]:

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import UnavailableError
 from lakehouse.commit_metadata import metadata_text
-from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, table_uri, to_path
 from lakehouse.views import View
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ def table_names(root: str) -> list[str]:
 
     if not is_local(root):
         return [name for name in ALL_TABLES if DeltaTable.is_deltatable(table_uri(root, name))]
-    folder = Path(root.removeprefix("file://"))
+    folder = to_path(root)
     return sorted(log.parent.name for log in folder.glob("*/_delta_log"))
 
 

@@ -7,11 +7,11 @@ files came since. A rearrangement (compaction) changes no rows and is passed ove
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote
 
 from lakehouse.commit_metadata import CommitMetadata, metadata_text
-from lakehouse.create import table_uri
+from lakehouse.paths import log_name, table_uri
 
 __all__ = ["Change", "DataFile", "LogExpired", "changes", "newest_version", "table_files"]
 
@@ -49,9 +49,6 @@ class Change:
     def metadata(self) -> CommitMetadata:
         """What the commit says about itself."""
         return CommitMetadata.parse(self.user_metadata)
-
-
-_LOG_NAME: Final = "_delta_log/{:020d}.json"
 
 
 def newest_version(root: str, name: str) -> int:
@@ -94,7 +91,7 @@ def changes(root: str, name: str, *, after: int, upto: int | None = None) -> Ite
 
 def _log_text(files: Any, version: int) -> str | None:
     try:
-        with files.open_input_stream(_LOG_NAME.format(version)) as stream:
+        with files.open_input_stream(log_name(version)) as stream:
             return str(stream.readall(), "utf-8")
     except FileNotFoundError:
         return None

@@ -4,16 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ingest.contract.errors import FatalError
+from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table
 
-__all__ = ["create_table", "ensure_tables", "schema_differences", "table_uri"]
+__all__ = ["create_table", "ensure_tables", "schema_differences"]
 
 _RUST_TYPES: Final = {"bigint": "long", "int": "integer"}
-
-
-def table_uri(root: str, name: str) -> str:
-    """Where the table of this name lies under the root (a path or a URI)."""
-    return f"{root.rstrip('/')}/{name}"
 
 
 def ensure_tables(root: str, tables: Iterable[Table], *, log_retention_hours: int) -> None:

@@ -3,11 +3,11 @@
 deltalake's own takes over 2 ms per file to build; a table that is written three times a second has many files.
 """
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from lakehouse.files import is_local
+from lakehouse.file_stats import STEP
+from lakehouse.paths import is_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["dataset_of", "file_dataset", "read_in_turn"]
 
 _RANGES: Final = ("landed_at", "received_at", "event_time")
-_STATISTICS_STEP: Final = timedelta(milliseconds=1)
-"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
 
 def dataset_of(table: "DeltaTable") -> "ds.FileSystemDataset":
@@ -89,7 +87,7 @@ class _Conditions:
         for name, lows, highs in self._bounds:
             low, high = lows[file], highs[file]
             if low is not None and high is not None:
-                first, last = (pa.scalar(at, self._types[name]) for at in (low, high + _STATISTICS_STEP))
+                first, last = (pa.scalar(at, self._types[name]) for at in (low, high + STEP))
                 found = found & (ds.field(name) >= first) & (ds.field(name) <= last)
         return found
 

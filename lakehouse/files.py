@@ -5,15 +5,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.paths import is_local
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["is_local", "read_columns", "sync_files"]
-
-
-def is_local(uri: str) -> bool:
-    """True for a plain path or a file: URI."""
-    return "://" not in uri or uri.startswith("file:")
+__all__ = ["read_columns", "sync_files"]
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:

@@ -19,6 +19,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
+from lakehouse.file_stats import text_within
+from lakehouse.paths import log_name
+
 __all__ = ["Commit", "TableFollower"]
 
 STALLED_SECONDS: Final = 30.0
@@ -85,7 +88,7 @@ class TableFollower:
             self._next = newest + 1
 
     def _log_file(self, version: int) -> tuple[float, str] | None:
-        name = f"_delta_log/{version:020d}.json"
+        name = log_name(version)
         try:
             files = self._filesystem()
             info = files.get_file_info(name)
@@ -110,8 +113,7 @@ class TableFollower:
             return True
         stats = json.loads(add["stats"])
         low, high = (stats.get(key, {}).get("device") for key in ("minValues", "maxValues"))
-        # Statistics of long texts are cut to a prefix.
-        return low is None or high is None or low <= self._device <= high or self._device.startswith(high)
+        return text_within(low, high, self._device)
 
     def _read(self, add: dict[str, Any]) -> pa.Table:
         filters = [("device", "=", self._device)] if self._device is not None else None

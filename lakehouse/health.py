@@ -13,11 +13,11 @@ from urllib.parse import unquote
 
 from ingest.contract.errors import FatalError
 from lakehouse.commit_metadata import metadata_text
-from lakehouse.files import is_local
+from lakehouse.paths import LOG_FOLDER as LOG
+from lakehouse.paths import is_local, log_name, to_path
 
 __all__ = ["LogState", "MissingFile", "commit_actions", "examine_log", "missing_files", "refuse_damaged"]
 
-LOG: Final = "_delta_log"
 HINT: Final = "_last_checkpoint"
 
 
@@ -48,14 +48,14 @@ class LogState:
     @property
     def faults(self) -> list[str]:
         """What keeps the table from being read or written, as words for a sentence."""
-        said = [f"its commit {version} is empty or torn ({LOG}/{version:020d}.json)" for version in self.torn]
-        said += [f"its commit {version} is missing ({LOG}/{version:020d}.json)" for version in self.gaps]
+        said = [f"its commit {version} is empty or torn ({log_name(version)})" for version in self.torn]
+        said += [f"its commit {version} is missing ({log_name(version)})" for version in self.gaps]
         said += [f"its checkpoint {path.name} is torn" for path in self.bad_checkpoints]
         return said + ([f"its file {LOG}/{HINT} is torn"] if self.hint_is_bad else [])
 
     def commit(self, version: int) -> Path:
         """The file of a version."""
-        return self.folder / LOG / f"{version:020d}.json"
+        return self.folder / log_name(version)
 
     def files_of(self, version: int) -> list[Path]:
         """All files of the log that belong to a version: commit, checksum, checkpoints."""
@@ -99,7 +99,7 @@ def examine_log(folder: Path) -> LogState:
 def commit_actions(folder: Path, version: int) -> list[Mapping[str, Any]]:
     """The actions of a version; none where its file is missing, empty or torn."""
     try:
-        text = (folder / LOG / f"{version:020d}.json").read_text("utf-8")
+        text = (folder / log_name(version)).read_text("utf-8")
         actions = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError):
         return []
@@ -127,7 +127,7 @@ def refuse_damaged(root: str, names: Iterable[str]) -> None:
         FatalError: names the table, what is wrong, and the next step.
     """
     for name in names if is_local(root) else ():
-        folder = Path(root.removeprefix("file://")) / name
+        folder = to_path(root) / name
         if (folder / LOG).is_dir() and (faults := examine_log(folder).faults):
             message = (
                 f"The table {folder} is damaged: {'; '.join(faults[:3])}. Nothing was changed. Run `tidegate repair` to see "

@@ -12,8 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.changes import parse_change
-from lakehouse.create import table_uri
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, log_name, table_uri
 
 if TYPE_CHECKING:
     from lakehouse.append import Appender
@@ -87,7 +86,7 @@ def commit_time(root: str, name: str, version: int) -> float | None:
     from pyarrow.fs import FileType, PyFileSystem
 
     files = PyFileSystem(DeltaStorageHandler(table_uri(root, name)))
-    info = files.get_file_info(f"_delta_log/{version:020d}.json")
+    info = files.get_file_info(log_name(version))
     return info.mtime.timestamp() if info.type == FileType.File else None
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ingest.contract.errors import FatalError
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 
 __all__ = ["LEAST_HOURS", "Swept", "refuse_short", "sweep"]
 

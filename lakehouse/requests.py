@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
+from lakehouse.paths import to_path
 from lakehouse.whole_file import write_json
 
 __all__ = ["Request", "await_answer", "pending", "run_pending", "submit"]
@@ -137,7 +138,7 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
 
 
 def _folder(root: str) -> Path:
-    return Path(root.removeprefix("file://")) / FOLDER
+    return to_path(root) / FOLDER
 
 
 def _waiting(root: str) -> list[Path]:

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from lakehouse.files import is_local
+from lakehouse.file_stats import STEP_US
+from lakehouse.paths import is_local
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = ["Scan", "local_path", "quoted", "scan_of"]
-
-_STATISTICS_STEP_US: Final = 1000
-"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
 _TYPES: Final = {
     "string": "VARCHAR",
@@ -152,7 +150,7 @@ def _ranges(listed: Any) -> dict[str, tuple[list[int | None], list[int | None]]]
         found = listed[column].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         return [None if time is None else time + more for time in found]
 
-    return {name: (microseconds(f"min.{name}", 0), microseconds(f"max.{name}", _STATISTICS_STEP_US)) for name in times}
+    return {name: (microseconds(f"min.{name}", 0), microseconds(f"max.{name}", STEP_US)) for name in times}
 
 
 def _newest_first(ranges: dict[str, tuple[list[int | None], list[int | None]]], count: int) -> list[int]:

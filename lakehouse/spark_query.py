@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from lakehouse.query import tables_here
 from lakehouse.spark_statement import read_query, reading_session
 from lakehouse.views import View, named, views_in

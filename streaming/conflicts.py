@@ -21,8 +21,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reasons import Reason
-from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
+from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
 from streaming.lookups import Lookup, Search, admitted_files, matching_rows
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
+from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
 
 if TYPE_CHECKING:

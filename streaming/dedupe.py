@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ingest.contract.errors import FatalError
-from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
+from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
 from streaming.offsets import newest_mark
 from streaming.points import POINTS_LIMIT, Points

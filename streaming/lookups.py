@@ -8,12 +8,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from lakehouse.dataset import file_dataset
+from lakehouse.file_stats import STEP, may_hold_any_text
 from streaming.arrow_sql import ArrowSql
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ LOOKUP_BURST_SECONDS: Final = 10.0
 """What look-ups may take at once after a time without any."""
 
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
-_STATISTICS_STEP: Final = timedelta(milliseconds=1)
-"""Delta cuts times in its statistics to milliseconds, so a maximum may be that much too small."""
 
 
 class Search:
@@ -93,7 +92,7 @@ class AdmittedFile:
 
         if self.first is None or self.last is None:
             return None
-        here = times[bisect_left(times, self.first) : bisect_right(times, self.last + _STATISTICS_STEP)]
+        here = times[bisect_left(times, self.first) : bisect_right(times, self.last + STEP)]
         at = ds.field("event_time")
         return (at >= pa.scalar(here[0], kind)) & (at <= pa.scalar(here[-1], kind)) if here else None
 
@@ -108,7 +107,7 @@ def admitted_files(table: "DeltaTable", devices: list[str]) -> list[AdmittedFile
     admitted = [
         AdmittedFile(unquote(path), landed or _FAR, first, last)
         for path, low, high, landed, first, last in zip(*columns, strict=True)
-        if _admits(low, high, devices)
+        if may_hold_any_text(low, high, devices)
     ]
     return sorted(admitted, key=attrgetter("landed_at"), reverse=True)
 
@@ -122,11 +121,3 @@ def matching_rows(
         with suppress(FileNotFoundError):
             rows = file_dataset(table, file.path)
             yield rows.to_table(list(columns), condition, batch_readahead=2, use_threads=False)
-
-
-def _admits(low: str | None, high: str | None, devices: list[str]) -> bool:
-    # Delta cuts long texts in its statistics; a maximum is then followed by a character that sorts behind any other.
-    if low is None or high is None:
-        return True
-    at = bisect_left(devices, low)
-    return at < len(devices) and devices[at] <= high

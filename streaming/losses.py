@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from lakehouse.whole_file import write_json
 from streaming.offsets import Mark, Offsets, parse_offsets
 
@@ -138,7 +138,7 @@ def read_order(root: str) -> StartOrder:
     Raises:
         ValueError: the file is damaged.
     """
-    file = Path(root.removeprefix("file://")) / REPAIR_FOLDER / ORDER_NAME
+    file = to_path(root) / REPAIR_FOLDER / ORDER_NAME
     if not is_local(root) or not file.exists():
         return StartOrder()
     data: dict[str, Any] = json.loads(file.read_text("utf-8"))
@@ -147,6 +147,6 @@ def read_order(root: str) -> StartOrder:
 
 def write_order(root: str, order: StartOrder, note: Mapping[str, Any]) -> Path:
     """Leave it for the next start; `note` says who and why."""
-    path = Path(root.removeprefix("file://")) / REPAIR_FOLDER / ORDER_NAME
+    path = to_path(root) / REPAIR_FOLDER / ORDER_NAME
     write_json(path, {"replay": order.replay, "accepted": [list(each) for each in order.accepted], **note})
     return path

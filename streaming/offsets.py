@@ -14,7 +14,7 @@ from ingest.contract.errors import FatalError
 from ingest.record_names import Names, RecordName
 from lakehouse.catalog import newest_commits
 from lakehouse.commit_metadata import CommitMetadata, encode_metadata, metadata_text
-from lakehouse.create import table_uri
+from lakehouse.paths import log_name, table_uri
 
 __all__ = [
     "Cuts",
@@ -162,7 +162,7 @@ def _check_newest(opened: Any, uri: str) -> None:
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import PyFileSystem
 
-    name = f"_delta_log/{opened.version():020d}.json"
+    name = log_name(opened.version())
     with PyFileSystem(DeltaStorageHandler(uri)).open_input_stream(name) as stream:
         lines = stream.readall().decode("utf-8", "replace").splitlines()
     try:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -13,7 +12,7 @@ from ingest.offsets import begin_offsets, end_offsets
 from ingest.record_names import NameReader
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_ids
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
 from streaming.decode import decoded
@@ -90,7 +89,7 @@ def start_landing(
     start = begin_at(following, view.oldest, [*order.cuts, *lost])
     if begun and left.file is not None and not order.accepted:
         left.settle()
-    local = LocalCheckpoint(Path(checkpoint.path.removeprefix("file://"))) if is_local(checkpoint.path) else checkpoint
+    local = LocalCheckpoint(to_path(checkpoint.path)) if is_local(checkpoint.path) else checkpoint
     fit = fitting(marks, view.newest, view.ids, cuts)
     era = next_era(marks.values(), checkpoint.query_id() if begun else None)
     names = known_names(newest, view.ids, cuts, lambda: mark_history(root, TABLES))

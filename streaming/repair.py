@@ -19,8 +19,8 @@ from ingest.record_names import NameReader
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_ids
 from lakehouse.commit_metadata import custom_metadata
-from lakehouse.files import is_local
 from lakehouse.lock import WriterLock, is_held
+from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
 from streaming.checkpoint import LocalCheckpoint
 from streaming.losses import REPAIR_FOLDER, Lost, StartOrder, gone, read_order, write_order
@@ -61,7 +61,7 @@ class Patient:
             if not is_local(uri):
                 message = f"`tidegate repair` works on a local disk, and {uri} is none: use the tools of that store."
                 raise ConfigError(message)
-        tables, landing = (Path(uri.removeprefix("file://")).absolute() for uri in (root, checkpoint))
+        tables, landing = (to_path(uri).absolute() for uri in (root, checkpoint))
         return cls(tables, landing, kafka, topics or LandedTopics())
 
 

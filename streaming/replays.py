@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
 from streaming.copies import Counted
 from streaming.lookups import Lookup, Search, admitted_files, matching_rows

@@ -14,8 +14,8 @@ from ingest.admin import wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
 from ingest.offsets import end_offsets
 from ingest.settings import KafkaSettings
-from lakehouse.files import is_local
 from lakehouse.jvm import JvmOptions
+from lakehouse.paths import is_local
 from lakehouse.session import LakeSession
 from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
-from lakehouse.files import is_local
 from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.lock import WriterLock
+from lakehouse.paths import is_local, to_path
 from lakehouse.session import LakeSession, open_session
 from lakehouse.settings import LakeSettings
 from streaming.settings import StreamSettings
@@ -70,4 +70,4 @@ def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) 
 
 def _absolute(uri: str) -> str:
     """A path that Spark's JVM and this process mean the same by."""
-    return str(Path(uri.removeprefix("file://")).absolute()) if is_local(uri) else uri
+    return str(to_path(uri).absolute()) if is_local(uri) else uri

@@ -35,7 +35,7 @@ def stored_times(root: str, readings_topic: str) -> StoredTimes:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-    from lakehouse.create import table_uri
+    from lakehouse.paths import table_uri
 
     def times(topic: str, part: int, offsets: range, since_ms: int) -> Times:
         found: Times = {}

@@ -24,6 +24,7 @@ from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 from lakehouse.dataset import dataset_of
+from lakehouse.paths import log_name
 
 __all__ = ["measure_audit", "render_audit"]
 
@@ -200,7 +201,7 @@ def _link(table: Path, path: Path, slots: Iterator[tuple[datetime, datetime]]) -
         }  # fmt: skip
         lines.append(json.dumps({"add": add}))
     version = DeltaTable(str(table)).version() + 1
-    (table / "_delta_log" / f"{version:020d}.json").write_text("\n".join(lines) + "\n", "utf-8")
+    (table / log_name(version)).write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def _strike(root: str, start: datetime, records: list[LogRecord], outcomes: list[LogRecord]) -> Figures:

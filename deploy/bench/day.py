@@ -18,8 +18,9 @@ from deploy.bench.temporary import own_folder
 from deploy.local.artifacts import ensure
 from deploy.requests import run_request
 from deploy.settings import load_settings
-from lakehouse.create import create_table, table_uri
+from lakehouse.create import create_table
 from lakehouse.maintenance import table_state
+from lakehouse.paths import log_name, table_uri
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
 
@@ -200,7 +201,7 @@ def _commit(folder: Path, version: int, at: datetime, rows: "pa.Table") -> None:
         "isBlindAppend": True,
         "engineInfo": "tidegate bench day",
     }
-    log = folder / "_delta_log" / f"{version:020d}.json"
+    log = folder / log_name(version)
     log.write_text(f"{json.dumps({'commitInfo': info})}\n{json.dumps({'add': add})}\n", encoding="utf-8")
     os.utime(log, (at.timestamp(), at.timestamp()))
     os.utime(folder / path, (at.timestamp(), at.timestamp()))

@@ -16,8 +16,9 @@ from deploy.bench.environment import hardware, versions
 from deploy.bench.temporary import own_folder
 from deploy.local.artifacts import ensure, spark_jars
 from deploy.local.java import find_java
-from lakehouse.create import create_table, table_uri
+from lakehouse.create import create_table
 from lakehouse.jvm import JvmOptions
+from lakehouse.paths import table_uri
 from lakehouse.query import run_sql
 from lakehouse.session import open_session
 from lakehouse.tables import READINGS

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.day import day_rows
-from lakehouse.create import table_uri
+from lakehouse.paths import log_name, table_uri
 from lakehouse.tables import READINGS
 
 __all__ = ["FILE_ROWS", "grow_table"]
@@ -104,7 +104,7 @@ def _commit(folder: Path, adds: list[dict[str, Any]]) -> None:
         while not linked:
             version = DeltaTable(str(folder)).version() + 1
             with suppress(FileExistsError):
-                os.link(made, folder / "_delta_log" / f"{version:020d}.json")
+                os.link(made, folder / log_name(version))
                 linked = True
     finally:
         made.unlink()

@@ -99,7 +99,7 @@ def _show_code(
     root: str, query: str, version: int | None, at: "datetime | None", views: "list[View]", *, as_json: bool
 ) -> None:
     from lakehouse.catalog import open_table, table_names
-    from lakehouse.create import table_uri
+    from lakehouse.paths import table_uri
     from lakehouse.show_code import Opened, render_code
     from lakehouse.views import named, views_in
 

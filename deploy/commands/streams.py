@@ -11,6 +11,7 @@ import typer
 from deploy.command_line import of_options
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, rewind_lines, swap_lines, table_lines
+from lakehouse.paths import to_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +48,7 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
     root = settings.lake.root
     applied, files = load_applied(root), list_streams(folder)
     written_at, told = read_status(root)
-    writing = is_held(Path(root.removeprefix("file://")))
+    writing = is_held(to_path(root))
     found: list[dict[str, Any]] = []
     for name in sorted({*applied, *files}):
         stream, status = applied.get(name), told.get(name, {})

@@ -14,14 +14,13 @@ import os
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ingest.contract.errors import FatalError
-from lakehouse.files import is_local
 from lakehouse.lock import WriterLock
+from lakehouse.paths import is_local, to_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +186,7 @@ class _Folder:
     """The journal's folder under the root, on a disk or an object store."""
 
     def __init__(self, root: str) -> None:
-        self.path = Path(root.removeprefix("file://")) / FOLDER if is_local(root) else None
+        self.path = to_path(root) / FOLDER if is_local(root) else None
         self.name = self._uri = f"{root.rstrip('/')}/{FOLDER}"
 
     def names(self) -> list[str]:

@@ -9,7 +9,7 @@ from deploy.monitor.audit import AuditProbe
 from deploy.monitor.fleet import FleetProbe
 from deploy.settings import Settings
 from ingest.contract.topics import LAND_GROUP, stream_group
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from monitoring.history import History
 from monitoring.probe import Probe
 
@@ -54,7 +54,7 @@ def make_probes(
 def _folders(settings: Settings, data: Path) -> list[Path]:
     """Whose disks hold data: the tables' and, of an embedded run, Kafka's and the broker's."""
     root = settings.lake.root
-    tables = [Path(root.removeprefix("file://"))] if is_local(root) else []
+    tables = [to_path(root)] if is_local(root) else []
     return [*tables, data] if (data / "run.json").exists() else tables
 
 

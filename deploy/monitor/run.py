@@ -27,7 +27,7 @@ from deploy.settings import Settings
 from deploy.settings_reload import SettingsFile
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import LAND_GROUP, READINGS
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from monitoring.alerts.catalog import alerts as alerts_of
 from monitoring.alerts.evaluate import Evaluator, used_metrics
 from monitoring.exporter import CollectorRegistry
@@ -221,7 +221,7 @@ def _free(root: str) -> float | None:
     """Free bytes of the disk under the tables, or under the folder that they will be in."""
     if not is_local(root):
         return None
-    folder = Path(root.removeprefix("file://")).absolute()
+    folder = to_path(root).absolute()
     for place in (folder, *folder.parents):
         with suppress(OSError):
             return float(shutil.disk_usage(place).free)

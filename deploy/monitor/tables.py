@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 
 __all__ = ["TablesOnDisk"]
 
@@ -18,7 +18,7 @@ class TablesOnDisk:
     """The tables under one root; nothing of an object store, where each look would cost a request."""
 
     def __init__(self, root: str) -> None:
-        self._root = Path(root.removeprefix("file://")) if is_local(root) else None
+        self._root = to_path(root) if is_local(root) else None
         self._known: dict[Path, int] = {}
 
     def look(self) -> list[dict[str, Any]]:

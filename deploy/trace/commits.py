@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lakehouse.changes import newest_version
 from lakehouse.commit_metadata import metadata_text
-from lakehouse.create import table_uri
+from lakehouse.paths import log_name, table_uri
 from streaming.offsets import Mark, parse_mark
 
 __all__ = ["Committed", "TableLog"]
@@ -82,7 +82,7 @@ class TableLog:
 
     def _read(self, version: int) -> tuple[int, Mark | None] | None:
         try:
-            with self._files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
+            with self._files.open_input_stream(log_name(version)) as stream:
                 lines = stream.readall().decode("utf-8").splitlines()
             info = next(entry["commitInfo"] for entry in map(json.loads, lines) if "commitInfo" in entry)
             return int(info["timestamp"]), parse_mark(metadata_text(info))

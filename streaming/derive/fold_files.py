@@ -1,39 +1,19 @@
 """The live files of a rollup table by the windows that they hold, kept up to date from the log: no snapshot per pass."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from datetime import date
+from typing import Final
 
 from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.file_stats import time_span
 from streaming.derive.windows import DAY_US
 
-__all__ = ["LiveFiles", "Span", "day_of", "micros", "span"]
+__all__ = ["LiveFiles", "Span", "day_of"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_STEP_US: Final = 1000
-"""Statistics of times are cut to milliseconds, so a maximum may be that much too small."""
+_EPOCH: Final = date(1970, 1, 1)
 
 Span = tuple[int, int]
 """The first and the last moment that rows of a file may have."""
-
-
-def micros(value: Any) -> int | None:
-    """A time as the log's statistics give it (text or a datetime) in µs of the epoch; None where it has none."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if not isinstance(value, datetime):
-        return None
-    at = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(microseconds=1)
-
-
-def span(file: DataFile, column: str) -> Span | None:
-    """Between which moments a column of a file lies, by its statistics."""
-    low, high = micros(file.low.get(column)), micros(file.high.get(column))
-    return None if low is None or high is None else (low, high + _STEP_US)
 
 
 class LiveFiles:
@@ -105,7 +85,7 @@ class LiveFiles:
     def _add(self, file: DataFile) -> None:
         day = day_of(file)
         whole = (day * DAY_US, day * DAY_US + DAY_US - 1)
-        self._days.setdefault(day, {})[file.path] = (file, span(file, "window_start") or whole)
+        self._days.setdefault(day, {})[file.path] = (file, time_span(file, "window_start") or whole)
 
 
 def day_of(file: DataFile) -> int:

@@ -9,15 +9,16 @@ them (`monitoring/silence.py`). A metric that is sent on change only does not go
 alone makes values stale, so a pass without news looks at the next moment in which one of them does.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from lakehouse.changes import newest_version, table_files
-from lakehouse.create import table_uri
 from lakehouse.derived import DEVICES, LATEST
+from lakehouse.file_stats import may_hold_text
 from lakehouse.files import read_columns
+from lakehouse.paths import table_uri
 from monitoring.silence import silence_seconds
 from streaming.arrow_sql import ArrowSql
 from streaming.derive.arrivals import READING_COLUMNS, SMALL_ROWS, Arrivals, News, gathered, without
@@ -185,7 +186,7 @@ class LatestDerivation:
         from pyspark.sql import functions as F
 
         everything = self._arrivals.readings.news(None)
-        files = [file for file in everything.files if any(_may_hold(file.low, file.high, d) for d in devices)]
+        files = [file for file in everything.files if any(may_hold_text(file, "device", device) for device in devices)]
         rows = self._arrivals.rows(
             self._arrivals.readings, News(everything.upto, [(files, frozenset())] if files else []), READING_COLUMNS
         )
@@ -193,9 +194,3 @@ class LatestDerivation:
 
     def _counted(self, rows: "DataFrame | None") -> "DataFrame | None":
         return rows if rows is None or self._writer.settings.count_retained else rows.where("retained IS NOT TRUE")
-
-
-def _may_hold(low: Mapping[str, Any], high: Mapping[str, Any], device: str) -> bool:
-    first, last = low.get("device"), high.get("device")
-    # Statistics of long texts are cut to a prefix.
-    return first is None or last is None or first <= device <= last or device.startswith(last)

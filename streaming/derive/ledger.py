@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -22,9 +21,9 @@ from ingest.offsets import begin_offsets, end_offsets
 from ingest.topic_state import topic_ids
 from lakehouse.append import Append
 from lakehouse.changes import DataFile
-from lakehouse.create import table_uri
 from lakehouse.derived import LEDGER
-from lakehouse.files import is_local, read_columns
+from lakehouse.files import read_columns
+from lakehouse.paths import is_local, table_uri, to_path
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
 from streaming.derive.arrivals import DEAD_LETTER_COLUMNS, DUPLICATE_COLUMNS, READING_COLUMNS, Arrivals, News, without
 from streaming.derive.ledger_cursor import LedgerCursor, reaches
@@ -163,7 +162,7 @@ class LedgerDerivation:
         """Where the landing's last finished batch ended: the tables have all of it."""
         path = self._writer.settings.checkpoint
         if is_local(path):
-            return LocalCheckpoint(Path(path.removeprefix("file://"))).next_offsets() or {}
+            return LocalCheckpoint(to_path(path)).next_offsets() or {}
         return Checkpoint(self._writer.spark, path).next_offsets() or {}
 
     def _landings(self, cursor: LedgerCursor) -> "_Landings":

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import DataFile
+from lakehouse.file_stats import STEP, as_utc
 from streaming.derive.arrivals import News
-from streaming.derive.own import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,11 +33,11 @@ def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
     """The minutes of receipt in these files: by their statistics, or by the rows where one file spans hours."""
     found: set[datetime] = set()
     for file in files:
-        low, high = moment(file.low.get("received_at")), moment(file.high.get("received_at"))
+        low, high = as_utc(file.low.get("received_at")), as_utc(file.high.get("received_at"))
         if low is None or high is None or high - low > _WIDE:
             return _exact_minutes(rows)
         minute = _floor(low)
-        while minute <= high + timedelta(milliseconds=1):
+        while minute <= high + STEP:
             found.add(minute)
             minute += timedelta(minutes=1)
     return found
@@ -59,10 +59,10 @@ def _floor(at: datetime) -> datetime:
 
 def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
     """Where the rows are divided into files: as the files were before, and before the newest minutes once there are many."""
-    lows = {low for file in replaced if (low := moment(file.low.get("minute"))) is not None}
+    lows = {low for file in replaced if (low := as_utc(file.low.get("minute"))) is not None}
     cuts = lows - {min(lows)} if lows else set()
     newest = max(
-        replaced, key=lambda file: moment(file.high.get("minute")) or datetime.min.replace(tzinfo=UTC), default=None
+        replaced, key=lambda file: as_utc(file.high.get("minute")) or datetime.min.replace(tzinfo=UTC), default=None
     )
     if newest is not None and (newest.rows or 0) > HOT_ROWS and minutes:
         cuts.add(max(minutes) - timedelta(minutes=1))

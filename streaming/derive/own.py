@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.append import Append, Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
 from lakehouse.commit_metadata import metadata_of
+from lakehouse.file_stats import STEP, as_utc
 from lakehouse.tables import Table
 from streaming.derive.arrivals import erased_by
 from streaming.derive.cursor import HISTORY_LIMIT, encode_cursor, read_cursor
@@ -17,16 +18,7 @@ from streaming.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["OwnTable", "moment"]
-
-
-def moment(value: Any) -> datetime | None:
-    """A time as the statistics of a log give it."""
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    return None
+__all__ = ["OwnTable"]
 
 
 class OwnTable:
@@ -121,5 +113,5 @@ def _may_hold(file: DataFile, column: str, wanted: list[datetime], days: set[dat
     day = file.partition.get("date")
     if day is not None and date.fromisoformat(day) not in days:
         return False
-    low, high = moment(file.low.get(column)), moment(file.high.get(column))
-    return low is None or high is None or any(low <= each <= high for each in wanted)
+    low, high = as_utc(file.low.get(column)), as_utc(file.high.get(column))
+    return low is None or high is None or any(low <= each <= high + STEP for each in wanted)

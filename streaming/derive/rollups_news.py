@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version
-from streaming.derive.fold_files import day_of, micros, span
+from lakehouse.file_stats import as_micros, may_hold_text, time_span
+from streaming.derive.fold_files import day_of
 from streaming.derive.windows import DAY_US, Range
 
 __all__ = ["News", "holding", "news_since", "oldest_day"]
@@ -87,7 +88,7 @@ _ALWAYS: Final = (-(2**60), 2**60)
 
 
 def _named_range(arguments: Mapping[str, Any]) -> Range:
-    low, high = micros(arguments.get("from")), micros(arguments.get("to"))
+    low, high = as_micros(arguments.get("from")), as_micros(arguments.get("to"))
     device, named = arguments.get("device"), arguments.get("device_sha256")
     return Range(
         str(named) if named is not None else str(device) if device is not None else None,
@@ -98,7 +99,7 @@ def _named_range(arguments: Mapping[str, Any]) -> Range:
 
 
 def _file_range(file: DataFile) -> Range:
-    return Range(None, *(span(file, "event_time") or _ALWAYS))
+    return Range(None, *(time_span(file, "event_time") or _ALWAYS))
 
 
 def _narrowed(found: Range, named: Range) -> Range:
@@ -124,9 +125,7 @@ def _hull(ranges: list[Range]) -> Range:
 
 
 def _may_hold(file: DataFile, sought: Range) -> bool:
-    times = span(file, "event_time")
+    times = time_span(file, "event_time")
     if times is not None and (times[0] > sought.high or times[1] < sought.low):
         return False
-    device, first, last = None if sought.hashed else sought.device, file.low.get("device"), file.high.get("device")
-    # Statistics of long texts are cut to a prefix.
-    return device is None or first is None or last is None or first <= device <= last or device.startswith(last)
+    return sought.hashed or sought.device is None or may_hold_text(file, "device", sought.device)

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.append import Append, Appender
 from lakehouse.changes import DataFile
-from lakehouse.create import table_uri
 from lakehouse.files import read_columns
+from lakehouse.paths import table_uri
 from streaming.derive.cursor import encode_cursor, read_cursor
 from streaming.derive.fold import RECOMPUTED, Stamp, affected, merged, stored, window_partials
 from streaming.derive.fold_files import LiveFiles, Span

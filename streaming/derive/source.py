@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lakehouse.changes import DataFile
-from lakehouse.create import table_uri
 from lakehouse.local_rows import local_rows
+from lakehouse.paths import table_uri
 from lakehouse.tables import Table, spark_ddl
 
 if TYPE_CHECKING:

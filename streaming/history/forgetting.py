@@ -7,15 +7,14 @@ mark, and a checkpoint.
 
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from lakehouse.append import Appender
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.changes import LogExpired, changes
 from lakehouse.commit_metadata import encode_metadata, metadata_of
-from lakehouse.files import is_local
 from lakehouse.maintenance_log import adopt_checkpoint, commit_time, write_checkpoint
+from lakehouse.paths import is_local, to_path
 from lakehouse.requests import Request
 from lakehouse.tables import TABLES
 from streaming.history.receipt import FOLDER
@@ -50,7 +49,7 @@ def erasure_waits(root: str, name: str) -> bool:
     """Whether the log of a table still holds what was there before an erasure: then its age counts by the clock alone."""
     if not is_local(root):
         return False
-    for path in (Path(root.removeprefix("file://")) / FOLDER).glob("*.json"):
+    for path in (to_path(root) / FOLDER).glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             version = json.loads(path.read_text("utf-8"))["tables"][name]["checkpoint"]
             if commit_time(root, name, version - 1) is not None:

@@ -7,10 +7,10 @@ up in the table's log: nothing is corrected twice, wherever the writer was kille
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.forget import device_digest
+from lakehouse.paths import to_path
 
 __all__ = ["CORRECTIONS", "Journal", "device_hash"]
 
@@ -26,7 +26,7 @@ class Journal:
     """The entries, oldest first; `state` is `begun` or `done`. One process writes."""
 
     def __init__(self, root: str) -> None:
-        self.path = Path(root.removeprefix("file://")) / CORRECTIONS
+        self.path = to_path(root) / CORRECTIONS
 
     def entries(self) -> list[dict[str, Any]]:
         """All whole entries; a line that a crash tore is passed over."""

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.catalog import open_table
-from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
 from lakehouse.local_rows import local_rows
+from lakehouse.paths import table_uri
 from lakehouse.tables import DEAD_LETTERS
 from streaming.history.naming import Names
 from streaming.history.selection import Match, Selection, matches, place_of

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import TidegateError
@@ -17,7 +16,7 @@ from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, stream_topic
 from ingest.settings import KafkaSettings
 from ingest.topic_state import TopicState, describe_topics, topic_names
 from lakehouse.catalog import open_table
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
 from streaming.maintain.holds import LONGEST_SECONDS
 
@@ -39,7 +38,7 @@ class Receipt:
     """The file `<root>/_erasures/<id>.json`; a dict that is saved whole."""
 
     def __init__(self, root: str, request_id: str) -> None:
-        self.path = Path(root.removeprefix("file://")) / FOLDER / f"{request_id}.json"
+        self.path = to_path(root) / FOLDER / f"{request_id}.json"
         self.content: dict[str, Any] = {}
         try:
             self.content = json.loads(self.path.read_text(encoding="utf-8"))
@@ -71,7 +70,7 @@ def erased_devices(root: str, *, since_us: float = 0) -> Iterator[tuple[str, int
     """
     if not is_local(root):
         return
-    for path in sorted((Path(root.removeprefix("file://")) / FOLDER).glob("*.json")):
+    for path in sorted((to_path(root) / FOLDER).glob("*.json")):
         try:
             if path.stat().st_mtime * 1e6 < since_us:
                 continue

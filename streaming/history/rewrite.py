@@ -12,9 +12,9 @@ from lakehouse.append import Appender
 from lakehouse.catalog import columns_of
 from lakehouse.changes import DataFile, LogExpired, changes
 from lakehouse.commit_metadata import encode_metadata
-from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
 from lakehouse.local_rows import local_rows
+from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table, spark_ddl
 from streaming.writer import Writer
 

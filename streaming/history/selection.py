@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile, table_files
-from lakehouse.create import table_uri
 from lakehouse.dataset import dataset_of
-from lakehouse.files import is_local
+from lakehouse.file_stats import may_hold_text
+from lakehouse.paths import is_local, table_uri
 from streaming.history.naming import SHORT
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ def matches(
 
 
 def may_hold(file: DataFile, selection: Selection) -> bool:
-    """Whether the statistics in the log allow a selected row. Those of long texts are cut to a prefix."""
+    """Whether the statistics in the log allow a selected row."""
     return all(
-        _within(file, column, wanted)
+        may_hold_text(file, column, wanted)
         for column, wanted in _texts(selection)
         if column in file.low or column in file.high
     )
@@ -184,11 +184,6 @@ def _texts(selection: Selection) -> Iterator[tuple[str, str]]:
     yield "device", selection.device
     if selection.metric is not None:
         yield "metric", selection.metric
-
-
-def _within(file: DataFile, column: str, wanted: str) -> bool:
-    low, high = file.low.get(column), file.high.get(column)
-    return low is None or high is None or (low <= wanted and (wanted <= high or wanted.startswith(high)))
 
 
 def _arrival(file: DataFile) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from lakehouse.requests import DONE
 from lakehouse.requests import FOLDER as REQUESTS
 from lakehouse.whole_file import write_json, write_text
@@ -49,7 +49,7 @@ def _forget_identities(writer: Writer, device: str) -> None:
     if writer.seen is not None:
         writer.seen.forget(device)
         return
-    snapshot = Path(writer.root.removeprefix("file://")) / _SNAPSHOT
+    snapshot = to_path(writer.root) / _SNAPSHOT
     if is_local(writer.root) and snapshot.exists():
         held = Seen(snapshot)
         held.load(writer.root, horizon_days=writer.settings.horizon_days)
@@ -121,4 +121,4 @@ def _texts(path: Path) -> Iterator[str | None]:
 
 
 def _local(root: str) -> Path:
-    return Path(root.removeprefix("file://"))
+    return to_path(root)

@@ -2,9 +2,8 @@
 
 import shutil
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from streaming.losses import REPAIR_FOLDER
 
 __all__ = ["drop_old_copies"]
@@ -15,7 +14,7 @@ def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
     if not is_local(root) or keep_days <= 0:
         return 0
     oldest, dropped = datetime.fromtimestamp(now, UTC) - timedelta(days=keep_days), 0
-    for copy in (Path(root.removeprefix("file://")) / REPAIR_FOLDER).glob("*T*"):
+    for copy in (to_path(root) / REPAIR_FOLDER).glob("*T*"):
         try:
             made_at = datetime.strptime(copy.name, "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
         except ValueError:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from lakehouse.catalog import table_names
-from lakehouse.create import table_uri
 from lakehouse.derived import DERIVED
 from lakehouse.log_holds import log_holds
 from lakehouse.maintenance_log import commit_time
+from lakehouse.paths import table_uri
 from lakehouse.tables import TABLES
 from streaming.derive.cursor import read_cursor
 

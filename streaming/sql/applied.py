@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import FatalError
-from lakehouse.files import is_local
+from lakehouse.paths import is_local, to_path
 from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets, parse_offsets
 from streaming.sql.header import Definition, parse_definition
@@ -96,7 +96,7 @@ def streams_folder(root: str) -> Path:
     if not is_local(root):
         message = f"The tables are at {root}: SQL-defined streams keep what is applied beside local tables only."
         raise FatalError(message)
-    return Path(root.removeprefix("file://")) / FOLDER
+    return to_path(root) / FOLDER
 
 
 def load_applied(root: str) -> dict[str, Applied]:

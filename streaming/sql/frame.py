@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from lakehouse.spark_statement import ReadOnlyError, reading_session
 from lakehouse.tables import READINGS
 from streaming.decode import decoded, reading_rows

@@ -7,7 +7,7 @@ from typing import Any
 from ingest.record_names import Names
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.commit_metadata import encode_metadata, metadata_of
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from streaming.offsets import Offsets, largest, parse_names, parse_offsets
 
 __all__ = ["StreamMark", "newest_stream_mark", "stream_marks"]

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from ingest.contract.errors import ConfigError, FatalError, TidegateError
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from lakehouse.append import Appender
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from lakehouse.requests import Request
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, new_incarnation

@@ -28,7 +28,7 @@ from ingest.offsets import end_offsets
 from ingest.security import jvm_conf
 from ingest.settings import KafkaSettings
 from lakehouse.append import Appender
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table
 from streaming.batches import Batches
 from streaming.offsets import Offsets, beyond, largest, moved

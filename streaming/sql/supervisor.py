@@ -14,7 +14,7 @@ from typing import Any, Final
 from ingest.contract.errors import RetryableError
 from ingest.contract.topics import stream_group
 from ingest.groups import OffsetMirror
-from lakehouse.files import is_local
+from lakehouse.paths import is_local
 from streaming.faults import classify
 from streaming.offsets import Offsets
 from streaming.sql.applied import Applied, load_applied

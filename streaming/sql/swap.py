@@ -21,7 +21,7 @@ from lakehouse.append import Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import table_files
 from lakehouse.commit_metadata import metadata_of
-from lakehouse.create import table_uri
+from lakehouse.paths import table_uri
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
 from streaming.offsets import Offsets, largest, moved

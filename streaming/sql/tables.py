@@ -1,12 +1,11 @@
 """Takes a stream's table away: its files, and what Delta remembers of its log."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 from ingest.contract.errors import TidegateError
-from lakehouse.create import table_uri
 from lakehouse.derived import ALL_TABLES
+from lakehouse.paths import table_uri, to_path
 from streaming.writer import Writer
 
 __all__ = ["delete_table"]
@@ -22,7 +21,7 @@ def delete_table(writer: Writer, name: str) -> None:
         message = f"{name} is no stream's table."
         raise TidegateError(message)
     uri = table_uri(writer.root, name)
-    shutil.rmtree(Path(uri.removeprefix("file://")), ignore_errors=True)
+    shutil.rmtree(to_path(uri), ignore_errors=True)
     jvm: Any = writer.spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(uri)
     jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(writer.spark._jsparkSession, path)

@@ -13,7 +13,8 @@ from tidegate_tests_fixtures_cut_log import TOPIC, PartedLog, PartedTables
 
 from ingest.contract.errors import RetryableError
 from ingest.record_names import RecordName
-from lakehouse.create import create_table, table_uri
+from lakehouse.create import create_table
+from lakehouse.paths import table_uri
 from lakehouse.tables import DUPLICATES, READINGS
 from streaming.losses import Lost
 from streaming.marking import LastNames

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.derive.fold_files import micros
+from lakehouse.file_stats import as_micros
 from streaming.derive.rollups_news import News, news_since
 from streaming.derive.watermark import Watermark
 from streaming.derive.windows import DAY_US, HOUR_US, MINUTE_US, SHAPES, Range
@@ -57,7 +57,7 @@ def test_the_watermark_only_moves_forward_and_follows_the_clock_when_nothing_com
     ],
 )  # fmt: skip
 def test_times_of_the_log(value: object, seconds: float | None) -> None:
-    assert micros(value) == (None if seconds is None else round(seconds * 1e6))
+    assert as_micros(value) == (None if seconds is None else round(seconds * 1e6))
 
 
 class Log:
