@@ -4,6 +4,7 @@ The gateway has validated every record. What stands in the topics beside its rec
 torn) is a poison record: it becomes a dead letter `spark_corrupt_record` with its raw bytes and stops nothing.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from ingest.contract.reading import RECORD_VERSION
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from lakehouse.tables import DEAD_LETTERS as LETTERS
 from lakehouse.tables import READINGS as TABLE
 
 __all__ = [
@@ -165,31 +167,33 @@ def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column,
     """Rows of `dead_letters` for the records named in `conflicts` (CONFLICT_SCHEMA), with the record's bytes as payload."""
     records = decoded_rows.where((F.col("topic") == topic) & (F.col("position") == 0))
     found = records.join(F.broadcast(conflicts), ["partition", "offset"])
-    nothing = F.lit(None).cast("string")
-    return found.select(
-        "reason",
-        F.lit(str(Stage.STREAM)).alias("stage"),
-        "path", "got", "wanted", "device", "mqtt_topic",
-        F.col("raw_value").alias("payload"),
-        F.try_validate_utf8(F.col("raw_value").cast("string")).alias("payload_text"),
-        "received_at",
-        nothing.alias("profile"),
-        "gateway",
-        F.lit(0).alias("attempt"),
-        F.lit(None).cast("timestamp").alias("redriven_at"),
-        "partition", "offset",
-        F.col("topic").alias("source_topic"),
-        "gateway_epoch", "message_number", "partial",
-        F.octet_length("raw_value").cast("bigint").alias("payload_bytes"),
-        nothing.alias("payload_sha256"),
-        landed.alias("landed_at"),
-        "trace",
-        "message_id",
-        F.lit(None).cast("boolean").alias("retain"),
-        F.lit(None).cast("boolean").alias("may_have_waited"),
-        F.lit(None).cast("timestamp").alias("waited_since"),
-        "date",
+    payload = F.col("raw_value")
+    named = (
+        "reason", "path", "got", "wanted", "device", "mqtt_topic", "received_at", "gateway", "partition", "offset",
+        "gateway_epoch", "message_number", "partial", "trace", "message_id", "date",
     )  # fmt: skip
+    return _dead_letters(
+        found,
+        {name: F.col(name) for name in named}
+        | {
+            "stage": F.lit(str(Stage.STREAM)),
+            "payload": payload,
+            "payload_text": F.try_validate_utf8(payload.cast("string")),
+            "attempt": F.lit(0),
+            "source_topic": F.col("topic"),
+            "payload_bytes": F.octet_length(payload).cast("bigint"),
+            "landed_at": landed,
+        },
+    )
+
+
+def _dead_letters(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
+    """The columns of the table `dead_letters`, in its order: those that are given, and null in each other one."""
+    if unknown := given.keys() - {column.name for column in LETTERS.columns}:
+        raise KeyError(*sorted(unknown))
+    return rows.select(
+        *(given.get(column.name, F.lit(None).cast(column.type)).alias(column.name) for column in LETTERS.columns)
+    )
 
 
 def _parse(schema: str) -> Column:
@@ -231,69 +235,63 @@ def _is_dead_letter() -> Column:
 def _refused_rows(refused: DataFrame, landed: Column) -> DataFrame:
     payload = F.try_to_binary("d.payload_base64", F.lit("base64"))
     received = F.timestamp_micros("d.received_us")
-    return refused.select(
-        F.col("d.reason").alias("reason"),
-        F.coalesce("d.stage", F.lit(str(Stage.GATEWAY))).alias("stage"),
-        F.col("d.path").alias("path"),
-        F.col("d.got").alias("got"),
-        F.col("d.wanted").alias("wanted"),
-        F.col("d.device").alias("device"),
-        F.col("d.topic").alias("mqtt_topic"),
-        payload.alias("payload"),
-        F.try_validate_utf8(payload.cast("string")).alias("payload_text"),
-        received.alias("received_at"),
-        F.col("d.profile").alias("profile"),
-        F.col("d.gateway").alias("gateway"),
-        F.coalesce("d.attempt", F.lit(0)).alias("attempt"),
-        F.lit(None).cast("timestamp").alias("redriven_at"),
-        "partition",
-        "offset",
-        F.col("topic").alias("source_topic"),
-        F.col("d.epoch").alias("gateway_epoch"),
-        F.col("d.number").alias("message_number"),
-        F.coalesce("d.partial", F.lit(False)).alias("partial"),
-        F.col("d.payload_bytes").alias("payload_bytes"),
-        F.col("d.payload_sha256").alias("payload_sha256"),
-        landed.alias("landed_at"),
-        F.col("d.trace").alias("trace"),
-        F.col("d.message_id").alias("message_id"),
-        F.coalesce("d.retain", F.lit(False)).alias("retain"),
-        F.col("d.waited_since_us").isNotNull().alias("may_have_waited"),
-        F.timestamp_micros(F.nullif("d.waited_since_us", F.lit(0))).alias("waited_since"),
-        received.cast("date").alias("date"),
+    same = (
+        "reason",
+        "path",
+        "got",
+        "wanted",
+        "device",
+        "profile",
+        "gateway",
+        "payload_bytes",
+        "payload_sha256",
+        "trace",
+        "message_id",
+    )
+    return _dead_letters(
+        refused,
+        {name: F.col(f"d.{name}") for name in same}
+        | {
+            "stage": F.coalesce("d.stage", F.lit(str(Stage.GATEWAY))),
+            "mqtt_topic": F.col("d.topic"),
+            "payload": payload,
+            "payload_text": F.try_validate_utf8(payload.cast("string")),
+            "received_at": received,
+            "attempt": F.coalesce("d.attempt", F.lit(0)),
+            "partition": F.col("partition"),
+            "offset": F.col("offset"),
+            "source_topic": F.col("topic"),
+            "gateway_epoch": F.col("d.epoch"),
+            "message_number": F.col("d.number"),
+            "partial": F.coalesce("d.partial", F.lit(False)),
+            "landed_at": landed,
+            "retain": F.coalesce("d.retain", F.lit(False)),
+            "may_have_waited": F.col("d.waited_since_us").isNotNull(),
+            "waited_since": F.timestamp_micros(F.nullif("d.waited_since_us", F.lit(0))),
+            "date": received.cast("date"),
+        },
     )
 
 
 def _poison_rows(poison: DataFrame, landed: Column, topic: str) -> DataFrame:
-    nothing = F.lit(None).cast("string")
-    return poison.select(
-        F.lit(str(Reason.SPARK_CORRUPT_RECORD)).alias("reason"),
-        F.lit(str(Stage.STREAM)).alias("stage"),
-        nothing.alias("path"),
-        nothing.alias("got"),
-        F.lit(f"a record of version {RECORD_VERSION} as Tidegate's gateway writes it").alias("wanted"),
-        F.when(F.col("topic") == topic, F.try_validate_utf8(F.col("key").cast("string"))).alias("device"),
-        nothing.alias("mqtt_topic"),
-        F.col("value").alias("payload"),
-        F.try_validate_utf8(F.col("value").cast("string")).alias("payload_text"),
-        F.col("timestamp").alias("received_at"),
-        nothing.alias("profile"),
-        nothing.alias("gateway"),
-        F.lit(0).alias("attempt"),
-        F.lit(None).cast("timestamp").alias("redriven_at"),
-        "partition",
-        "offset",
-        F.col("topic").alias("source_topic"),
-        F.lit(None).cast("bigint").alias("gateway_epoch"),
-        F.lit(None).cast("bigint").alias("message_number"),
-        F.lit(False).alias("partial"),
-        F.octet_length("value").cast("bigint").alias("payload_bytes"),
-        nothing.alias("payload_sha256"),
-        landed.alias("landed_at"),
-        nothing.alias("trace"),
-        nothing.alias("message_id"),
-        F.lit(None).cast("boolean").alias("retain"),
-        F.lit(None).cast("boolean").alias("may_have_waited"),
-        F.lit(None).cast("timestamp").alias("waited_since"),
-        F.col("timestamp").cast("date").alias("date"),
+    value, received = F.col("value"), F.col("timestamp")
+    return _dead_letters(
+        poison,
+        {
+            "reason": F.lit(str(Reason.SPARK_CORRUPT_RECORD)),
+            "stage": F.lit(str(Stage.STREAM)),
+            "wanted": F.lit(f"a record of version {RECORD_VERSION} as Tidegate's gateway writes it"),
+            "device": F.when(F.col("topic") == topic, F.try_validate_utf8(F.col("key").cast("string"))),
+            "payload": value,
+            "payload_text": F.try_validate_utf8(value.cast("string")),
+            "received_at": received,
+            "attempt": F.lit(0),
+            "partition": F.col("partition"),
+            "offset": F.col("offset"),
+            "source_topic": F.col("topic"),
+            "partial": F.lit(False),
+            "payload_bytes": F.octet_length(value).cast("bigint"),
+            "landed_at": landed,
+            "date": received.cast("date"),
+        },
     )
