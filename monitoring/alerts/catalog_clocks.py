@@ -30,10 +30,10 @@ def _clock(by: str, signal: Signal, text: str, impact: str) -> Alert:
             "Kafka's clock is the wrong one.",
         ),
         actions=(
-            "`chronyc tracking` or `timedatectl` on the machines of the gateway, the stream and Kafka: which clock is wrong?",
-            "Set that clock; the alert ends by itself.",
-            "`tidegate dlq ls --reason ts_too_far_future`: what was refused meanwhile.",
-            "Then redrive it with a larger `gateway.max_future_seconds`: a message is judged by the time of its receipt.",
+            "Find the wrong clock: run `chronyc tracking` or `timedatectl` on the machines of the gateway, the stream and Kafka.",
+            "Set that clock. The alert then ends by itself.",
+            "`tidegate dlq ls --reason ts_too_far_future`: list what was rejected in the meantime.",
+            "Then redrive it with a larger `gateway.max_future_seconds`: a message is judged by the time of its arrival.",
         ),
     )
 
@@ -43,20 +43,20 @@ CLOCKS: Final = (
         "behind",
         Compare(_SKEW, ">", OFF_SECONDS),
         "The gateway's clock is {value} behind Kafka's.",
-        "Device times look like times of the future: past `gateway.max_future_seconds` each message becomes a dead letter "
-        "(ts_too_far_future), though the devices are right.",
+        "Device times look like future times. Above `gateway.max_future_seconds` each message becomes a dead letter "
+        "(ts_too_far_future), although the clocks of the devices are right.",
     ),
     _clock(
         "ahead",
         Compare(_SKEW, "<", -OFF_SECONDS),
-        "The gateway's clock is {value} off Kafka's: it runs ahead.",
-        "Rows get days that have not come yet, device times of the future pass, and device clocks look slow.",
+        "The gateway's clock runs ahead of Kafka's (difference {value}).",
+        "Rows get dates in the future, future device times are accepted, and device clocks seem to be slow.",
     ),
     _clock(
         "stream",
         Compare(select("tidegate_stream_clock_behind_seconds"), ">", OFF_SECONDS),
-        "The newest rows landed {value} later than the clock of the stream's machine says it is.",
-        "Retention, vacuum and the cleaning of logs count from the earlier time: what they should delete stays.",
+        "By the clock of the stream's machine, the newest rows landed {value} in the future.",
+        "Retention, vacuum and log cleaning use the earlier time, so they do not delete what is due.",
     ),
     Alert(
         name="TidegateRetentionWaits",
@@ -64,19 +64,19 @@ CLOCKS: Final = (
         severity="warning",
         signal=Compare(select("tidegate_table_retention_waiting_partitions"), ">", 0),
         for_seconds=300,
-        summary="Days past their retention wait for a person",
+        summary="Days past their retention wait for a confirmation",
         text="{value} days of the table {table} are past their retention and were not dropped.",
-        impact="The days stay readable and take room on the disk. Nothing is lost.",
+        impact="The days stay readable and use space on the disk. Nothing is lost.",
         causes=(
             "The clock of the stream's machine runs ahead: the days are not that old.",
-            "Nothing has landed for long, so no row confirms the clock.",
+            "Nothing has landed for a long time, so no row confirms the clock.",
             "`lake.readings_days` or another retention was shortened, so that a large part of the table expires at once.",
         ),
         actions=(
-            "`date -u` on the stream's machine: is it right?",
-            "`tidegate maintain --drop-days --dry-run`: which days wait.",
-            "`tidegate maintain --drop-days`: the clock is right and they are to go.",
-            "Raise `lake.drop_limit_ratio` where so much expires regularly.",
+            "Check the clock of the stream's machine: `date -u`.",
+            "`tidegate maintain --drop-days --dry-run`: list the days that wait.",
+            "`tidegate maintain --drop-days`: drop them, if the clock is right.",
+            "Raise `lake.drop_limit_ratio` if so much expires regularly.",
         ),
     ),
 )

@@ -34,15 +34,15 @@ def _certificate(severity: Severity, days: int) -> Alert:
         signal=Compare(expiry, "<", days * DAY),
         for_seconds=60,
         unit="seconds",
-        summary=f"A server certificate ends within {days} days",
-        text="The certificate of the {server} server ends in {value}.",
-        impact="From then on devices, or gateway and stream, are refused or refuse to connect.",
-        causes=("Nobody renewed it.", "It was renewed, but the server was not told to read it again."),
+        summary=f"A server certificate expires within {days} days",
+        text="The certificate of the {server} server expires in {value}.",
+        impact="After that, devices, or gateway and stream, cannot connect any more.",
+        causes=("It was not renewed.", "It was renewed, but the server has not loaded the new one."),
         actions=(
-            "`openssl s_client -connect HOST:PORT </dev/null | openssl x509 -noout -enddate`: which one is shown now.",
+            "`openssl s_client -connect HOST:PORT </dev/null | openssl x509 -noout -enddate`: show the present one.",
             "Renew it with the same CA, or give devices the new CA before you change it.",
-            "Let the server read it: restart the broker or Kafka; clients connect again by themselves.",
-            "`tidegate doctor --config FILE`: do both servers answer?",
+            "Let the server load it: restart the broker or Kafka. Clients reconnect automatically.",
+            "`tidegate doctor --config FILE`: check that both servers answer.",
         ),
     )
 
@@ -66,20 +66,20 @@ DEVICES: Final = (
         for_seconds=300,
         keep_firing_seconds=60,
         summary="All devices are silent",
-        text="All {value} devices heard within three days, or twenty of their intervals, are silent.",
-        impact="No readings come in at all, though broker, gateway, Kafka and stream would take them.",
+        text="All {value} devices that were heard within three days, or twenty of their intervals, are silent.",
+        impact="No readings come in, although broker, gateway, Kafka and stream would take them.",
         causes=(
             "The site lost power or its network.",
-            "A firewall, name or certificate between the devices and the broker was changed.",
-            "The broker's list of users, or its access rules, were replaced.",
-            "The plant rests: then mute this alert for those hours.",
+            "A firewall, a host name or a certificate between the devices and the broker was changed.",
+            "The broker's list of users or its access rules were replaced.",
+            "The plant is not running: then mute this alert for those hours.",
         ),
         actions=(
-            "`tidegate logs broker -n 200`: do they connect, are they refused?",
+            "`tidegate logs broker -n 200`: check whether devices connect, and whether the broker refuses them.",
             '`tidegate sql "SELECT device, last_seen FROM devices ORDER BY last_seen DESC LIMIT 20"`: '
-            "did all stop at one moment?",
-            "`tidegate doctor --config FILE`: does the broker answer, from here, as devices would reach it?",
-            "`tidegate device watch DEVICE`: see the first one come back.",
+            "check whether all stopped at one moment.",
+            "`tidegate doctor --config FILE`: check that the broker answers, from here, under the address that devices use.",
+            "`tidegate device watch DEVICE`: watch the first one come back.",
         ),
         follows=_WAY,
     ),
@@ -92,18 +92,18 @@ DEVICES: Final = (
         keep_firing_seconds=60,
         unit="ratio",
         summary="Many devices are silent",
-        text="{value} of the devices heard within three days are silent: for much longer than their own learned interval.",
-        impact="Their readings are missing. One silent device is no alert: it stands on the ops page and in `devices`.",
+        text="{value} of the devices heard within three days have been silent for much longer than their learned interval.",
+        impact="Their readings are missing. A single silent device fires no alert: see the ops page and the table `devices`.",
         causes=(
             "A site lost power or its network.",
-            "Credentials or a certificate of many devices ended at once.",
-            "A topic or access rule of the broker was changed.",
+            "Credentials or a certificate of many devices expired at once.",
+            "A topic or an access rule of the broker was changed.",
         ),
         actions=(
-            f'`tidegate sql "{SILENT_DEVICES}"`: which they are; what have they in common?',
-            "`tidegate logs broker -n 200`: are they refused?",
-            "`tidegate device watch DEVICE`: see one live, with what is refused of it.",
-            "`tidegate dlq ls`: do they send, but what nobody takes?",
+            f'`tidegate sql "{SILENT_DEVICES}"`: list them, and find what they have in common.',
+            "`tidegate logs broker -n 200`: check whether the broker refuses them.",
+            "`tidegate device watch DEVICE`: watch one live, with its rejected messages.",
+            "`tidegate dlq ls`: check whether they send messages that are rejected.",
         ),
         follows=("TidegateAllDevicesSilent", *_WAY),
     ),
@@ -115,18 +115,18 @@ DEVICES: Final = (
         for_seconds=60,
         unit="ratio",
         summary="The gateway's memory of devices is nearly full",
-        text="The gateway's memory `{memory}` is {value} full. When it is full, the device that was silent for longest is "
-        "forgotten.",
-        impact="For a device that was forgotten, the gateway does not see a gap (`sequence`), starts its limit again (`rate`), "
-        "or skips one step and stuck check (`tracks`). No reading is lost.",
+        text="The gateway's memory `{memory}` is {value} full. When it is full, the gateway forgets the device that was silent "
+        "for longest.",
+        impact="For a forgotten device, the gateway misses a gap (`sequence`), starts its limit again (`rate`), or skips one "
+        "step and stuck check (`tracks`). No reading is lost.",
         causes=(
             "The fleet has more than 80,000 devices, or metrics with a profile, on one gateway.",
-            "Devices use ever new names, or a new `boot` in each message.",
+            "Devices use new names all the time, or a new `boot` in each message.",
         ),
         actions=(
-            '`tidegate sql "SELECT count(*) FROM devices WHERE last_seen > now() - INTERVAL 1 DAY"`: the size of the fleet.',
-            "Share the fleet among several gateways by topic filters that do not overlap.",
-            'Refuse names that nobody registered: `gateway.unregistered = "refuse"`.',
+            '`tidegate sql "SELECT count(*) FROM devices WHERE last_seen > now() - INTERVAL 1 DAY"`: count the devices.',
+            "Split the fleet between several gateways with topic filters that do not overlap.",
+            'Reject names that are not registered: set `gateway.unregistered = "refuse"`.',
         ),
     ),
     Alert(
@@ -135,18 +135,18 @@ DEVICES: Final = (
         severity="info",
         signal=Happened(select("tidegate_gateway_sequence_restarts_total"), 3600),
         summary="Devices count again under the same boot",
-        text="In the last hour devices began {value} times to count again from numbers that they used before.",
-        impact="What they send is taken for copies and not stored, until they pass their highest number. The device gets the "
+        text="In the last hour devices started {value} times to count again from numbers that they had used before.",
+        impact="Their messages are taken for duplicates and not stored until they pass their highest number. The device gets the "
         "receipt `sequence_restarted`.",
         causes=(
             "The firmware starts its sequence at 0 after a restart and sends a constant `boot`.",
-            "A device sends again all that it keeps, from its first message on: then nothing is lost.",
+            "A device sends all its kept messages again, from the first one on: then nothing is lost.",
             "Two devices use one id.",
         ),
         actions=(
             '`tidegate sql "SELECT device, sequence_restarted_at FROM devices WHERE sequence_restarted_at > '
-            'now() - INTERVAL 1 HOUR"`: the devices.',
-            "`tidegate device watch DEVICE`: its `boot` and `seq`, live.",
+            'now() - INTERVAL 1 HOUR"`: list the devices.',
+            "`tidegate device watch DEVICE`: watch its `boot` and `seq` live.",
             "Let the device send another `boot` at each start, or keep its `seq` over a restart.",
         ),
     ),
@@ -155,9 +155,9 @@ DEVICES: Final = (
         part="devices",
         severity="info",
         signal=Compare(select("tidegate_devices_newly_refused"), ">", 0),
-        summary="Something is refused that was clean",
-        text="In the last hour messages of {value} pairs of device and reason were refused for the first time in a day.",
-        impact="These messages are dead letters. It may be the first sign of a new firmware or setting; no other alert sees "
+        summary="First rejections of a device in a day",
+        text="In the last hour, {value} pairs of device and reason had their first rejected message in a day.",
+        impact="These messages are dead letters. They may be the first sign of a new firmware or setting. No other alert reports "
         "a single message.",
         causes=(
             "A new firmware, or a setting of the device, changed what it sends.",
@@ -165,9 +165,9 @@ DEVICES: Final = (
             "A sensor begins to fail.",
         ),
         actions=(
-            f'`tidegate sql "{FIRST_REFUSALS}"`: which devices, and why.',
-            "`tidegate dlq ls`, then `tidegate dlq show ID`: the message, what was wanted, and the next step.",
-            "`tidegate dlq redrive`: after the fix, store what was refused.",
+            f'`tidegate sql "{FIRST_REFUSALS}"`: list the devices and reasons.',
+            "`tidegate dlq ls`, then `tidegate dlq show ID`: show the message, what was expected, and the next step.",
+            "`tidegate dlq redrive`: after the fix, store the rejected messages.",
         ),
     ),
     _certificate("critical", 2),

@@ -29,9 +29,9 @@ TABLES: Final = (
         ),
         for_seconds=120,
         unit="ratio",
-        summary="More than one stored message in twenty came late",
+        summary="More than one stored message in twenty was late",
         text="{value} of the messages stored in the last hour held a reading older than the allowed lateness.",
-        impact="Final windows are corrected afterwards: who read them early has other figures.",
+        impact="Final windows are corrected afterwards. A program that read them before has other figures.",
         causes=(
             "Devices keep readings while they are offline and send them later.",
             "Clocks of devices run behind.",
@@ -39,9 +39,10 @@ TABLES: Final = (
         ),
         actions=(
             '`tidegate sql "SELECT device, sum(late) FROM ledger WHERE minute > now() - INTERVAL 1 HOUR GROUP BY device '
-            'ORDER BY 2 DESC LIMIT 10"`: whose are they?',
-            '`tidegate sql "SELECT device, clock_skew_ms FROM devices ORDER BY clock_skew_ms LIMIT 10"`: clocks behind.',
-            "Raise `stream.watermark_delay_seconds` where such delays are normal here.",
+            'ORDER BY 2 DESC LIMIT 10"`: find the devices.',
+            '`tidegate sql "SELECT device, clock_skew_ms FROM devices ORDER BY clock_skew_ms LIMIT 10"`: '
+            "find clocks that are behind.",
+            "Raise `stream.watermark_delay_seconds` if such delays are normal here.",
         ),
     ),
     Alert(
@@ -52,16 +53,16 @@ TABLES: Final = (
         for_seconds=120,
         unit="seconds",
         summary="Rollups do not become final",
-        text="The rollups' watermark is {value} older than the settings make it.",
-        impact="Windows stay open; reports that wait for `is_final` wait on.",
+        text="The rollups' watermark is {value} older than the settings allow.",
+        impact="Windows stay open. Reports that wait for `is_final` are delayed.",
         causes=(
-            "The chore that makes rollups fails or is slower than what comes in.",
-            "The stream catches up a backlog.",
+            "The background task that calculates rollups fails, or is too slow for the incoming readings.",
+            "The stream is catching up with a backlog.",
         ),
         actions=(
-            "`tidegate status`: is there lag? Then it is catching up.",
-            "`tidegate logs stream -n 200`: faults and durations of the chore `derive`.",
-            "`tidegate repair`: with the stream stopped, finds a damaged rollup table; it is then made anew.",
+            "`tidegate status`: if there is lag, the stream is catching up.",
+            "`tidegate logs stream -n 200`: find errors and durations of the background task `derive`.",
+            "`tidegate repair`: with the stream stopped, find a damaged rollup table. `--apply` lets the stream rebuild it.",
         ),
         follows=("TidegateKafkaUnreachable", "TidegateStreamStalled", "TidegateChoreFails"),
     ),
@@ -73,17 +74,17 @@ TABLES: Final = (
         for_seconds=300,
         unit="seconds",
         summary="A table waits for its maintenance",
-        text="What is due to the table {table} has been waiting for {value}.",
-        impact="Small files pile up: queries and commits become slower, the disk fuller.",
+        text="Due maintenance of the table {table} has been waiting for {value}.",
+        impact="Small files accumulate: queries and commits become slower, and the disk fills.",
         causes=(
-            "More files come in than the short time of a pass joins: landing is too busy, or a backlog is worked off.",
-            "The chores' thread hangs, or another chore (a long correction, a rewind) holds it for so long.",
-            "Maintenance of this table fails, too seldom for TidegateChoreFails.",
+            "More files come in than a pass can join in its short time: the landing is too busy, or reads a backlog.",
+            "The thread of the background tasks hangs, or another task (a long correction, a rewind) uses it.",
+            "Maintenance of this table fails, but too rarely for TidegateChoreFails.",
         ),
         actions=(
-            "`tidegate tables ls`: files and small files per table.",
-            "`tidegate maintain --dry-run`: what is due.",
-            "`tidegate logs stream -n 200`: why it was put off or failed.",
+            "`tidegate tables ls`: check files and small files per table.",
+            "`tidegate maintain --dry-run`: list what is due.",
+            "`tidegate logs stream -n 200`: find out why it was postponed or failed.",
             "`tidegate maintain --full`: do it now, at a quiet hour.",
         ),
         follows=("TidegateChoreFails",),
@@ -102,18 +103,18 @@ def _disk(severity: Severity, signal: Signal, seconds: int, unit: Unit, text: st
         summary="The disk is full, or will be soon",
         text=text,
         labels=(("by", "forecast" if unit == "days" else "space"),),
-        impact="On a full disk Kafka stops, the gateway acknowledges nothing, and tables stand still. Nothing stored is lost.",
+        impact="If the disk is full, Kafka stops, the gateway acknowledges nothing, and tables get no rows. Stored data is safe.",
         causes=(
-            "More data than planned for, or retention longer than the disk.",
+            "More data than planned, or a retention that is too long for the disk.",
             "Maintenance is overdue: old versions were not deleted.",
-            "Something else fills the disk.",
+            "Another program fills the disk.",
         ),
         actions=(
-            "`tidegate status` and `du -sh tidegate-data/*`: who takes the room.",
-            "`tidegate maintain --keep-hours 1 --dry-run`: what old files take; without `--dry-run` they go.",
-            "`tidegate topics ls`: what Kafka's topics take; `tidegate topics set TOPIC --retention-bytes 128MiB` makes it less.",
-            "Shorten `lake.readings_days` and `kafka.retention_bytes` so that it stays so, or move the folder to a larger disk.",
-            "After a full disk: `tidegate status` until it is ready, then `tidegate audit --since 1h`.",
+            "`tidegate status` and `du -sh tidegate-data/*`: find what uses the space.",
+            "`tidegate maintain --keep-hours 1 --dry-run`: show the size of old files. Without `--dry-run` it deletes them.",
+            "`tidegate topics ls`: show Kafka's topics. `tidegate topics set TOPIC --retention-bytes 128MiB` shrinks one.",
+            "Lower `lake.readings_days` and `kafka.retention_bytes` for the future, or move the folder to a larger disk.",
+            "When there is room again: `tidegate status` until it is ready, then `tidegate audit --since 1h`.",
         ),
     )
 
@@ -123,7 +124,7 @@ def disk_alerts() -> tuple[Alert, ...]:
     free, days = select("node_filesystem_avail_bytes", job="tidegate-monitor"), select("tidegate_table_disk_full_days")
     now, soon = (
         "Only {value} are free on {mountpoint}.",
-        "At the pace of the last hours the disk of {mountpoint} is full in {value} days.",
+        "At the pace of the last hours the disk of {mountpoint} will be full in {value} days.",
     )
     return (
         _disk("critical", Compare(free, "<", GIB), 30, "bytes", now),

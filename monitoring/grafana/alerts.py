@@ -13,7 +13,7 @@ _NONE_GOOD: Final = [(None, "green"), (1, "red")]
 
 def loss_panels() -> list[Panel]:
     """The findings of the last audit, devices that are silent, and what the monitor's own checks see."""
-    found = "Found by the last audit, which compares what was acknowledged with what is stored. "
+    found = "Found by the last audit, which compares acknowledged messages with stored data. "
     return [
         stat(
             "Lost messages",
@@ -30,7 +30,7 @@ def loss_panels() -> list[Panel]:
             steps=_NONE_GOOD,
         ),
         stat(
-            "Out of order",
+            "Readings out of order",
             f"{found}Readings of a device that are out of order in their topic.",
             "short",
             Query(total("tidegate_audit_order_violations", how="max")),
@@ -38,7 +38,7 @@ def loss_panels() -> list[Panel]:
         ),
         stat(
             "Silent devices",
-            "Devices silent for much longer than the interval they taught us; `devices` names them.",
+            "Devices that have been silent for much longer than their learned interval. The table `devices` names them.",
             "short",
             Query(total("tidegate_devices_silent", how="max")),
             steps=[(None, "green"), (1, "orange")],
@@ -51,7 +51,7 @@ def loss_panels() -> list[Panel]:
         ),
         stat(
             "Alerts without Prometheus",
-            "What the monitor's own checks see, which work where no Prometheus is.",
+            "Alerts of the monitor's own checks, which also work without Prometheus.",
             "short",
             Query(select("tidegate_monitor_alerts"), "{{state}}"),
             steps=_NONE_GOOD,
@@ -64,7 +64,7 @@ def alert_panels() -> list[Panel]:
     return [
         table(
             "Alerts",
-            "What Prometheus finds wrong now. TidegateWatchdog always fires: it shows that alerts work.",
+            "Alerts that are active in Prometheus now. TidegateWatchdog always fires: it shows that alerting works.",
             "short",
             Query(f'ALERTS{{{INSTALLED}, alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}}', "active"),
             by=("severity", "alertname", "alertstate"),

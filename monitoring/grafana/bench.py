@@ -23,7 +23,7 @@ def bench() -> dict[str, Any]:
     return dashboard(
         "tidegate-bench",
         "Tidegate / Bench",
-        "A benchmark while it runs: progress, throughput, latency, errors, and the resources of brokers and clients.",
+        "A running benchmark: progress, throughput, latency, errors, and the resources of brokers and clients.",
         selection("tidegate_bench_runs_planned"),
         rows,
         span="30m",
@@ -34,8 +34,8 @@ def _progress() -> list[Panel]:
     bad = [(None, "green"), (1, "red")]
     return [
         stat(
-            "Cell now",
-            "Scenario, target and cell that are measured, and which of its runs.",
+            "Current cell",
+            "Scenario, target and cell that are measured now, and the number of the run.",
             "short",
             Query(
                 total("tidegate_bench_cell_run", "scenario, target, cell", how="max"),
@@ -45,15 +45,15 @@ def _progress() -> list[Panel]:
         ),
         stat(
             "Progress",
-            "Runs that have ended, of all that are planned.",
+            "Finished runs, as a share of all planned runs.",
             "percentunit",
             Query(f"{total('tidegate_bench_runs_done')} / {total('tidegate_bench_runs_planned')}"),
             width=3,
         ),
-        stat("Time left", "By the runs so far.", "s", Query(total("tidegate_bench_left_seconds", how="max")), width=3),
+        stat("Time left", "Estimate from the runs so far.", "s", Query(total("tidegate_bench_left_seconds", how="max")), width=3),
         stat(
             "Errors and lost records",
-            "Since the start, in runs that count.",
+            "Since the start, in the runs that count.",
             "short",
             Query(total("tidegate_bench_errors"), "errors"),
             Query(total("tidegate_bench_lost_records"), "lost"),
@@ -61,8 +61,8 @@ def _progress() -> list[Panel]:
             steps=bad,
         ),
         stat(
-            "Not measured",
-            "Cells and clusters that failed; the run says why.",
+            "Failed cells",
+            "Cells and clusters that could not be measured. The output of the run says why.",
             "short",
             Query(total("tidegate_bench_faults")),
             width=3,
@@ -75,14 +75,14 @@ def _figures() -> list[Panel]:
     return [
         timeseries(
             "Throughput of the cell",
-            "Records a second: the median of the runs so far of the cell that was measured last.",
+            "Records per second: the median of the runs so far, for the cell that was measured last.",
             "cps",
             Query(total("tidegate_bench_records_per_second", "kind", how="max"), "{{kind}}"),
             width=12,
         ),
         timeseries(
             "Latency of the cell",
-            "From the time a record was due, p50 and p99: the median of the same runs.",
+            "Counted from the time at which a record was due, p50 and p99: the median of the same runs.",
             "s",
             Query(total("tidegate_bench_latency_seconds", "kind, percentile", how="max"), "{{kind}} p{{percentile}}"),
             width=12,
@@ -94,14 +94,14 @@ def _brokers() -> list[Panel]:
     return [
         timeseries(
             "Bytes in and out",
-            "Bytes that all brokers took and gave per second.",
+            "Bytes per second that all brokers received and sent.",
             "Bps",
             Query(rate("tidegate_bench_kafka_bytes_total", "kind"), "{{kind}}"),
         ),
         *(
             timeseries(
                 f"Total time: {name}",
-                f"TotalTimeMs of {name} requests by percentile, slowest broker; Kafka counts it over about five minutes.",
+                f"TotalTimeMs of {name} requests by percentile, slowest broker. Kafka measures it over about five minutes.",
                 "s",
                 Query(total(_TOTAL_TIME, "percentile", f'request="{name}"', how="max"), "p{{percentile}}"),
             )
@@ -109,14 +109,14 @@ def _brokers() -> list[Panel]:
         ),
         timeseries(
             "Errors of brokers",
-            "Answers with an error, and requests that failed by a broker's fault, per second.",
+            "Answers with an error, and requests that failed because of a broker, per second.",
             "reqps",
             Query(rate("tidegate_bench_kafka_errors_total"), "errors"),
             Query(rate("tidegate_bench_kafka_failed_requests_total"), "failed"),
         ),
         timeseries(
             "Purgatory of brokers",
-            "Requests that wait: Produce for replicas, Fetch for data.",
+            "Waiting requests: Produce waits for replicas, Fetch for data.",
             "short",
             Query(total("tidegate_bench_kafka_purgatory_requests", "request"), "{{request}}"),
         ),
@@ -127,19 +127,19 @@ def _machine() -> list[Panel]:
     return [
         timeseries(
             "Processors",
-            "Share of one processor that brokers, clients and all programs of the machine use: 200 % is two processors.",
+            "Share of one processor used by brokers, by clients and by all programs of the machine: 200 % is two processors.",
             "percentunit",
             Query(rate("tidegate_bench_cpu_seconds_total", "part"), "{{part}}"),
         ),
         timeseries(
             "Memory of brokers and clients",
-            "Resident memory.",
+            "Resident memory of brokers and clients.",
             "bytes",
             Query(total("tidegate_bench_memory_bytes", "part"), "{{part}}"),
         ),
         timeseries(
             "Memory left",
-            "Memory that programs can have without swapping.",
+            "Memory that programs can use without swapping.",
             "bytes",
             Query(total("tidegate_bench_memory_available_bytes", how="min"), "memory"),
         ),
@@ -151,7 +151,7 @@ def _machine() -> list[Panel]:
         ),
         timeseries(
             "Waiting for disks",
-            "Share of the processors' time that they wait for disks.",
+            "Share of the processors' time spent waiting for disks.",
             "percentunit",
             Query(rate("tidegate_bench_io_wait_seconds_total"), "IO wait"),
         ),

@@ -21,17 +21,17 @@ _REFUSED: Final = (400, 422)
 """How Prometheus answers a query that it does not understand, or that fails."""
 _OF_GRAFANA: Final = {"__rate_interval": "1m", "__range": "15m", "__interval": "15s"}
 
-_NO_SYS: Final = "the broker tells no figures of its own under $SYS"
-_NO_SQL: Final = "no stream is written in SQL"
+_NO_SYS: Final = "the broker reports no figures under $SYS"
+_NO_SQL: Final = "there is no SQL-defined stream"
 EXPECTED_EMPTY: Final[Mapping[str, str]] = {
-    "Refused messages": "nothing was refused just now",
+    "Rejected messages": "no message was rejected recently",
     "Error rate": "no request failed",
-    "Certificates end in": "no server speaks TLS",
-    "Days until the disk is full": "a disk's forecast begins after three hours",
-    "SQL streams behind": _NO_SQL,
-    "SQL streams' rows": _NO_SQL,
-    "SQL streams' faults": _NO_SQL,
-    "SQL streams' last batch": _NO_SQL,
+    "Certificates expire in": "no server uses TLS",
+    "Days until the disk is full": "the forecast of a disk begins after three hours",
+    "SQL stream lag": _NO_SQL,
+    "SQL stream rows": _NO_SQL,
+    "SQL stream errors": _NO_SQL,
+    "SQL stream last batch": _NO_SQL,
     "variable stream": _NO_SQL,
     "Clients": _NO_SYS,
     "PUBLISH packets": _NO_SYS,

@@ -21,18 +21,18 @@ class Exclusion:
 
 _OVERVIEW: Final = "Tidegate / Overview"
 _PIPELINE: Final = "Tidegate / Pipeline"
-_SHOWN: Final = "It counts over the whole time that is shown."
-_BURN: Final = "A burn rate has the window of the alert that it explains, whatever the screen shows."
-_BUDGET: Final = "A budget is spent over its own window, whatever the screen shows."
-_ALERTS: Final = "ALERTS carries the labels of the rule's result, and most rules leave no job and no instance."
+_SHOWN: Final = "It counts over the whole time range shown."
+_BURN: Final = "A burn rate has the window of its alert, whatever time range is shown."
+_BUDGET: Final = "A budget has its own window, whatever time range is shown."
+_ALERTS: Final = "ALERTS has the labels of the rule's result, and most rules remove job and instance."
 
 EXCLUSIONS: Final = (
     Exclusion("target-job-rule", _OVERVIEW, "Alerts", _ALERTS),
     Exclusion("target-instance-rule", _OVERVIEW, "Alerts", _ALERTS),
     *(Exclusion("fixed-window", _OVERVIEW, f"{name} burn rate", _BURN) for name in ("Freshness", "Validity")),
     *(Exclusion("fixed-window", _OVERVIEW, f"{name} budget left", _BUDGET) for name in ("Freshness", "Validity")),
-    *(Exclusion("fixed-window", _OVERVIEW, f"{name} kept", _SHOWN) for name in ("Freshness", "Validity")),
-    Exclusion("fixed-window", _PIPELINE, "Audit takes", _SHOWN),
+    *(Exclusion("fixed-window", _OVERVIEW, f"{name} compliance", _SHOWN) for name in ("Freshness", "Validity")),
+    Exclusion("fixed-window", _PIPELINE, "Audit duration", _SHOWN),
 )
 
 

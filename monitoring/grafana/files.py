@@ -20,33 +20,33 @@ FOLDER: Final = "TIDEGATE_GRAFANA"
 
 README: Final = f"""# Tidegate's dashboards for Grafana
 
-| file | what it shows |
+| file | content |
 |---|---|
 | dashboards/tidegate-overview.json | objectives and their budgets, alerts, latency, errors, throughput, the canary |
 | dashboards/tidegate-pipeline.json | each hop from MQTT to tables, devices, SQL streams, Spark |
 | dashboards/tidegate-kafka.json | brokers, requests, lag and time to data loss, JVMs, the machine, the MQTT broker |
-| dashboards/tidegate-bench.json | a benchmark (`bench run --metrics-port`): progress, throughput, latency, errors, resources |
-| dashboards/.lint | the rules of Grafana's dashboard-linter that a panel breaks on purpose, with the reason |
+| dashboards/tidegate-bench.json | a running benchmark (`bench run --metrics-port`): progress, throughput, latency, errors, resources |
+| dashboards/.lint | rules of Grafana's dashboard-linter that a panel breaks on purpose, with the reason |
 
-They need a Prometheus that scrapes Tidegate: `tidegate export prometheus DIR` writes its configuration and rules.
+The dashboards need a Prometheus that scrapes Tidegate. `tidegate export prometheus DIR` writes its configuration and rules.
+
+This command sends every query of the dashboards to that Prometheus, and names the queries without a result:
 
     tidegate export grafana DIR --check http://127.0.0.1:9090
 
-asks that Prometheus every query of the dashboards and names those that give nothing.
-
-## A Grafana of its own
+## Run a new Grafana
 
     export {FOLDER}="$PWD" {PROMETHEUS_URL}=http://127.0.0.1:9090
     GF_PATHS_PROVISIONING="$PWD/provisioning" grafana server --homepath /usr/share/grafana
 
-Both variables are read by the files under `provisioning/` when Grafana starts.
+The files under `provisioning/` read both variables when Grafana starts.
 
-## A Grafana that is there
+## Use a Grafana that you already run
 
-Copy the files of `provisioning/dashboards` and `provisioning/datasources` into its provisioning folder and set both variables
-for its service; or import each dashboard by hand (Dashboards, New, Import) and choose the data source at the top of it.
+Copy the files of `provisioning/dashboards` and `provisioning/datasources` into its provisioning folder, and set both variables
+for its service. Or import each dashboard by hand (Dashboards, New, Import), and choose the data source at the top of it.
 
-The dashboards can't be edited in place: save a copy under another name, or change `monitoring/grafana/` and export again.
+You cannot edit the dashboards in place. Save a copy under another name, or change `monitoring/grafana/` and export again.
 """
 
 

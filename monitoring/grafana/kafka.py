@@ -23,7 +23,7 @@ def kafka() -> dict[str, Any]:
     group = label_variable("consumergroup", select("kafka_consumergroup_lag", _TOPIC), title="Group")
     rows = [
         Row("State", _state()),
-        Row("What is unread", _unread()),
+        Row("Unread records", _unread()),
         Row("Traffic and requests", [*_traffic(), *request_panels()]),
         Row("JVM", jvm_panels()),
         Row("Machine", host_panels()),
@@ -32,7 +32,7 @@ def kafka() -> dict[str, Any]:
     return dashboard(
         "tidegate-kafka",
         "Tidegate / Kafka",
-        "Brokers, consumers, the machine: bytes, request times, errors, purgatory, lag and time to data loss.",
+        "Brokers, consumers and the machine: bytes, request times, errors, purgatory, lag and time to data loss.",
         [*selection(f"up{{{OURS}}}"), topic, group],
         rows,
         span="1h",
@@ -41,10 +41,10 @@ def kafka() -> dict[str, Any]:
 
 def _state() -> list[Panel]:
     return [
-        stat("Brokers", "Brokers that the cluster names.", "short", Query(total("kafka_brokers", how="max")), width=3),
+        stat("Brokers", "Brokers that the cluster reports.", "short", Query(total("kafka_brokers", how="max")), width=3),
         stat(
             "Active controllers",
-            "Controllers that lead; exactly one is right.",
+            "Number of active controllers. It must be exactly one.",
             "short",
             Query(total("kafka_controller_kafkacontroller_activecontrollercount")),
             width=3,
@@ -52,7 +52,7 @@ def _state() -> list[Panel]:
         ),
         stat(
             "Offline partitions",
-            "Partitions without a leader: nobody can write to them or read them.",
+            "Partitions without a leader: no client can write to them or read them.",
             "short",
             Query(total("kafka_controller_kafkacontroller_offlinepartitionscount")),
             width=3,
@@ -68,7 +68,7 @@ def _state() -> list[Panel]:
         ),
         stat(
             "Under minimum",
-            "Partitions with fewer replicas in sync than they must have: the gateway cannot produce to them.",
+            "Partitions with fewer replicas in sync than required: the gateway cannot produce to them.",
             "short",
             Query(total(f"{_REPLICAS}_underminisrpartitioncount")),
             width=3,
@@ -76,15 +76,15 @@ def _state() -> list[Panel]:
         ),
         stat(
             "Partitions",
-            "Partitions that brokers hold, and those they lead.",
+            "Partitions that brokers hold, and partitions that they lead.",
             "short",
             Query(total(f"{_REPLICAS}_partitioncount"), "held"),
             Query(total(f"{_REPLICAS}_leadercount"), "led"),
             width=5,
         ),
         stat(
-            "Broken folders",
-            "Data folders that Kafka gave up after a disk error.",
+            "Failed data folders",
+            "Data folders that Kafka stopped using after a disk error.",
             "short",
             Query(total("kafka_log_logmanager_offlinelogdirectorycount")),
             steps=_GOOD,
@@ -97,26 +97,26 @@ def _unread() -> list[Panel]:
     return [
         timeseries(
             "Lag",
-            "Records that the group has not read. The stream tells its offsets as a group, so other tools see it too.",
+            "Records that the group has not read. The stream commits its offsets as a group, so other tools show it too.",
             "short",
             Query(total("kafka_consumergroup_lag", "consumergroup, topic", _GROUP), name),
         ),
         timeseries(
-            "Lag in time",
+            "Lag in seconds",
             "Age of the oldest record that the group has not read, by Kafka's clock.",
             "s",
             Query(total("tidegate_kafka_lag_seconds", "consumergroup, topic", _GROUP, how="max"), name),
         ),
         timeseries(
             "Time to data loss",
-            "How long until retention deletes a record that the group has not read, at the present pace; none without lag.",
+            "Time until retention deletes a record that the group has not read, at the present pace. No line if there is no lag.",
             "s",
             Query(total("tidegate_kafka_time_to_data_loss_seconds", "consumergroup, topic", _GROUP, how="min"), name),
             logarithmic=True,
         ),
         timeseries(
             "Written by topic",
-            "Records per second, by the growth of the end offsets.",
+            "Records per second, calculated from the growth of the end offsets.",
             "cps",
             Query(
                 f"sum by (topic) (rate({select('kafka_topic_partition_current_offset', _TOPIC)}[$__rate_interval]))",
@@ -125,7 +125,7 @@ def _unread() -> list[Panel]:
         ),
         timeseries(
             "Read by group",
-            "Records per second, by the growth of the committed offsets.",
+            "Records per second, calculated from the growth of the committed offsets.",
             "cps",
             Query(
                 "sum by (consumergroup, topic) "
@@ -134,7 +134,7 @@ def _unread() -> list[Panel]:
             ),
         ),
         timeseries(
-            "Kept in Kafka",
+            "Records in Kafka",
             "Records between the oldest and the newest offset.",
             "short",
             Query(
@@ -151,7 +151,7 @@ def _traffic() -> list[Panel]:
     return [
         timeseries(
             "Bytes in and out",
-            "BytesInPerSec and BytesOutPerSec of all brokers; what replicas fetch is not in it.",
+            "BytesInPerSec and BytesOutPerSec of all brokers, without replication.",
             "Bps",
             Query(rate(f"{topics}_bytesin_total"), "in"),
             Query(rate(f"{topics}_bytesout_total"), "out"),
@@ -159,19 +159,19 @@ def _traffic() -> list[Panel]:
         ),
         timeseries(
             "Size on disk",
-            "Bytes of the topics' logs; retention bounds them.",
+            "Size of the topics' logs. Retention limits it.",
             "bytes",
             Query(total("kafka_log_log_size", "topic", _TOPIC), "{{topic}}"),
         ),
         timeseries(
-            "Partitions not whole",
-            "By topic: partitions with a replica out of sync, as seen by a client; it works where no JMX agent is.",
+            "Under-replicated by topic",
+            "Partitions with a replica out of sync, as seen by a client. This works without a JMX agent.",
             "short",
             Query(total("kafka_topic_partition_under_replicated_partition", "topic", _TOPIC), "{{topic}}"),
         ),
         timeseries(
-            "Replicas leaving and joining",
-            "ISR shrinks and expands per second; at rest both are 0.",
+            "In-sync replicas leaving and joining",
+            "ISR shrinks and expands per second. Normally both are 0.",
             "ops",
             Query(rate(f"{_REPLICAS}_isrshrinks_total"), "shrinks"),
             Query(rate(f"{_REPLICAS}_isrexpands_total"), "expands"),

@@ -14,23 +14,23 @@ def request_panels() -> list[Panel]:
     return [
         timeseries(
             "Request rate",
-            "Produce and FetchConsumer requests answered per second.",
+            "Answered Produce and FetchConsumer requests per second.",
             "reqps",
             Query(rate(f"{_REQUESTS}_totaltimems_count", "request"), "{{request}}"),
         ),
-        _times("Produce", "the gateway acknowledges no message before its answer"),
-        _times("FetchConsumer", "it includes waiting for new data, so half a second at rest is normal"),
+        _times("Produce", "the gateway acknowledges a message only after the answer"),
+        _times("FetchConsumer", "this includes waiting for new data, so half a second is normal while nothing comes in"),
         timeseries(
             "Error rate",
-            "Answers with an error, by request and error; NONE, the good one, is left out.",
+            "Answers with an error, by request and error. NONE (no error) is left out.",
             "reqps",
             Query(f"({rate(f'{_REQUESTS}_errors_total', 'request, error', _wrong())}) > 0", "{{request}} {{error}}"),
-            Query(rate(f"{_TOPICS}_failedproducerequests_total"), "Produce, fault of the broker"),
-            Query(rate(f"{_TOPICS}_failedfetchrequests_total"), "Fetch, fault of the broker"),
+            Query(rate(f"{_TOPICS}_failedproducerequests_total"), "Produce, failed in the broker"),
+            Query(rate(f"{_TOPICS}_failedfetchrequests_total"), "Fetch, failed in the broker"),
         ),
         timeseries(
             "Purgatory size",
-            "Requests that wait for something: Produce for replicas, Fetch for data. Growth of Produce means slow replicas.",
+            "Waiting requests: Produce waits for replicas, Fetch for data. Growth of Produce means slow replicas.",
             "short",
             Query(
                 total("kafka_server_delayedoperationpurgatory_purgatorysize", "delayedOperation"),
@@ -39,7 +39,7 @@ def request_panels() -> list[Panel]:
         ),
         timeseries(
             "Idle handlers",
-            "Idle share of request handlers and network threads; below 0.3 the broker is short of processors.",
+            "Idle share of request handlers and network threads. Below 0.3 the broker needs more processors.",
             "percentunit",
             Query(_worst("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"), "handlers"),
             Query(_worst("kafka_network_socketserver_networkprocessoravgidlepercent"), "network"),
@@ -47,7 +47,7 @@ def request_panels() -> list[Panel]:
         ),
         timeseries(
             "Requests waiting",
-            "Requests in the queue for a handler.",
+            "Requests in the queue that wait for a handler.",
             "short",
             Query(total("kafka_network_requestchannel_requestqueuesize"), "waiting"),
         ),
@@ -67,7 +67,7 @@ def _times(request: str, why: str) -> Panel:
     metric = f"{_REQUESTS}_totaltimems"
     return timeseries(
         f"Total time of {request}",
-        f"TotalTimeMs by quantile, slowest broker; {why}.",
+        f"TotalTimeMs by quantile, slowest broker: {why}.",
         "ms",
         Query(f"max by (quantile) ({select(metric, where)})", "quantile {{quantile}}"),
     )

@@ -15,32 +15,32 @@ def jvm_panels() -> list[Panel]:
     return [
         timeseries(
             "Heap",
-            "Memory used by each JVM's heap, and how much it may use.",
+            "Heap memory that each JVM uses, and its limit.",
             "bytes",
             Query(total("jvm_memory_used_bytes", "job, instance", 'area="heap"'), "{{job}} used"),
-            Query(total("jvm_memory_max_bytes", "job, instance", 'area="heap"'), "{{job}} at most"),
+            Query(total("jvm_memory_max_bytes", "job, instance", 'area="heap"'), "{{job}} limit"),
         ),
         timeseries(
             "Garbage collection",
-            "Share of the time that each JVM collects.",
+            "Share of the time that each JVM spends on garbage collection.",
             "percentunit",
             Query(rate("jvm_gc_collection_seconds_sum", "job, gc"), "{{job}} {{gc}}"),
         ),
         timeseries(
             "Processors used",
-            "Processors that each part's own process keeps busy.",
+            "Processors that the process of each part uses.",
             "short",
             Query(rate("process_cpu_seconds_total", "job", OURS), "{{job}}"),
         ),
         timeseries(
             "Memory of processes",
-            "Resident memory of each part's own process.",
+            "Resident memory of the process of each part.",
             "bytes",
             Query(total("process_resident_memory_bytes", "job", OURS), "{{job}}"),
         ),
         timeseries(
             "Open files",
-            "Share of the files that each process may have open.",
+            "Open files of each process, as a share of its limit.",
             "percentunit",
             Query(
                 f"max by (job) ({select('process_open_fds', OURS)} / {select('process_max_fds', OURS)})",
@@ -49,8 +49,8 @@ def jvm_panels() -> list[Panel]:
             maximum=1,
         ),
         timeseries(
-            "Running for",
-            "How long each process has been running; a fall to 0 is a restart.",
+            "Uptime",
+            "Time since the start of each process. A fall to 0 is a restart.",
             "s",
             Query(f"time() - {total('process_start_time_seconds', 'job', OURS, how='max')}", "{{job}}"),
         ),
@@ -75,7 +75,7 @@ def host_panels() -> list[Panel]:
     return [
         timeseries(
             "CPU by mode",
-            "Share of all processors' time, idle left out.",
+            "Share of the time of all processors, without idle time.",
             "percentunit",
             Query(
                 f"{rate(_CPU, 'instance, mode', 'mode!=' + chr(34) + 'idle' + chr(34))}"
@@ -87,22 +87,22 @@ def host_panels() -> list[Panel]:
         ),
         timeseries(
             "IO wait ratio",
-            "Share of the processors' time spent waiting for disks: above 0.2 the disk bounds Kafka and the tables.",
+            "Share of the processors' time spent waiting for disks. Above 0.2 the disk slows Kafka and the tables.",
             "percentunit",
             Query(f"{rate(_CPU, 'instance', 'mode=' + chr(34) + 'iowait' + chr(34))} / {all_modes}", "{{instance}}"),
         ),
         timeseries(
             "Disk busy",
-            "Time that disks were busy per second; of several disks together it may pass 1.",
+            "Busy time of the disks per second. With several disks the sum can be above 1.",
             "percentunit",
             Query(rate("node_disk_io_time_seconds_total", "instance"), "{{instance}}"),
         ),
         timeseries(
             "Memory available",
-            "Memory that programs can have without swapping, and all of it.",
+            "Memory that programs can use without swapping, and total memory.",
             "bytes",
             Query(total("node_memory_MemAvailable_bytes", "instance", how="max"), "{{instance}} available"),
-            Query(total("node_memory_MemTotal_bytes", "instance", how="max"), "{{instance}} all"),
+            Query(total("node_memory_MemTotal_bytes", "instance", how="max"), "{{instance}} total"),
         ),
         timeseries(
             "Disk available",
@@ -131,23 +131,23 @@ def broker_panels() -> list[Panel]:
     return [
         stat(
             "Broker figures",
-            "Whether the broker tells its own figures under $SYS; without them the panels beside are empty.",
+            "Reported if the broker publishes its own figures under $SYS. Without them the panels next to this one are empty.",
             "none",
             Query(total("tidegate_broker_sys_available", how="min")),
             height=8,
-            words={"0": ("none", "orange"), "1": ("told", "green")},
+            words={"0": ("none", "orange"), "1": ("reported", "green")},
         ),
         timeseries(
             "Clients",
-            "Clients that are connected, and those whose sessions the broker keeps while they are away.",
+            "Connected clients, and disconnected clients whose sessions the broker keeps.",
             "short",
             Query(total("broker_clients_connected"), "connected"),
-            Query(total("broker_clients_disconnected"), "away"),
+            Query(total("broker_clients_disconnected"), "disconnected"),
             width=5,
         ),
         timeseries(
             "PUBLISH packets",
-            "Received, sent and dropped per second. Dropped ones are lost: a queue was full or a client too slow.",
+            "Received, sent and dropped per second. Dropped messages are lost: a queue was full or a client was too slow.",
             "pps",
             Query(_growth("broker_publish_messages_received"), "received"),
             Query(_growth("broker_publish_messages_sent"), "sent"),
@@ -164,7 +164,7 @@ def broker_panels() -> list[Panel]:
         ),
         timeseries(
             "Messages held",
-            "Messages that the broker holds, retained ones included.",
+            "Messages that the broker holds, including retained messages.",
             "short",
             Query(total("broker_messages_stored"), "held"),
             width=5,

@@ -40,14 +40,14 @@ def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
         Objective(
             "Freshness",
             settings.freshness_objective,
-            f"{settings.freshness_objective:.4g} of the canary's readings are queryable {seconds:g} s after they were sent",
+            f"{settings.freshness_objective:.4g} of the canary's readings are queryable within {seconds:g} s of being sent",
             fresh.bad_promql(_growth),
             fresh.all_promql(_growth),
         ),
         Objective(
             "Validity",
             settings.validity_objective,
-            f"{settings.validity_objective:.4g} of the devices' messages received are not refused",
+            f"{settings.validity_objective:.4g} of the messages received from devices are not rejected",
             valid.bad_promql(_growth),
             valid.all_promql(_growth),
         ),
@@ -64,8 +64,8 @@ def objective_panels(objective: Objective) -> list[Panel]:
     bad = objective.bad_ratio(BUDGET_WINDOW)
     return [
         gauge(
-            f"{objective.name} kept",
-            f"Within the time shown. The promise: {objective.promise}.",
+            f"{objective.name} compliance",
+            f"Share of good events in the time range shown. The objective: {objective.promise}.",
             "percentunit",
             Query(f"1 - {objective.bad_ratio('$__range')}"),
             steps=[(None, "red"), (objective.share, "orange"), ((1 + objective.share) / 2, "green")],
@@ -73,7 +73,7 @@ def objective_panels(objective: Objective) -> list[Panel]:
         ),
         gauge(
             f"{objective.name} budget left",
-            f"What may still go wrong of {BUDGET_WINDOW}, as a share of all that may; below 0 the promise is broken.",
+            f"Share of the error budget of {BUDGET_WINDOW} that is left. Below 0 the objective is missed.",
             "percentunit",
             Query(f"1 - {bad} / {allowed}"),
             steps=[(None, "red"), (0.1, "orange"), (0.25, "green")],
@@ -82,9 +82,9 @@ def objective_panels(objective: Objective) -> list[Panel]:
         timeseries(
             f"{objective.name} burn rate",
             "How many times faster than allowed the budget burns: at 1 it lasts exactly its window. "
-            + "The alert fires where it burns "
-            + ", or ".join(f"{pace:g} times over {window}" for window, pace in BURN_WINDOWS)
-            + ", and the short window agrees.",
+            + "The alert fires if this is above "
+            + ", or ".join(f"{pace:g} over {window}" for window, pace in BURN_WINDOWS)
+            + ", and also above it over the short window.",
             "short",
             *(Query(f"{objective.bad_ratio(window)} / {allowed}", f"over {window}") for window, _ in BURN_WINDOWS),
             width=16,

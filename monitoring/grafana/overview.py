@@ -22,15 +22,15 @@ def overview(settings: MonitoringSettings) -> dict[str, Any]:
     """The dashboard to keep open."""
     freshness, validity = objectives(settings)
     rows = [
-        Row("Now", [*_now(), *loss_panels()]),
-        Row("Promises kept", [*objective_panels(freshness), *objective_panels(validity)]),
+        Row("Current state", [*_now(), *loss_panels()]),
+        Row("Objectives", [*objective_panels(freshness), *objective_panels(validity)]),
         Row("Latency, errors, throughput", [*_signals(), *_canary(settings)]),
         Row("Alerts", alert_panels()),
     ]
     return dashboard(
         "tidegate-overview",
         "Tidegate / Overview",
-        "Whether readings arrive in time and whole: objectives, alerts, latency, errors, throughput.",
+        "Objectives, alerts, latency, errors and throughput of the pipeline.",
         selection('up{job=~"tidegate-.+"}'),
         rows,
         span="1h",
@@ -41,7 +41,7 @@ def _now() -> list[Panel]:
     return [
         stat(
             "Parts",
-            "Whether each part answers Prometheus; the worst instance counts. A benchmark is not a part.",
+            "A part is up if all of its instances answer Prometheus. A benchmark is not a part.",
             "none",
             Query(total("up", "job", f'{OURS}, job!="tidegate-bench"', how="min"), "{{job}}"),
             width=12,
@@ -49,23 +49,23 @@ def _now() -> list[Panel]:
         ),
         stat(
             "Gateway connected",
-            "Whether every gateway has its MQTT session. While it has none, the broker keeps QoS 1 messages.",
+            "Yes if every gateway has its MQTT session. Without a session the broker keeps QoS 1 messages.",
             "none",
             Query(total("tidegate_gateway_connected", how="min")),
             width=3,
             words=_NO_YES,
         ),
         stat(
-            "Broker answers",
-            "Whether the MQTT broker lets the monitor in.",
+            "Broker reachable",
+            "Yes if the monitor can connect to the MQTT broker.",
             "none",
             Query(total("tidegate_broker_reachable", how="min")),
             width=3,
             words=_NO_YES,
         ),
         stat(
-            "Kafka answers",
-            "Whether Kafka answers the monitor. While it does not, the gateway holds back its acknowledgements.",
+            "Kafka reachable",
+            "Yes if Kafka answers the monitor. Without Kafka the gateway acknowledges nothing.",
             "none",
             Query(total("tidegate_kafka_reachable", how="min")),
             width=3,
@@ -73,7 +73,7 @@ def _now() -> list[Panel]:
         ),
         stat(
             "Last canary",
-            "How long ago a canary reading was read back from the table: the whole way works if this is seconds.",
+            "Time since a canary reading was last read back from the table. A few seconds mean that the whole pipeline works.",
             "s",
             Query(age("tidegate_canary_last_seen_timestamp_seconds")),
             width=3,
@@ -87,15 +87,15 @@ def _signals() -> list[Panel]:
     return [
         timeseries(
             "End-to-end latency",
-            "Publish over MQTT to row that a query returns, by the canary, which reads with another library than the writer. "
-            "A reading that does not come back is in no percentile: `waits` is how long the oldest of those has been under way.",
+            "Measured by the canary, from MQTT publish to a row that a query returns. The canary reads with another library than "
+            "the writer. Percentiles include only readings that arrived: `waits` is the age of the oldest missing one.",
             "s",
             *(Query(quantile(share, whole), f"p{share * 100:g}") for share in (0.5, 0.95, 0.99)),
             Query(total("tidegate_canary_oldest_wait_seconds", how="max"), "waits"),
             steps=_LATE,
         ),
         timeseries(
-            "Refused messages",
+            "Rejected messages",
             "Messages that became dead letters, by reason. `tidegate dlq ls` shows them.",
             "reqps",
             Query(f"{rate('tidegate_gateway_messages_rejected_total', 'reason')} > 0", "{{reason}}"),
@@ -103,7 +103,7 @@ def _signals() -> list[Panel]:
         ),
         timeseries(
             "Throughput of the fleet",
-            "Messages received and accepted, rows committed; the canary's are taken off.",
+            "Messages received, messages accepted and rows committed, without the canary's.",
             "cps",
             Query(fleet_rate("tidegate_gateway_messages_received_total"), "messages received"),
             Query(fleet_rate("tidegate_gateway_messages_accepted_total"), "messages accepted"),
@@ -120,15 +120,16 @@ def _canary(settings: MonitoringSettings) -> list[Panel]:
     return [
         timeseries(
             "Canary",
-            f"Readings that were due and that came back; a gap between the two is an outage or more than {late} of delay.",
+            f"Readings due and readings read back. A gap between the two is an outage or a delay of more than {late}.",
             "cps",
             Query(rate("tidegate_canary_published_total"), "due"),
-            Query(rate("tidegate_canary_acknowledged_total"), "taken by the broker"),
+            Query(rate("tidegate_canary_acknowledged_total"), "accepted by the broker"),
             Query(rate("tidegate_canary_seen_total"), "read back"),
         ),
         timeseries(
-            "Share refused",
-            "Refused messages over those received of devices, and parts of accepted messages that were refused over readings.",
+            "Share rejected",
+            "Rejected messages as a share of the messages received from devices, and rejected parts of accepted messages as a "
+            "share of readings.",
             "percentunit",
             Query(objectives(settings)[1].bad_ratio("$__rate_interval"), "messages"),
             Query(
@@ -138,7 +139,7 @@ def _canary(settings: MonitoringSettings) -> list[Panel]:
         ),
         timeseries(
             "Unread in Kafka",
-            "Records that the stream has not committed yet, by topic; grows while the stream is down.",
+            "Records that the stream has not committed yet, by topic. The number grows while the stream is down.",
             "short",
             Query(total("kafka_consumergroup_lag", "consumergroup, topic"), "{{consumergroup}} {{topic}}"),
         ),

@@ -18,34 +18,35 @@ ALERTMANAGER: Final = "http://127.0.0.1:9093"
 EVERY_SECONDS: Final = 15
 """How often Prometheus asks; Grafana makes the windows of rates from it."""
 RULES: Final = "tidegate-rules.yml"
-MADE: Final = "# Made by `tidegate export prometheus`; made anew by the same command.\n"
+MADE: Final = "# Written by `tidegate export prometheus`. Run the command again to replace it.\n"
 README: Final = """\
 # Tidegate for your Prometheus
 
-| file | what it is |
+| file | content |
 |---|---|
-| `prometheus.yml` | a whole configuration: whom to ask, which rules, whom to tell |
-| `tidegate-rules.yml` | every alert, and the recorded shares that burn-rate alerts read |
-| `alertmanager.yml` | a whole configuration: grouping, and which alert is not told while its cause fires |
-| `kafka-jmx.yml` | what the JMX agent takes from a Kafka broker, under the names that alerts and dashboards ask for |
+| `prometheus.yml` | a complete configuration: scrape jobs, rule file, Alertmanager |
+| `tidegate-rules.yml` | all alerts, and the recorded ratios that burn-rate alerts read |
+| `alertmanager.yml` | a complete configuration: grouping, and rules that mute an alert while its cause fires |
+| `kafka-jmx.yml` | the metrics that the JMX agent exports from a Kafka broker, under the names that alerts and dashboards use |
 
-## A Prometheus of its own
+## Run a new Prometheus
 
     promtool check config prometheus.yml
     amtool check-config alertmanager.yml
     prometheus --config.file=prometheus.yml
     alertmanager --config.file=alertmanager.yml
 
-`prometheus.yml` tells the Alertmanager at `monitoring.alertmanager_url`, and where that is not set the one that the last line
-starts, at 127.0.0.1:9093.
+`prometheus.yml` sends alerts to the Alertmanager at `monitoring.alertmanager_url`. If that is not set, it sends them to the one
+that the last line starts, at 127.0.0.1:9093.
 
-## A Prometheus that you already run
+## Use a Prometheus that you already run
 
-1. Copy `tidegate-rules.yml` to where your rules are, and name it under `rule_files`.
-2. Copy the jobs `tidegate-…` under `scrape_configs` into yours. Their names matter: rules and dashboards ask for
+1. Copy `tidegate-rules.yml` to your rules, and name it under `rule_files`.
+2. Copy the jobs `tidegate-…` under `scrape_configs` into your configuration. Keep their names: rules and dashboards use
    `job="tidegate-gateway"` and so on.
-3. Several installations in one Prometheus: name the targets of each under the same jobs, with a label `cluster` of its own.
-   Rules, inhibition and dashboards tell them apart by it; one alone needs none (`external_labels` is for what is sent on).
+3. If one Prometheus watches several installations, add the targets of each to the same jobs, with a label `cluster` of its own.
+   Rules, inhibition and dashboards separate them by this label. A single installation needs no label (`external_labels` is for
+   what Prometheus sends on).
 
        - job_name: tidegate-gateway
          static_configs:
@@ -54,51 +55,51 @@ starts, at 127.0.0.1:9093.
            - targets: ["plant-b:9471"]
              labels: {cluster: plant-b}
 
-4. Copy `inhibit_rules` and the routes of `alertmanager.yml` into yours.
+4. Copy `inhibit_rules` and the routes of `alertmanager.yml` into your configuration.
 
-Names that other exporters tell too (`kafka_…`, `node_…`, `broker_…`) are asked of `job="tidegate-monitor"` and
-`job="tidegate-kafka"` only: yours may speak of other machines. To have a kafka_exporter of your own judged in place of the
-monitor's figures, drop those of the monitor and give its series that job, both by `metric_relabel_configs`:
+Other exporters use the names `kafka_…`, `node_…` and `broker_…` too, for other machines. So rules and dashboards read these
+names only from `job="tidegate-monitor"` and `job="tidegate-kafka"`. To use your own kafka_exporter instead of the monitor's
+figures, drop the monitor's series and give the series of your exporter that job, both with `metric_relabel_configs`:
 `[{target_label: job, replacement: tidegate-monitor}]`.
 
-## A Kafka of your own
+## Use a Kafka of your own
 
-`tidegate up` starts its Kafka with the JMX agent. Start each of your brokers with it too (`jmx_prometheus_javaagent`, 1.0.1
-was tested), and name the brokers in `monitoring.targets`, or under the job `tidegate-kafka`:
+`tidegate up` starts its Kafka with the JMX agent. Start each of your brokers with it too (`jmx_prometheus_javaagent`; version
+1.0.1 is tested), and name the brokers in `monitoring.targets` or under the job `tidegate-kafka`:
 
     KAFKA_OPTS="-javaagent:/opt/jmx_prometheus_javaagent-1.0.1.jar=9404:/opt/kafka-jmx.yml"
 
-An agent that cannot listen ends the broker, so choose a port that is free. An agent with rules of your own will do if they
-keep the names of its public rules for KRaft.
+A broker exits if its agent cannot listen, so choose a free port. An agent with your own rules also works if they keep the names
+of the agent's public rules for KRaft.
 
 ## Parts that you do not run
 
-No canary: `monitoring.canary_port = 0`, or `canary = []` under `[monitoring.targets]`, and export again; else
-`TidegateTargetDown` fires about it for ever. `spark` and `kafka` are asked only where `monitoring.spark_jmx_port`,
-`monitoring.kafka_jmx_port` or `monitoring.targets` say where their JMX agents answer.
+If you run no canary, set `monitoring.canary_port = 0`, or `canary = []` under `[monitoring.targets]`, and export again.
+Otherwise `TidegateTargetDown` fires for it all the time. `spark` and `kafka` are scraped only if `monitoring.spark_jmx_port`,
+`monitoring.kafka_jmx_port` or `monitoring.targets` name the addresses of their JMX agents.
 
-## A benchmark while it runs
+## Watch a running benchmark
 
-Set `monitoring.bench_port` to a port, export again, and give the same port to `tidegate bench run --metrics-port`: the job
-`tidegate-bench` feeds the dashboard Bench. It is down while no benchmark runs, and nothing alarms about that.
+Set `monitoring.bench_port` to a port, export again, and give the same port to `tidegate bench run --metrics-port`. The job
+`tidegate-bench` then feeds the dashboard Bench. It is down while no benchmark runs, and no alert fires for it.
 
-## What alerts tell to do
+## Commands in alerts and runbooks
 
-Alerts and runbooks name `tidegate status` and `tidegate logs PART`, which know an embedded run. For services of your own
-that is `tidegate status --config FILE`, and the log where your supervisor puts it: `journalctl -u UNIT`,
+Alerts and runbooks name `tidegate status` and `tidegate logs PART`, which work for an embedded run. If the parts are services
+of your own, use `tidegate status --config FILE`, and read the log where your supervisor writes it: `journalctl -u UNIT`,
 `docker logs CONTAINER`.
 
-## Who is told
+## Receivers
 
-The receivers `critical`, `warning` and `watchdog` have a name and no address: nobody is told until you write one, such as
+The receivers `critical`, `warning` and `watchdog` have a name but no address. Nobody is notified until you add one, such as
 
     receivers:
       - name: critical
         webhook_configs:
           - url: http://pager.example/hook
 
-Send `watchdog` to something that raises alarm when it stops arriving. Every alert has an annotation `runbook_url`; where the
-ops page is not reachable for those who get alerts, set `monitoring.runbook_base_url` and export again.
+Send `watchdog` to a service that raises an alarm when it stops arriving. Every alert has an annotation `runbook_url`. If the
+people who get alerts cannot reach the ops page, set `monitoring.runbook_base_url` and export again.
 """
 
 

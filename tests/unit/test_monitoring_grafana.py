@@ -122,7 +122,7 @@ def test_units_agree_with_what_the_metrics_count(dashboard: Any, promql: Any) ->
                 assert unit not in ("bytes", "Bps"), (panel["title"], target["expr"])
 
 
-RATIOS = {f"{name} {what}" for name in ("Freshness", "Validity") for what in ("kept", "budget left", "burn rate")}
+RATIOS = {f"{name} {what}" for name in ("Freshness", "Validity") for what in ("compliance", "budget left", "burn rate")}
 
 
 def test_descriptions_are_sentences(dashboard: Any) -> None:
