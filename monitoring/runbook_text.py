@@ -7,8 +7,8 @@ __all__ = ["RUNBOOKS", "runbook_text"]
 
 RUNBOOKS: Final = Path(__file__).parent / "runbooks"
 _ELSEWHERE: Final = (
-    "If the parts are services of your own and not started by `tidegate up`: `tidegate status` takes `--config FILE`. "
-    "Instead of `tidegate logs PART` use `journalctl -u UNIT` or `docker logs CONTAINER`."
+    "Where the parts are services of your own and not started by `tidegate up`: `tidegate status` takes `--config FILE`, "
+    "and `tidegate logs PART` is your supervisor's `journalctl -u UNIT` or `docker logs CONTAINER`."
 )
 _NEXT_SECTION: Final = "\n## Mitigation\n"
 

@@ -226,7 +226,7 @@ GATEWAY: Final = (
             "Kafka is slow, so each round of acknowledgements takes long.",
         ),
         actions=(
-            "Raise the broker's limit to `gateway.window_messages`. The README names the setting of each broker.",
+            "Raise the broker's limit to `gateway.window_messages`. DEVICES.md names the setting of each broker.",
             "Use MQTT 5 (`mqtt.protocol`) if the broker takes the limit from the client.",
             "`tidegate status`: check whether Kafka is slow.",
         ),

@@ -25,7 +25,7 @@ README: Final = f"""# Tidegate's dashboards for Grafana
 | dashboards/tidegate-overview.json | objectives and their budgets, alerts, latency, errors, throughput, the canary |
 | dashboards/tidegate-pipeline.json | each hop from MQTT to tables, devices, SQL streams, Spark |
 | dashboards/tidegate-kafka.json | brokers, requests, lag and time to data loss, JVMs, the machine, the MQTT broker |
-| dashboards/tidegate-bench.json | a running benchmark (`bench run --metrics-port`): progress, throughput, latency, errors, resources |
+| dashboards/tidegate-bench.json | a benchmark (`bench run --metrics-port`): progress, throughput, latency, errors, resources |
 | dashboards/.lint | rules of Grafana's dashboard-linter that a panel breaks on purpose, with the reason |
 
 The dashboards need a Prometheus that scrapes Tidegate. `tidegate export prometheus DIR` writes its configuration and rules.

@@ -18,7 +18,7 @@ ALERTMANAGER: Final = "http://127.0.0.1:9093"
 EVERY_SECONDS: Final = 15
 """How often Prometheus asks; Grafana makes the windows of rates from it."""
 RULES: Final = "tidegate-rules.yml"
-MADE: Final = "# Written by `tidegate export prometheus`. Run the command again to replace it.\n"
+MADE: Final = "# Written by `tidegate export prometheus`. Run it again with --force to replace this file.\n"
 README: Final = """\
 # Tidegate for your Prometheus
 
