@@ -1,4 +1,4 @@
-"""Alertmanager's configuration: what is grouped, what is not told while its cause fires, who is told."""
+"""Alertmanager's configuration: groups, inhibition of alerts whose cause fires, receivers."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from monitoring.settings import MonitoringSettings
 __all__ = ["RECEIVERS", "alertmanager_config"]
 
 RECEIVERS: Final = ("critical", "warning", "watchdog")
-"""Names without an address: nobody is told until somebody writes one in."""
+"""Names without an address: nobody is notified until a person adds one."""
 SAME_THING: Final = [
     "alertname",
     "cluster",
@@ -24,7 +24,7 @@ TARGET_DOWN: Final = "TidegateTargetDown"
 
 
 def alertmanager_config(settings: MonitoringSettings) -> dict[str, Any]:
-    """The content of alertmanager.yml."""
+    """Return the content of alertmanager.yml."""
     return {
         "route": {
             "receiver": "warning",
@@ -61,9 +61,9 @@ def alertmanager_config(settings: MonitoringSettings) -> dict[str, Any]:
 
 
 def _consequences(settings: MonitoringSettings) -> list[dict[str, Any]]:
-    """One rule per cause: while it fires, what follows from it is not told.
+    """Return one rule per cause: while it fires, it inhibits the alerts that follow from it.
 
-    Where only one severity of an alert follows, the other one is told all the same.
+    If only one severity of an alert follows, the other one is still sent.
     """
     known = alerts(settings)
     follow: dict[tuple[str, str], dict[str, None]] = {}

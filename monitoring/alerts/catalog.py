@@ -1,4 +1,4 @@
-"""Every alert there is, as data."""
+"""All alerts, as data."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ __all__ = ["ALERTS", "alerts"]
 
 
 def alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
-    """All alerts with the bounds of these settings; the same name may stand for several severities or windows."""
+    """Return all alerts with the bounds of these settings. One name may have several severities or windows."""
     return (
         *monitoring_alerts(settings.tables_seconds),
         *burn_alerts(settings),
@@ -36,4 +36,4 @@ def alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
 
 
 ALERTS: Final = alerts(MonitoringSettings())
-"""With the default settings."""
+"""All alerts with the default settings."""

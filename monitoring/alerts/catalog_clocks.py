@@ -1,4 +1,4 @@
-"""Alerts on clocks, and on what waits because a clock may be wrong."""
+"""Alerts on clocks, and on deletions that wait because a clock may be wrong."""
 
 from typing import Final
 

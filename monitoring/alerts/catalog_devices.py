@@ -1,4 +1,4 @@
-"""Alerts on the fleet, and on the certificates that let it in."""
+"""Alerts on the fleet, and on the certificates of the servers."""
 
 from typing import Final
 
@@ -15,14 +15,14 @@ FIRST_REFUSALS: Final = (
     "WHERE received_at > now() - INTERVAL 25 HOUR AND retain IS NOT TRUE "
     "GROUP BY device, reason HAVING min(received_at) > now() - INTERVAL 1 HOUR ORDER BY first DESC LIMIT 50"
 )
-"""For people: what the alert counts."""
+"""Query for people: the pairs that the alert counts."""
 
 
 _SILENT: Final = Sum(select("tidegate_devices_silent"))
 _HEARD: Final = Sum(select("tidegate_devices_heard"))
 _TALKING: Final = Less(_HEARD, select("tidegate_devices_silent"))
 _SEVERAL: Final = Compare(_SILENT, ">=", 2)
-"""One silent device is no alert."""
+"""One silent device fires no alert."""
 
 
 def _certificate(severity: Severity, days: int) -> Alert:
@@ -55,7 +55,7 @@ _WAY: Final = (
     "TidegateTargetDown/tidegate-gateway",
     "TidegateTargetDown/tidegate-stream",
 )
-"""What keeps a device's words from us though it speaks."""
+"""Alerts whose cause keeps messages of a device from arriving."""
 
 DEVICES: Final = (
     Alert(

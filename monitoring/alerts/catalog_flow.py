@@ -1,4 +1,4 @@
-"""Alerts on the first half of a reading's way: broker and gateway."""
+"""Alerts on the first half of a reading's path: broker and gateway."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ __all__ = ["BROKER", "GATEWAY", "HALF_QUEUE_BYTES", "HALF_QUEUE_MESSAGES"]
 MONITOR: Final = "tidegate-monitor"
 HALF_QUEUE_MESSAGES: Final = 500_000
 HALF_QUEUE_BYTES: Final = 128 * 1024 * 1024
-"""Half of what the embedded broker keeps for a session; a figure of all sessions together."""
+"""Half of what the embedded broker keeps for a session. The broker's figure covers all sessions together."""
 _DROPPED: Final = select("broker_publish_messages_dropped", job=MONITOR)
 _DROPS: Final = Either(
     Compare(Gain(_DROPPED, 300), ">", 0),
@@ -26,7 +26,7 @@ _OURS_HIT: Final = Either(
     ),
     Compare(Difference(_GAPS, Least(_GAPS, 600)), ">", 0),
 )
-"""The gateway was away, so that its queue filled up, or sequence numbers of devices began to be missing."""
+"""The gateway was disconnected, so its queue filled up, or sequence numbers of devices went missing."""
 
 
 def _gained(count: Count) -> Sum:
@@ -39,7 +39,7 @@ _MEANT: Final = Less(_gained(_VALIDITY.events), Gain(select(ARRIVED), 300))
 
 
 def _broker_drops(severity: Severity, signal: Signal, summary: str, text: str) -> Alert:
-    """The broker counts for all of its clients together: another subscriber's slow queue is nobody's night."""
+    """Return the alert for one severity. The broker counts for all clients, so a slow other subscriber is not critical."""
     return Alert(
         name="TidegateBrokerDropsMessages",
         part="broker",

@@ -1,6 +1,6 @@
-"""Alerts on Kafka: reachability, lag, replicas. Names that the Kafka mixins made known are kept.
+"""Alerts on Kafka: reachability, lag, replicas. They keep the names that the Kafka mixins use.
 
-Exporters of others tell the same names about clusters of others, so each is asked of the job that tells it of ours.
+Other exporters use the same metric names for other clusters, so each query names the job that serves Tidegate's cluster.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _REPLICAS: Final = "kafka_server_replicamanager"
 
 
 def _loss_within(hours: int) -> Signal:
-    """Retention comes near, and the group really is behind: a short retention alone is no alarm."""
+    """Return the condition: retention is near and the group is behind. A short retention alone does not fire it."""
     return Both(
         Compare(select("tidegate_kafka_time_to_data_loss_seconds"), "<", hours * HOUR),
         Compare(select("tidegate_kafka_lag_seconds"), ">", 600),

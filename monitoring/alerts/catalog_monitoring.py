@@ -1,4 +1,4 @@
-"""Alerts on what watches: targets, probes, and alerting itself."""
+"""Alerts on the monitoring: targets, probes, and alerting itself."""
 
 from typing import Final
 
@@ -39,12 +39,12 @@ def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
 
 
 def monitoring_alerts(tables_seconds: float) -> tuple[Alert, ...]:
-    """All of them; `tables_seconds` is how often the tables are asked."""
+    """Return all alerts on the monitoring; `tables_seconds` is the period of the tables probe."""
     return (*_PARTS, _blind(max(BLIND_SECONDS, BLIND_PERIODS * tables_seconds)), _ALERTMANAGER)
 
 
 def _blind(tables_seconds: float) -> Alert:
-    """A probe that fails, hangs or sees a part only. The running audit has an alert of its own."""
+    """Return the alert on a probe that fails, hangs or sees only a part. The running audit has an alert of its own."""
     complete = "tidegate_monitor_probe_complete_timestamp_seconds"
     often, tables = select(complete, probe="~host|broker|kafka|certificates"), select(complete, probe="tables")
     return Alert(

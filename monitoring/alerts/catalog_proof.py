@@ -1,4 +1,4 @@
-"""Alerts on what the running audit and the ledger find, and on an audit that does not run."""
+"""Alerts on findings of the running audit and the ledger, and on an audit that does not run."""
 
 from monitoring.alerts.model import Alert
 from monitoring.alerts.operands import Age, select
@@ -34,7 +34,7 @@ def _proof(name: str, metric: str, *, summary: str, text: str, impact: str) -> A
 
 
 def proof_alerts(audit_seconds: float) -> tuple[Alert, ...]:
-    """What the running audit says, and whether it runs; `audit_seconds` 0 means that nobody asked for it."""
+    """Return the alerts on findings, and on a missing audit. `audit_seconds` 0 means that no audit is wanted."""
     found = _what_the_audit_says()
     found = (*found, _ledger_unaccounted())
     return (*found, _audit_old(3 * audit_seconds + 600)) if audit_seconds else found

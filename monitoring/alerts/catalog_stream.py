@@ -1,4 +1,4 @@
-"""Alerts on the second half of a reading's way: stream, SQL-defined streams, and the canary that goes all of it."""
+"""Alerts on the second half of a reading's path: stream, SQL-defined streams, and the canary for the whole path."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ __all__ = ["CANARY", "STREAM"]
 LANDING: Final = "tidegate-land"
 """The consumer group of the landing; each SQL-defined stream has one of its own."""
 STREAMS: Final = "tidegate-stream-.*"
-"""Those of SQL-defined streams, as a pattern; programs of other people have other names."""
+"""Consumer groups of SQL-defined streams, as a pattern. Other programs have other names."""
 _ROWS: Final = Gain(select("tidegate_stream_rows_total", table="~readings|dead_letters"), 120)
 
 STREAM: Final = (

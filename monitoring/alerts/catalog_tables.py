@@ -120,7 +120,7 @@ def _disk(severity: Severity, signal: Signal, seconds: int, unit: Unit, text: st
 
 
 def disk_alerts() -> tuple[Alert, ...]:
-    """By what is free now, and by when nothing will be."""
+    """Return the alerts by free space and by forecast."""
     free, days = select("node_filesystem_avail_bytes", job="tidegate-monitor"), select("tidegate_table_disk_full_days")
     now, soon = (
         "Only {value} are free on {mountpoint}.",

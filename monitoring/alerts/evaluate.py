@@ -1,4 +1,4 @@
-"""The states of the alerts, as Prometheus keeps them: pending, firing, resolved. Pure in time."""
+"""States of the alerts as in Prometheus: pending, firing, resolved. The caller gives the time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from monitoring.history import History, Labels
 __all__ = ["AlertState", "Evaluator", "used_metrics"]
 
 RESOLVED_SECONDS: Final = 900.0
-"""How long one that ended is still told."""
+"""How long an ended alert is still reported."""
 _ORDER: Final = {"firing": 0, "pending": 1, "resolved": 2}
 _SEVERITIES: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
 @dataclass
 class AlertState:
-    """One alert for one label set. `since` is when it came into its state, `explained_by` what fires that it follows from."""
+    """One alert for one label set. `since` is the start of its state; `explained_by` names the firing alerts that cause it."""
 
     alert: Alert
     labels: Labels
@@ -29,7 +29,7 @@ class AlertState:
     explained_by: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """As the page and `status` tell it."""
+        """Return the alert as the page and `status` show it."""
         alert, labels = self.alert, {**dict(self.labels), **dict(self.alert.labels)}
         return {
             "name": alert.name,
@@ -51,7 +51,7 @@ class AlertState:
 
 
 class Evaluator:
-    """Remembers what was pending and firing from step to step."""
+    """Keeps pending and firing alerts from step to step."""
 
     def __init__(self, alerts: Iterable[Alert]) -> None:
         self._alerts = tuple(alert for alert in alerts if alert.builtin)
@@ -59,7 +59,7 @@ class Evaluator:
         self._now = 0.0
 
     def step(self, history: History, now: float) -> list[AlertState]:
-        """Look once; the alerts that are pending, firing, or ended lately: the worst first."""
+        """Evaluate once; return the alerts that are pending, firing, or ended recently, the worst first."""
         if now < self._now:
             self._set_back(now)
         self._now = now
@@ -91,13 +91,13 @@ class Evaluator:
                 state.state, state.since = "resolved", now
 
     def _set_back(self, now: float) -> None:
-        """The clock was set back: nothing began later than now."""
+        """Limit all times to now, after the clock was set back."""
         for state in self._states.values():
             state.since, state.active_since = min(state.since, now), min(state.active_since, now)
             state.quiet_since = None if state.quiet_since is None else min(state.quiet_since, now)
 
     def _explain(self) -> None:
-        """The page shows the cause first, as Alertmanager tells only of the cause; a critical one stands for its warning."""
+        """Name the firing causes of each alert, which the page shows first. A critical alert also explains its own warning."""
         firing = [state for state in self._states.values() if state.state == "firing"]
         causes = {state.alert.name for state in firing}
         causes |= {f"{state.alert.name}/{dict(state.labels).get('job', '')}" for state in firing}
@@ -113,5 +113,5 @@ def _rank(state: AlertState) -> tuple[int, int, str, Labels]:
 
 
 def used_metrics(alerts: Iterable[Alert]) -> frozenset[str]:
-    """Which samples a `History` must hold for these alerts."""
+    """Return the metrics that a `History` must hold for these alerts."""
     return frozenset[str]().union(*(alert.signal.metrics() for alert in alerts if alert.builtin))

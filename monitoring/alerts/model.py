@@ -1,4 +1,4 @@
-"""What an alert is: a condition, how long it must hold, and what it means to the person who is woken by it."""
+"""Alerts: a condition, how long it must hold, and its meaning for the person who is woken by it."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -21,12 +21,12 @@ _HUMANIZED: Final[dict[Unit, str]] = {
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert. `text` is a sentence with `{value}` and `{label}` in it; all else is the same at every firing.
+    """One alert. `text` is a sentence with `{value}` and `{label}` in it. Everything else is the same at every firing.
 
     Attributes:
-        part: whom it is about; the label `service` of the rule.
+        part: the part that the alert is about; the label `service` of the rule.
         for_seconds: how long the condition must hold before the alert fires.
-        keep_firing_seconds: how long it goes on after the condition ended, where that comes and goes.
+        keep_firing_seconds: how long the alert fires on after the condition ended, for conditions that come and go.
         labels: further labels of the rule.
         follows: alerts that explain this one while they fire; after a `/` the job that they must be about.
     """
@@ -48,20 +48,20 @@ class Alert:
 
     @property
     def builtin(self) -> bool:
-        """Whether the monitor checks it by itself."""
+        """Whether the monitor itself checks the alert."""
         return not isinstance(self.signal, Query)
 
     @property
     def runbook(self) -> str:
-        """Its page, below the ops page."""
+        """Path of its runbook, below the ops page."""
         return f"/runbooks/{self.name}"
 
     def sentence(self, value: float, labels: dict[str, str]) -> str:
-        """`text` for one label set."""
+        """Return `text` for one label set."""
         return self.text.format_map(_Known({"value": shown(value, self.unit), **labels}))
 
     def template(self) -> str:
-        """`text` as Prometheus fills it in."""
+        """Return `text` as a template for Prometheus."""
         known = _AsTemplate({"value": f"{{{{ $value | {_HUMANIZED[self.unit]} }}}}"})
         return self.text.format_map(known)
 
@@ -77,7 +77,7 @@ class _AsTemplate(dict[str, str]):
 
 
 def shown(value: float, unit: Unit) -> str:
-    """A figure for people."""
+    """Return a figure as people read it."""
     if unit == "ratio":
         return f"{100 * value:.3g}%"
     if unit == "seconds":

@@ -1,8 +1,8 @@
-"""The two objectives, freshness and validity: what counts as bad, what was counted, and how fast the budget burns.
+"""The two objectives, freshness and validity: bad events, all events, and how fast the budget burns.
 
 The windows are those of the SRE workbook: 14.4 times over an hour spends 2 % of a month's budget, 6 times over six hours
-5 %, once over three days 10 %. A short window ends the alert soon after the cause has gone. Two guards keep a few bad events from
-looking like a share: a minimum of events, and something that was counted when two thirds of the long window began.
+5 %, once over three days 10 %. A short window ends the alert soon after the cause is gone. Two guards keep a few bad events from
+counting as a large share: a minimum of events, and events that were counted in the first third of the long window.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ from monitoring.settings import MonitoringSettings
 __all__ = ["GUARDED", "PAIRS", "WINDOWS", "Objective", "burn_alerts", "objectives"]
 
 WINDOWS: Final = ("5m", "30m", "1h", "6h", "3d")
-"""Over these the share of bad events is recorded."""
+"""Windows over which the share of bad events is recorded."""
 GUARDED: Final = frozenset({"5m", "1h", "6h", "3d"})
-"""Over these their number is too: what the guards against few events read."""
+"""Windows over which the number of events is recorded too, for the guards against few events."""
 
 
 @dataclass(frozen=True)
 class Pair:
     """A long and a short window, and how many times faster than allowed the budget burns over both.
 
-    `began` is a span and an offset within the long window in which something must have been counted: young windows lie.
+    `began` is a span and an offset within the long window in which events must have been counted: the figures of a window that
+    has only just begun are wrong.
     """
 
     factor: float
@@ -44,7 +45,7 @@ PAIRS: Final = (
 
 @dataclass(frozen=True)
 class Objective:
-    """One objective: the rate of bad events and of all, over a window that stands as `WINDOW` in both."""
+    """One objective: the rates of bad events and of all events; both contain `WINDOW` in place of the window."""
 
     name: str
     target: float
@@ -53,15 +54,15 @@ class Objective:
     minimum: int
 
     def errors(self, window: str) -> str:
-        """The recorded share of bad events."""
+        """Return the name of the recorded share of bad events."""
         return f"job:tidegate_{self.name}_errors:ratio_rate{window}"
 
     def events(self, window: str) -> str:
-        """The recorded number of events."""
+        """Return the name of the recorded number of events."""
         return f"job:tidegate_{self.name}_events:increase{window}"
 
     def burns(self, pair: Pair) -> str:
-        """The condition of one pair of windows."""
+        """Return the condition of one pair of windows."""
         bound = f"({pair.factor:g} * {1 - self.target:.10g})"
         return (
             f"{self.errors(pair.long)} > {bound} and {self.errors(pair.short)} > {bound} "
@@ -71,7 +72,7 @@ class Objective:
 
 
 def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
-    """Freshness: canary readings queryable in time, of those due. Validity: messages not refused, of those received."""
+    """Return freshness (canary readings queryable in time) and validity (received messages that were not rejected)."""
     return (
         _objective("freshness", settings.freshness_objective, freshness(settings.freshness_seconds), minimum=60),
         _objective("validity", settings.validity_objective, validity(), minimum=500),
@@ -83,13 +84,13 @@ def _objective(name: str, target: float, indicator: Indicator, *, minimum: int) 
 
 
 def _rate(count: Count) -> str:
-    """Per job, all its addresses together."""
+    """Return the rate per job, all its addresses together."""
     where = f"{{{count.where}}}" if count.where else ""
     return f"sum without({', '.join((*count.over, 'instance'))}) (rate({count.metric}{where}[WINDOW]))"
 
 
 def burn_alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
-    """One per objective and pair of windows; only Prometheus remembers long enough for them."""
+    """Return one alert per objective and pair of windows. Only Prometheus keeps a history that is long enough for them."""
     fresh, valid = objectives(settings)
     return (
         *(_freshness(settings, pair, fresh.burns(pair)) for pair in PAIRS),

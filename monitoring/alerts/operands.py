@@ -1,6 +1,6 @@
-"""What a condition compares: a metric as it is, its age, what it gained, sums and quotients of those.
+"""Operands of conditions: a metric as it is, its age, its increase, and sums and quotients of these.
 
-Each is data that reads in two ways: `promql()` for Prometheus, `values()` from the monitor's own memory.
+Each can be evaluated in two ways: `promql()` by Prometheus, `values()` from the monitor's own memory.
 """
 
 import re
@@ -27,52 +27,52 @@ __all__ = [
 ]
 
 EVERYTHING: Final = ("*",)
-"""As `over` of a sum: one figure of all series of an installation."""
+"""As `over` of a sum: one figure for all series of an installation."""
 
 
 class Operand(Protocol):
     """Something that has a value per label set."""
 
     def promql(self) -> str:
-        """The expression for Prometheus."""
+        """Return the expression for Prometheus."""
 
     def values(self, history: History, now: float) -> Values:
-        """The same from memory."""
+        """Return the same from memory."""
 
     def metrics(self) -> frozenset[str]:
-        """Which samples memory must hold."""
+        """Return the metrics that memory must hold."""
 
 
 @dataclass(frozen=True)
 class Select:
-    """Series of a metric; a wanted value that starts with `~` is a pattern, with `!` a value that is not wanted."""
+    """Series of a metric. A wanted value that starts with `~` is a pattern; one that starts with `!` is excluded."""
 
     metric: str
     where: tuple[tuple[str, str], ...] = ()
 
     def promql(self, window: str = "") -> str:
-        """The selector, with a range where one is given."""
+        """Return the selector, with a range if one is given."""
         matchers = ", ".join(f'{name}{_operator(value)}"{value.lstrip("~!")}"' for name, value in self.where)
         return self.metric + (f"{{{matchers}}}" if matchers else "") + window
 
     def values(self, history: History, now: float) -> Values:
-        """The value of each series then."""
+        """Return the value of each series at that time."""
         return self.chosen(history.latest(self.metric, now))
 
     def chosen(self, values: Values) -> Values:
-        """Those of the wanted series."""
+        """Keep the values of the wanted series."""
         return {labels: value for labels, value in values.items() if self._takes(dict(labels))}
 
     def _takes(self, labels: dict[str, str]) -> bool:
         return all(_fits(value, labels.get(name, "")) for name, value in self.where)
 
     def metrics(self) -> frozenset[str]:
-        """The one."""
+        """Return its metric."""
         return frozenset((self.metric,))
 
 
 def select(metric: str, **where: str) -> Select:
-    """Series of a metric by their labels."""
+    """Return the series of a metric with these labels."""
     return Select(metric, tuple(where.items()))
 
 
@@ -93,15 +93,15 @@ class Age:
     select: Select
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"time() - ({self.select.promql()} > 0)"
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         return {labels: now - at for labels, at in self.select.values(history, now).items() if at > 0}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.select.metrics()
 
 
@@ -112,21 +112,21 @@ class Left:
     select: Select
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"({self.select.promql()} > 0) - time()"
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         return {labels: at - now for labels, at in self.select.values(history, now).items() if at > 0}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.select.metrics()
 
 
 @dataclass(frozen=True)
 class _OverTime:
-    """One figure of each series over the last seconds: Prometheus' function, and what the memory answers alike."""
+    """One figure of each series over the last seconds: a function of Prometheus, and the same from memory."""
 
     select: Select
     seconds: int
@@ -134,72 +134,72 @@ class _OverTime:
     answer: ClassVar[Callable[[History, str, int, float], Values]]
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"{self.function}({self.select.promql(f'[{self.seconds}s]')})"
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         return self.select.chosen(type(self).answer(history, self.select.metric, self.seconds, now))
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.select.metrics()
 
 
 class Gain(_OverTime):
-    """What a counter gained in the last seconds; restarts of its process lose nothing."""
+    """Increase of a counter in the last seconds; restarts of its process lose nothing."""
 
     function, answer = "increase", History.increase
 
 
 class Changes(_OverTime):
-    """How often a gauge changed within the last seconds."""
+    """Number of changes of a gauge within the last seconds."""
 
     function, answer = "changes", History.changes
 
 
 class Least(_OverTime):
-    """The least value of a gauge within the last seconds."""
+    """Smallest value of a gauge within the last seconds."""
 
     function, answer = "min_over_time", History.least
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure less another of the same labels; none where either is missing."""
+    """One figure minus another with the same labels; none if either is missing."""
 
     of: Operand
     taken: Operand
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"({self.of.promql()}) - ({self.taken.promql()})"
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         taken = self.taken.values(history, now)
         return {key: value - taken[key] for key, value in self.of.values(history, now).items() if key in taken}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return metrics_of((self.of, self.taken))
 
 
 @dataclass(frozen=True)
 class Sum:
-    """The sum over the labels named in `over` and over all addresses of a part."""
+    """Sum over the labels named in `over` and over all addresses of a part."""
 
     of: Select | Gain
     over: tuple[str, ...] = field(default=())
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         if self.over == EVERYTHING:
             return f"sum by ({INSTALLATION}) ({self.of.promql()})"
         return f"sum without({', '.join((*self.over, 'instance'))}) ({self.of.promql()})"
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         found: Values = {}
         for labels, value in self.of.values(history, now).items():
             key = self._key(labels)
@@ -212,36 +212,36 @@ class Sum:
         return tuple(pair for pair in labels if pair[0] not in self.over and pair[0] != "instance")
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.of.metrics()
 
 
 @dataclass(frozen=True)
 class Less:
-    """A sum without what another part counts that is not meant by it; nothing is taken off where that part is not there."""
+    """A sum minus the count of another part. Without that part, the sum as it is."""
 
     of: Sum
     taken: Select | Gain
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return without(self.of.promql(), self.taken.promql())
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         taken = sum(self.taken.values(history, now).values())
         return {labels: max(0.0, value - taken) for labels, value in self.of.values(history, now).items()}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return metrics_of((self.of, self.taken))
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """One figure divided by another of the same labels; none where the divisor is below the minimum.
+    """One figure divided by another with the same labels; none if the divisor is below the minimum.
 
-    The minimum keeps one bad message of three from being a third of all.
+    Without the minimum, one bad message of three would count as a third.
     """
 
     dividend: Sum
@@ -249,21 +249,21 @@ class Quotient:
     minimum: float
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         divisor = self.divisor.promql()
         return f"{self.dividend.promql()} / ({divisor} >= {self.minimum:g})"
 
     def values(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         parts = self.dividend.values(history, now)
         whole = self.divisor.values(history, now)
         return {key: part / whole[key] for key, part in parts.items() if whole.get(key, -1.0) >= self.minimum}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return metrics_of((self.dividend, self.divisor))
 
 
 def metrics_of(parts: Iterable[Operand]) -> frozenset[str]:
-    """All that the parts need."""
+    """Return the metrics that these operands need."""
     return frozenset[str]().union(*(part.metrics() for part in parts))

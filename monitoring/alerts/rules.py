@@ -1,4 +1,4 @@
-"""Prometheus' rule file: the recorded shares that burn-rate alerts read, and every alert."""
+"""Prometheus' rule file: all alerts, and the recorded ratios that burn-rate alerts read."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ LONG: Final = frozenset({"6h", "3d"})
 
 
 def rule_file(settings: MonitoringSettings) -> dict[str, Any]:
-    """The file's content; YAML takes it as it is."""
+    """Return the content of the file, ready for YAML."""
     short = tuple(window for window in WINDOWS if window not in LONG)
     budgets = [alert for alert in alerts(settings) if "window" in dict(alert.labels)]
     return {
@@ -73,7 +73,7 @@ def _rule(alert: Alert, settings: MonitoringSettings) -> dict[str, Any]:
 
 
 def _description(alert: Alert) -> str:
-    """All of it in one text, since many receivers show only the description."""
+    """Return all texts of the alert as one, since many receivers show only the description."""
     causes = "\n".join(f"- {cause}" for cause in alert.causes)
     return f"{alert.template()}\n\nImpact: {alert.impact}\n\nPossible causes:\n{causes}\n\nActions:\n{_numbered(alert.actions)}"
 
@@ -83,7 +83,7 @@ def _numbered(actions: tuple[str, ...]) -> str:
 
 
 def runbook_url(alert: Alert, settings: MonitoringSettings) -> str:
-    """Where the page of the alert is read: the given place, else the ops page."""
+    """Return the address of the runbook: below `runbook_base_url` if that is set, else on the ops page."""
     if settings.runbook_base_url:
         return f"{settings.runbook_base_url.rstrip('/')}/{alert.name}"
     return f"http://{reached_at(settings.host, settings.page_port)}{alert.runbook}"

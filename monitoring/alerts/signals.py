@@ -1,4 +1,4 @@
-"""Conditions: which label sets are in alarm now, for Prometheus and from the monitor's own memory alike."""
+"""Conditions: the label sets in alarm now, evaluated by Prometheus or from the monitor's own memory."""
 
 import operator
 from collections.abc import Callable
@@ -21,7 +21,7 @@ COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 STARTED: Final = "process_start_time_seconds"
 OURS: Final = "~tidegate-.*"
-"""Every exporter tells when it was started; asked are only the jobs of ours."""
+"""Every exporter reports its start time, so only Tidegate's own jobs are queried."""
 TARGET: Final = ("job", "instance")
 RESOLUTION_SECONDS: Final = 15
 RESTLESS: Final = 2
@@ -35,13 +35,13 @@ class Signal(Protocol):
     """A condition."""
 
     def promql(self) -> str:
-        """The expression that has a series per label set in alarm."""
+        """Return the expression that has one series per label set in alarm."""
 
     def value(self, history: History, now: float) -> Values:
-        """The label sets in alarm, each with the figure that says so."""
+        """Return the label sets in alarm, each with its figure."""
 
     def metrics(self) -> frozenset[str]:
-        """Which samples memory must hold."""
+        """Return the metrics that memory must hold."""
 
 
 @dataclass(frozen=True)
@@ -53,25 +53,25 @@ class Compare:
     bound: float
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"{self.operand.promql()} {self.comparison} {_number(self.bound)}"
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         holds = COMPARISONS[self.comparison]
         return {key: found for key, found in self.operand.values(history, now).items() if holds(found, self.bound)}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.operand.metrics()
 
 
 @dataclass(frozen=True)
 class Happened:
-    """A counter counted more than so often in the last seconds.
+    """A counter rose by more than `more_than` in the last seconds.
 
-    What a process counted before anybody asked it for the first time has no earlier sample to compare with; so where a process
-    is younger than the window, all that its counter shows has happened within it.
+    Counts before the first scrape of a process have no earlier sample to compare with. So if a process is younger than the
+    window, everything that its counter shows happened within the window.
     """
 
     select: Select
@@ -79,29 +79,29 @@ class Happened:
     more_than: float = 0.0
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         bound = _number(self.more_than)
         newborn = f"{_matching(TARGET)} (time() - {_BORN.promql()} < {self.seconds})"
         gained = Gain(self.select, self.seconds).promql()
         return f"{gained} > {bound} or ({self.select.promql()} > {bound} and {newborn})"
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         gained = _above(Gain(self.select, self.seconds).values(history, now), self.more_than)
         newborn = {_only(key, TARGET) for key, at in _BORN.values(history, now).items() if now - at < self.seconds}
         shown = _above(self.select.values(history, now), self.more_than)
         return {key: count for key, count in shown.items() if _only(key, TARGET) in newborn} | gained
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.select.metrics() | {STARTED}
 
 
 @dataclass(frozen=True)
 class Grows:
-    """A gauge above its floor whose least value of the last step is above the largest of the step before.
+    """A gauge above its floor whose smallest value of the last step is above the largest of the step before.
 
-    Noise in what was before the growth makes neither of them flap, as comparing three instants would.
+    Unlike a comparison of three instants, this does not flap with noise before the growth.
     """
 
     gauge: Select
@@ -110,13 +110,13 @@ class Grows:
     floor: float
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         total, span = self._total().promql(), f"[{self.step_seconds - 1}s:{RESOLUTION_SECONDS}s]"
         least, most = f"min_over_time({total}{span})", f"max_over_time({total}{span} offset {self.step_seconds}s)"
         return f"({total} > {_number(self.floor)}) and ({least} > {most})"
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         newest, before = self._within(history, now), self._within(history, now - self.step_seconds)
         return {
             key: value
@@ -128,7 +128,7 @@ class Grows:
         return Sum(self.gauge, self.over)
 
     def _within(self, history: History, until: float) -> dict[Labels, list[float]]:
-        """Its values in the step that ends then, at the instants at which Prometheus takes them for a subquery."""
+        """Return its values in the step that ends at `until`, at the instants that Prometheus uses for a subquery."""
         found: dict[Labels, list[float]] = {}
         at = until - until % RESOLUTION_SECONDS
         while at >= until - self.step_seconds + 1:
@@ -138,7 +138,7 @@ class Grows:
         return found
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.gauge.metrics()
 
 
@@ -151,16 +151,16 @@ class Both:
     on: tuple[str, ...]
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"({self.one.promql()}) and {_matching(self.on)} ({self.other.promql()})"
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         there = {_only(key, self.on) for key in self.other.value(history, now)}
         return {key: value for key, value in self.one.value(history, now).items() if _only(key, self.on) in there}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.one.metrics() | self.other.metrics()
 
 
@@ -173,16 +173,16 @@ class Unless:
     on: tuple[str, ...]
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"({self.one.promql()}) unless {_matching(self.on)} ({self.other.promql()})"
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         there = {_only(key, self.on) for key in self.other.value(history, now)}
         return {key: value for key, value in self.one.value(history, now).items() if _only(key, self.on) not in there}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.one.metrics() | self.other.metrics()
 
 
@@ -194,41 +194,41 @@ class Either:
     other: Signal
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return f"({self.one.promql()}) or ({self.other.promql()})"
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         return self.other.value(history, now) | self.one.value(history, now)
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return self.one.metrics() | self.other.metrics()
 
 
 @dataclass(frozen=True)
 class Query:
-    """What only Prometheus can answer: hours back, or about itself."""
+    """A condition that only Prometheus can evaluate: over hours, or about itself."""
 
     text: str
 
     def promql(self) -> str:
-        """For Prometheus."""
+        """Return the PromQL expression."""
         return self.text
 
     def value(self, history: History, now: float) -> Values:
-        """From memory."""
+        """Return the values from memory."""
         return {}
 
     def metrics(self) -> frozenset[str]:
-        """What it reads."""
+        """Return the metrics that it reads."""
         return frozenset()
 
 
 def young(job: str, seconds: int) -> "Unless":
-    """Holds while a part was started less than so long ago: what it waits for may not be there yet.
+    """Return a condition that holds while a part is younger than `seconds`, because what it needs may not be there yet.
 
-    One that starts again and again is young for ever, and would hide for ever what it waits for: it is not taken for young.
+    A part that restarts repeatedly would always be young and would hide its alerts, so it does not count as young.
     """
     started = select(STARTED, job=job)
     return Unless(
@@ -245,7 +245,7 @@ def _only(labels: Labels, names: tuple[str, ...]) -> Labels:
 
 
 def _matching(labels: tuple[str, ...]) -> str:
-    """What holds of one installation says nothing of another in the same Prometheus; the monitor sees its own only."""
+    """Match also by installation: one Prometheus may watch several, while the monitor sees only its own."""
     return f"on({', '.join((INSTALLATION, *labels))})"
 
 

@@ -1,4 +1,4 @@
-"""Panels of what is wrong now, by rules and by the audit."""
+"""Panels of active alerts and of audit findings."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _NONE_GOOD: Final = [(None, "green"), (1, "red")]
 
 
 def loss_panels() -> list[Panel]:
-    """The findings of the last audit, devices that are silent, and what the monitor's own checks see."""
+    """Return the panels of the last audit, of silent devices, and of the monitor's own alerts."""
     found = "Found by the last audit, which compares acknowledged messages with stored data. "
     return [
         stat(
@@ -60,7 +60,7 @@ def loss_panels() -> list[Panel]:
 
 
 def alert_panels() -> list[Panel]:
-    """Alerts of Prometheus, one per line."""
+    """Return the table of Prometheus' alerts, one per line."""
     return [
         table(
             "Alerts",

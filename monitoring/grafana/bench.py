@@ -1,4 +1,4 @@
-"""Bench: a benchmark while it runs, with the figures of its last runs and the resources around them."""
+"""Dashboard Bench: a running benchmark, with the figures of its last runs and the resources used."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ _TOTAL_TIME: Final = "tidegate_bench_kafka_request_seconds"
 
 
 def bench() -> dict[str, Any]:
-    """The dashboard for whoever waits for `bench run`."""
+    """Return the dashboard for people who run `bench run`."""
     rows = [
         Row("Progress", _progress()),
         Row("Figures", _figures()),

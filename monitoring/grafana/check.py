@@ -1,4 +1,4 @@
-"""Asks a Prometheus every query of the dashboards, as Grafana would, and says which give nothing."""
+"""Check of the dashboards: send every query to a Prometheus, as Grafana would, and report those without a result."""
 
 import json
 import math
@@ -15,10 +15,10 @@ from monitoring.scrape import OPENER
 __all__ = ["EXPECTED_EMPTY", "ONLY_WITH", "EmptyQuery", "ask_prometheus", "empty_queries"]
 
 Ask = Callable[[str], list[Any]]
-"""PromQL -> the `result` of an instant query; ValueError says what Prometheus found wrong."""
+"""PromQL -> the `result` of an instant query; a ValueError holds Prometheus' error."""
 NOTHING: Final = "no series"
 _REFUSED: Final = (400, 422)
-"""How Prometheus answers a query that it does not understand, or that fails."""
+"""HTTP codes with which Prometheus answers a query that it does not understand, or that fails."""
 _OF_GRAFANA: Final = {"__rate_interval": "1m", "__range": "15m", "__interval": "15s"}
 
 _NO_SYS: Final = "the broker reports no figures under $SYS"
@@ -38,16 +38,16 @@ EXPECTED_EMPTY: Final[Mapping[str, str]] = {
     "Broker bytes": _NO_SYS,
     "Messages held": _NO_SYS,
 }
-"""Panels and variables that may be empty on a good run, and why."""
+"""Panels and variables that may be empty in a healthy run, and why."""
 ONLY_WITH: Final[Mapping[str, tuple[str, str]]] = {
     "tidegate-bench": ("tidegate_bench_runs_planned", "no benchmark runs with --metrics-port"),
 }
-"""Dashboard -> a series without which all of it is empty, and why that may be."""
+"""Dashboard -> a series without which the whole dashboard is empty, and why that is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyQuery:
-    """A query that gave no series, or no number; `why` is what Prometheus said, or the reason to expect it."""
+    """A query that gave no series, or no number; `why` is the error of Prometheus, or why an empty result is expected."""
 
     dashboard: str
     panel: str
@@ -57,7 +57,7 @@ class EmptyQuery:
 
 
 def empty_queries(dashboards: tuple[Mapping[str, Any], ...], ask: Ask) -> list[EmptyQuery]:
-    """All that gave nothing, those that are expected to included."""
+    """Return all queries without a result, including the expected ones."""
     found = []
     for dashboard in dashboards:
         values = _values(dashboard)
@@ -70,16 +70,16 @@ def empty_queries(dashboards: tuple[Mapping[str, Any], ...], ask: Ask) -> list[E
 
 
 def _expected(dashboard: str, panel: str, ask: Ask) -> str | None:
-    """Why a panel may be empty; None where it may not."""
+    """Return why a panel may be empty; None if it may not."""
     series, why = ONLY_WITH.get(dashboard, ("", ""))
     return why if series and not ask(series) else EXPECTED_EMPTY.get(panel)
 
 
 def ask_prometheus(base_url: str, *, timeout_seconds: float = 10.0) -> Ask:
-    """Asks over HTTP.
+    """Return a function that queries over HTTP.
 
-    Raises (what it returns):
-        ValueError: the query is refused.
+    Raises (the returned function):
+        ValueError: Prometheus refuses the query.
         OSError: no answer.
     """
 
@@ -101,7 +101,7 @@ def ask_prometheus(base_url: str, *, timeout_seconds: float = 10.0) -> Ask:
 
 
 def _values(dashboard: Mapping[str, Any]) -> dict[str, str]:
-    """What stands for each variable when the viewer chose nothing: all."""
+    """Return the value of each variable when the viewer chose nothing: all."""
     variables = dashboard["templating"]["list"]
     return _OF_GRAFANA | {each["name"]: each["allValue"] for each in variables if each["type"] == "query"}
 
@@ -120,7 +120,7 @@ def _queries(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _fault(ask: Ask, expr: str) -> str | None:
-    """None where there is a number."""
+    """Return what is wrong with the result; None if there is a number."""
     try:
         series = ask(expr)
     except ValueError as error:

@@ -11,12 +11,12 @@ __all__ = ["COLUMNS", "TAG", "Row", "dashboard"]
 COLUMNS: Final = 24
 TAG: Final = "tidegate"
 SCHEMA: Final = 39
-"""The newest classic schema; Grafana 13 reads it and keeps what it says."""
+"""The newest classic schema. Grafana 13 reads it and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A heading and its panels; they wrap where the columns are used up, and the last line is widened to the full width."""
+    """A heading and its panels. They wrap when the columns are used up, and each line is widened to the full width."""
 
     title: str
     panels: Sequence[Panel] = field(default_factory=tuple)
@@ -25,7 +25,7 @@ class Row:
 def dashboard(
     uid: str, title: str, description: str, variables: Sequence[Mapping[str, Any]], rows: Sequence[Row], *, span: str
 ) -> dict[str, Any]:
-    """All of a dashboard; the same input gives the same text, so that a change shows as what it is."""
+    """Return the whole dashboard. The same input gives the same text, so a diff shows only real changes."""
     return {
         "uid": uid,
         "title": title,
@@ -49,7 +49,7 @@ def dashboard(
 
 
 def _links() -> dict[str, Any]:
-    """The other dashboards of the tag, with the choices and the time that the viewer made here."""
+    """Return links to the other dashboards of the tag, with the viewer's choices and time range."""
     return {
         "type": "dashboards",
         "title": "Tidegate dashboards",
@@ -89,7 +89,7 @@ def _lines(panels: Sequence[Panel]) -> Iterator[list[Panel]]:
 
 
 def _filled(line: Sequence[Panel]) -> list[int]:
-    """The widths, with what is left of the line shared out from the left."""
+    """Return the widths, with the rest of the line distributed from the left."""
     widths = [panel["gridPos"]["w"] for panel in line]
     more, rest = divmod(COLUMNS - sum(widths), len(line))
     return [width + more + (place < rest) for place, width in enumerate(widths)]

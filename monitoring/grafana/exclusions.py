@@ -1,6 +1,6 @@
-"""Where the dashboards break a rule of Grafana's dashboard-linter on purpose: rule, dashboard, panel, why.
+"""Exclusions from Grafana's dashboard-linter: the rules that panels break on purpose, with the reason.
 
-It is written beside the dashboards as `.lint`, which that linter reads, and is what our own tests excuse: nothing else.
+They are exported next to the dashboards as `.lint`, which that linter reads. The tests allow these exclusions and no others.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["EXCLUSIONS", "Exclusion", "lint_file"]
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """One rule that is not for one panel; `rule` is the linter's own name, or one of ours (`fixed-window`)."""
+    """One rule that does not apply to one panel; `rule` is the linter's own name, or one of this project (`fixed-window`)."""
 
     rule: str
     dashboard: str
@@ -37,7 +37,7 @@ EXCLUSIONS: Final = (
 
 
 def lint_file() -> dict[str, Any]:
-    """The same for Grafana's linter: its own rules only."""
+    """Return the exclusions for Grafana's linter: its own rules only."""
     rules: dict[str, Any] = {}
     for each in EXCLUSIONS:
         if each.rule.endswith("-rule"):

@@ -1,4 +1,4 @@
-"""What `tidegate export grafana` writes: dashboards, provisioning, and how to use them."""
+"""Files of `tidegate export grafana`: dashboards, provisioning, and a README."""
 
 import json
 from typing import Any, Final
@@ -51,12 +51,12 @@ You cannot edit the dashboards in place. Save a copy under another name, or chan
 
 
 def dashboards(settings: MonitoringSettings) -> tuple[dict[str, Any], ...]:
-    """All dashboards, in the order of their use."""
+    """Return all dashboards, in the order of their use."""
     return overview(settings), pipeline(), kafka(), bench()
 
 
 def grafana_files(settings: MonitoringSettings) -> dict[str, str]:
-    """Path below the folder -> content; the same settings give the same bytes."""
+    """Return path below the folder -> content. The same settings give the same bytes."""
     made = {f"dashboards/{each['uid']}.json": _as_json(each) for each in dashboards(settings)}
     return made | {
         "dashboards/.lint": _as_yaml(lint_file()),

@@ -6,7 +6,7 @@ __all__ = ["heatmap"]
 
 
 def heatmap(title: str, description: str, unit: str, query: Query, *, width: int = 12, height: int = 8) -> Panel:
-    """How a histogram's buckets fill over time; the query asks for growth by `le`."""
+    """Return a panel of a histogram's buckets over time; the query must give growth by `le`."""
     options = {
         "calculate": False,
         "cellGap": 1,

@@ -1,4 +1,4 @@
-"""Kafka: what its brokers do (JMX), what consumers have not read, the machine under it, and the MQTT broker beside it."""
+"""Dashboard Kafka: brokers (JMX), lag of consumers, the machine, and the MQTT broker."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ _GOOD: Final = [(None, "green"), (1, "red")]
 
 
 def kafka() -> dict[str, Any]:
-    """The dashboard for whoever runs the brokers."""
+    """Return the dashboard for people who run the brokers."""
     topic = label_variable("topic", select("kafka_topic_partitions"))
     group = label_variable("consumergroup", select("kafka_consumergroup_lag", _TOPIC), title="Group")
     rows = [

@@ -1,4 +1,4 @@
-"""Kafka's requests: how many, how long, how many wrong, and where they wait."""
+"""Panels of Kafka's requests: rates, durations, errors, and queues."""
 
 from monitoring.grafana.panel import Panel, Query, timeseries
 from monitoring.grafana.promql import rate, select, total
@@ -10,7 +10,7 @@ _REQUESTS = "kafka_network_requestmetrics"
 
 
 def request_panels() -> list[Panel]:
-    """Produce is what the gateway waits for, FetchConsumer what the stream waits for."""
+    """Return the panels. The gateway waits for Produce, the stream for FetchConsumer."""
     return [
         timeseries(
             "Request rate",

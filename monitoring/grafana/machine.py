@@ -1,4 +1,4 @@
-"""What Kafka stands on: its JVM, the machine, and the MQTT broker beside it."""
+"""Panels of Kafka's JVM, of the machine, and of the MQTT broker."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _CPU: Final = "node_cpu_seconds_total"
 
 
 def jvm_panels() -> list[Panel]:
-    """The JVMs that carry the JMX agent: Kafka's and Spark's."""
+    """Return the panels of the JVMs with the JMX agent: Kafka's and Spark's."""
     return [
         timeseries(
             "Heap",
@@ -70,7 +70,7 @@ def jvm_panels() -> list[Panel]:
 
 
 def host_panels() -> list[Panel]:
-    """By instance: machines of others may tell the same names."""
+    """Return the panels by instance, since other machines may report the same names."""
     all_modes = rate(_CPU, "instance")
     return [
         timeseries(
@@ -127,7 +127,7 @@ def host_panels() -> list[Panel]:
 
 
 def broker_panels() -> list[Panel]:
-    """What the MQTT broker tells under $SYS; its counts begin at its start and end with it."""
+    """Return the panels of the MQTT broker's figures under $SYS. Its counts begin again at each start."""
     return [
         stat(
             "Broker figures",
@@ -173,5 +173,5 @@ def broker_panels() -> list[Panel]:
 
 
 def _growth(metric: str) -> str:
-    """They are counters whatever their names say."""
+    """Return the growth of a metric that is a counter, whatever its name says."""
     return f"sum(rate({select(metric)}[$__rate_interval]))"

@@ -1,4 +1,4 @@
-"""Freshness and validity: what the objectives count, and how fast their budgets burn."""
+"""Panels of the objectives freshness and validity, and of the burn of their budgets."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,27 +13,27 @@ __all__ = ["BUDGET_WINDOW", "Objective", "objective_panels", "objectives"]
 
 BUDGET_WINDOW: Final = "30d"
 BURN_WINDOWS: Final = tuple((pair.long, pair.factor) for pair in PAIRS)
-"""The long windows of the alerts and the pace at which each fires."""
+"""Long windows of the alerts, and the burn rate at which each fires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One promise: this share of all is good."""
+    """One objective: this share of all events is good."""
 
     name: str
     share: float
     promise: str
     bad: str
-    """Counts what broke the promise within `WINDOW`."""
+    """Counts the bad events within `WINDOW`."""
     all: str
 
     def bad_ratio(self, window: str) -> str:
-        """The share that broke the promise within the window."""
+        """Return the share of bad events within the window."""
         return f"({self.bad} / ({self.all} > 0))".replace("WINDOW", window)
 
 
 def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
-    """Freshness by the canary, so that an outage counts although no row is committed; validity by the gateway."""
+    """Return freshness, measured by the canary (so an outage counts without any committed row), and validity, by the gateway."""
     seconds = settings.freshness_seconds
     fresh, valid = freshness(seconds), validity()
     return (
@@ -59,7 +59,7 @@ def _growth(count: Count) -> str:
 
 
 def objective_panels(objective: Objective) -> list[Panel]:
-    """Share kept, budget left, and the pace at which it burns."""
+    """Return the panels of compliance, budget left, and burn rate."""
     allowed = f"{1 - objective.share:.6g}"
     bad = objective.bad_ratio(BUDGET_WINDOW)
     return [

@@ -1,4 +1,4 @@
-"""The overview: do we keep what we promised, what is wrong now, and the three signals latency, errors and throughput."""
+"""Dashboard Overview: objectives, current state, and the three signals latency, errors and throughput."""
 
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ _LATE: Final = [(None, "green"), (0.8, "yellow"), (2.5, "red")]
 
 
 def overview(settings: MonitoringSettings) -> dict[str, Any]:
-    """The dashboard to keep open."""
+    """Return the dashboard to keep open."""
     freshness, validity = objectives(settings)
     rows = [
         Row("Current state", [*_now(), *loss_panels()]),

@@ -8,15 +8,15 @@ __all__ = ["DATASOURCE", "Panel", "Query", "field", "gauge", "panel", "stat", "t
 
 Panel = dict[str, Any]
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-"""The one that the viewer chose; no dashboard names a data source of its own."""
+"""The data source that the viewer chose. No dashboard names a data source of its own."""
 
 _NEWEST: Final = frozenset({"stat", "gauge", "table"})
-"""Kinds that show one moment ask for one moment: a budget of 30 days is not computed for each point of a line."""
+"""Kinds that show one moment and query only that moment: a budget of 30 days is not calculated for each point of a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One PromQL query and how its series are called, `{{label}}` by label."""
+    """One PromQL query and the names of its series, with `{{label}}` for a label."""
 
     expr: str
     legend: str = ""
@@ -35,7 +35,7 @@ def timeseries(
     logarithmic: bool = False,
     points: int | None = None,
 ) -> Panel:
-    """Lines over time; `steps` are drawn as lines across, `points` bounds how many moments are asked for."""
+    """Return a panel of lines over time. `steps` are drawn as horizontal lines; `points` limits the number of moments queried."""
     custom: dict[str, Any] = {
         "drawStyle": "line",
         "fillOpacity": 30 if stacked else 8,
@@ -67,7 +67,7 @@ def stat(
     steps: Sequence[tuple[float | None, str]] = (),
     words: Mapping[str, tuple[str, str]] | None = None,
 ) -> Panel:
-    """The newest value, large; `words` says (text, colour) instead of a value."""
+    """Return a panel of the newest value in large type; `words` maps values to (text, colour)."""
     options = {
         "colorMode": "background" if steps or words else "none",
         "graphMode": "none",
@@ -88,7 +88,7 @@ def gauge(
     height: int = 4,
     steps: Sequence[tuple[float | None, str]],
 ) -> Panel:
-    """A share between 0 and 1 with its bounds."""
+    """Return a panel of a share between 0 and 1 with its bounds."""
     options = {
         "orientation": "auto",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
@@ -108,7 +108,7 @@ def panel(
     width: int,
     height: int,
 ) -> Panel:
-    """Any panel that shows what its queries give."""
+    """Return any panel that shows the results of its queries."""
     return {
         "type": kind,
         "title": title,
@@ -142,7 +142,7 @@ def field(
     minimum: float | None = None,
     maximum: float | None = None,
 ) -> dict[str, Any]:
-    """How a panel's values look: unit, bounds, colours, words instead of numbers."""
+    """Return the look of a panel's values: unit, bounds, colours, words instead of numbers."""
     made: dict[str, Any] = {
         "unit": unit,
         "color": color or {"mode": "thresholds"},

@@ -1,4 +1,4 @@
-"""The pipeline, hop by hop: what came in, where it waits, how long each step takes, what became of it."""
+"""Dashboard Pipeline, hop by hop: input, queues, durations of each step, outcomes."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ _WHOLE: Final = 'stage="receive_to_commit"'
 
 
 def pipeline() -> dict[str, Any]:
-    """The dashboard for whoever asks why."""
+    """Return the dashboard for finding the cause of a problem."""
     variables = [
         *selection('up{job=~"tidegate-.+"}'),
         label_variable("table", select("tidegate_table_last_commit_timestamp_seconds")),

@@ -1,4 +1,4 @@
-"""Panels of the stream: batches, commits, what it drops, what it derives, and streams written in SQL."""
+"""Panels of the stream: batches, commits, dropped rows, derived tables, and SQL-defined streams."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _TABLE: Final = 'table=~"$table"'
 
 
 def stream_panels() -> list[Panel]:
-    """From Kafka to committed rows."""
+    """Return the panels from Kafka to committed rows."""
     batch = "tidegate_stream_batch_duration_seconds"
     commit = "tidegate_stream_commit_duration_seconds"
     return [
@@ -128,7 +128,7 @@ def stream_panels() -> list[Panel]:
 
 
 def derived_panels() -> list[Panel]:
-    """Rollups, and what the writing process does beside landing."""
+    """Return the panels of rollups and of the background tasks of the writing process."""
     return [
         timeseries(
             "Rollup age",
@@ -168,7 +168,7 @@ def derived_panels() -> list[Panel]:
 
 
 def sql_panels() -> list[Panel]:
-    """One series per applied stream; empty where none is applied."""
+    """Return the panels with one series per applied stream; empty if none is applied."""
     name = "{{stream}}"
     return [
         timeseries(

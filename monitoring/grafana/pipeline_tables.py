@@ -1,4 +1,4 @@
-"""Panels of the tables and of what they say of the devices, and of the monitoring itself."""
+"""Panels of the tables, of the devices, and of the monitoring itself."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _LEDGER: Final = "tidegate_ledger_messages"
 
 
 def table_panels() -> list[Panel]:
-    """Freshness, files, size, maintenance."""
+    """Return the panels of freshness, files, size and maintenance."""
     name = "{{table}}"
     return [
         timeseries(
@@ -56,7 +56,7 @@ def table_panels() -> list[Panel]:
 
 
 def device_panels() -> list[Panel]:
-    """Counts only: which devices they are says the table `devices`, never a label."""
+    """Return panels of counts only: the table `devices` names the devices, never a label."""
     return [
         timeseries(
             "Devices",
@@ -115,7 +115,7 @@ def device_panels() -> list[Panel]:
 
 
 def monitor_panels() -> list[Panel]:
-    """What watching costs, and whether it works."""
+    """Return the panels of the cost and the health of monitoring."""
     return [
         timeseries(
             "Probe duration",

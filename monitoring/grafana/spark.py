@@ -7,7 +7,7 @@ __all__ = ["spark_panels"]
 
 
 def spark_panels() -> list[Panel]:
-    """Spark's own view of the stream, for whoever knows Spark."""
+    """Return the panels of Spark's own view of the stream, for people who know Spark."""
     streaming = "spark_driver_structured_streaming"
     return [
         timeseries(

@@ -17,7 +17,7 @@ def table(
     width: int = 12,
     height: int = 8,
 ) -> Panel:
-    """The newest values, one row per combination of the labels `by`, one column per query."""
+    """Return the newest values, one row per combination of the labels `by`, one column per query."""
     options = {"cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}}
     made = panel("table", title, description, queries, field(unit, ()), options, width, height)
     for target in made["targets"]:

@@ -1,4 +1,4 @@
-"""The choices at the top of a dashboard: data source, job, instance, and what a dashboard narrows further."""
+"""Choices at the top of a dashboard: data source, job, instance, and further filters of a dashboard."""
 
 from typing import Any, Final
 
@@ -8,13 +8,13 @@ from monitoring.indicators import INSTALLATION
 __all__ = ["ANYTHING", "EVERYTHING", "datasource", "label_variable", "selection"]
 
 EVERYTHING: Final = ".+"
-"""What "All" stands for in a query: the label is there, whatever it says."""
+"""Meaning of "All" in a query: the label exists, with any value."""
 ANYTHING: Final = ".*"
-"""The same of a label that may be missing: who has one installation need not name it."""
+"""The same for a label that may be missing: a single installation needs no name."""
 
 
 def selection(metric: str) -> list[dict[str, Any]]:
-    """Data source, job, instance and installation, found where `metric` is served."""
+    """Return data source, job, instance and installation, found where `metric` is served."""
     name, _, where = metric.rstrip("}").partition("{")
     chosen = f'{name}{{{where}{", " if where else ""}job=~"$job"}}'
     installation = label_variable(INSTALLATION, metric) | {"allValue": ANYTHING}
@@ -22,7 +22,7 @@ def selection(metric: str) -> list[dict[str, Any]]:
 
 
 def datasource() -> dict[str, Any]:
-    """Which Prometheus to ask: a choice of the viewer, so that no import asks for one."""
+    """Return the choice of the Prometheus: the viewer chooses it, so an import does not ask for it."""
     return {
         "type": "datasource",
         "name": "datasource",
@@ -40,7 +40,7 @@ def datasource() -> dict[str, Any]:
 
 
 def label_variable(label: str, series: str, *, title: str | None = None) -> dict[str, Any]:
-    """Several or all values of a label among the series; asked for again as the time range changes."""
+    """Return a choice of several or all values of a label among the series, queried again when the time range changes."""
     query = f"label_values({series}, {label})"
     return {
         "type": "query",

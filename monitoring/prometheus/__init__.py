@@ -1,1 +1,1 @@
-"""What a Prometheus and an Alertmanager of one's own read to watch Tidegate."""
+"""Configuration for a Prometheus and an Alertmanager outside of the embedded run."""

@@ -1,4 +1,4 @@
-"""The files of `tidegate export prometheus`."""
+"""Files of `tidegate export prometheus`."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,9 @@ from monitoring.settings import MonitoringSettings
 __all__ = ["EVERY_SECONDS", "prometheus_files"]
 
 ALERTMANAGER: Final = "http://127.0.0.1:9093"
-"""Where one of one's own answers: that which the README starts."""
+"""Address of the Alertmanager that the exported README starts."""
 EVERY_SECONDS: Final = 15
-"""How often Prometheus asks; Grafana makes the windows of rates from it."""
+"""Scrape interval of Prometheus; Grafana derives the windows of rates from it."""
 RULES: Final = "tidegate-rules.yml"
 MADE: Final = "# Written by `tidegate export prometheus`. Run it again with --force to replace this file.\n"
 README: Final = """\
@@ -104,7 +104,7 @@ people who get alerts cannot reach the ops page, set `monitoring.runbook_base_ur
 
 
 def prometheus_files(settings: MonitoringSettings) -> dict[str, str]:
-    """File name -> content. A Prometheus that tells nobody would be half a configuration: it has an Alertmanager always."""
+    """Return file name -> content. The configuration always names an Alertmanager, else alerts would reach nobody."""
     told = settings.model_copy(update={"alertmanager_url": settings.alertmanager_url or ALERTMANAGER})
     return {
         "prometheus.yml": _yaml(scrape_config(told, rules=RULES, every_seconds=EVERY_SECONDS)),

@@ -1,4 +1,4 @@
-"""Prometheus' own configuration: whom to ask and how often, which rules to follow, whom to tell."""
+"""Prometheus' own configuration: targets, scrape intervals, rule file, Alertmanager."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from monitoring.targets import JVMS, MetricsTarget, metrics_targets
 __all__ = ["CLUSTER", "scrape_config"]
 
 CLUSTER: Final = "tidegate"
-"""The label that tells several installations apart."""
+"""Value of the label that separates several installations."""
 BENCH_SECONDS: Final = 2
 
 
@@ -21,13 +21,13 @@ def scrape_config(
     every_seconds: int = 5,
     jvm_seconds: int = 15,
 ) -> dict[str, Any]:
-    """The content of prometheus.yml.
+    """Return the content of prometheus.yml.
 
     Args:
-        settings: where the parts answer, and where Prometheus and Alertmanager do.
-        rules: file with the rules, beside it.
-        every_seconds: how often each part is asked.
-        jvm_seconds: how often the JVMs are.
+        settings: addresses of the parts, of Prometheus and of Alertmanager.
+        rules: file with the rules, in the same folder.
+        every_seconds: scrape interval of the parts.
+        jvm_seconds: scrape interval of the JVMs.
     """
     jobs = [
         _job(f"tidegate-{part}", targets, jvm_seconds if part in JVMS else None)
@@ -44,7 +44,7 @@ def scrape_config(
         "scrape_configs": jobs,
     }
     if settings.bench_port:
-        # Its cells last seconds. Nobody alarms while no benchmark runs: the rules name the jobs of the parts.
+        # Its cells last seconds. No alert fires while no benchmark runs: the rules name the jobs of the parts.
         own = reached_at("127.0.0.1", settings.bench_port)
         jobs.append(_job("tidegate-bench", [MetricsTarget(parse_address(own), own)], BENCH_SECONDS))
     if settings.prometheus_url:
@@ -56,7 +56,7 @@ def scrape_config(
 
 
 def _job(name: str, targets: Sequence[MetricsTarget], every_seconds: int | None = None) -> dict[str, Any]:
-    """Scheme and path stand at the job where all its targets share them, else with each."""
+    """Return one scrape job. Scheme and path are in the job if all targets share them, else with each target."""
     every = (
         {}
         if every_seconds is None
@@ -80,7 +80,7 @@ def _job(name: str, targets: Sequence[MetricsTarget], every_seconds: int | None 
 
 
 def _own_metrics(url: str) -> MetricsTarget:
-    """Those of a server that is at this URL, which may have a path of its own."""
+    """Return the metrics target of the server at this URL, which may have a path."""
     base = parse_address(url, path="")
     return MetricsTarget(Address(base.scheme, base.netloc, f"{base.path.rstrip('/')}/metrics"), base.netloc)
 
