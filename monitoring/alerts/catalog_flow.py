@@ -239,7 +239,10 @@ GATEWAY: Final = (
         summary="QoS 0 messages were dropped while Kafka did not answer",
         text="The gateway dropped {value} QoS 0 messages in the last 5 minutes: Kafka did not take them and the window was full.",
         impact="Readings that devices sent with QoS 0 are lost. The gateway never drops QoS 1 messages.",
-        causes=("Kafka does not answer or is slow.", "A burst of QoS 0 messages was larger than `gateway.window_messages`."),
+        causes=(
+            "Kafka does not answer or is slow.",
+            "A burst of QoS 0 messages was larger than `gateway.window_messages`.",
+        ),
         actions=(
             "`tidegate status`: check whether Kafka is ready, and whether the lag grows.",
             "`tidegate logs gateway -n 100`: find out when it began.",
@@ -258,7 +261,10 @@ GATEWAY: Final = (
         summary="The gateway had internal errors",
         text="The gateway had {value} internal errors in the last 10 minutes, and continued.",
         impact="The messages concerned are dead letters `internal_error`, whole and redrivable. Nothing else is affected.",
-        causes=("A decoder cannot handle an unexpected input.", "A decoder of your own (entry point) raised an exception."),
+        causes=(
+            "A decoder cannot handle an unexpected input.",
+            "A decoder of your own (entry point) raised an exception.",
+        ),
         actions=(
             "`tidegate dlq ls --where \"reason = 'internal_error'\"`: list the topics and devices.",
             "`tidegate dlq show ID`: show the message, byte by byte, and the error.",

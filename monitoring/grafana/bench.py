@@ -50,7 +50,13 @@ def _progress() -> list[Panel]:
             Query(f"{total('tidegate_bench_runs_done')} / {total('tidegate_bench_runs_planned')}"),
             width=3,
         ),
-        stat("Time left", "Estimate from the runs so far.", "s", Query(total("tidegate_bench_left_seconds", how="max")), width=3),
+        stat(
+            "Time left",
+            "Estimate from the runs so far.",
+            "s",
+            Query(total("tidegate_bench_left_seconds", how="max")),
+            width=3,
+        ),
         stat(
             "Errors and lost records",
             "Since the start, in the runs that count.",

@@ -41,7 +41,9 @@ def kafka() -> dict[str, Any]:
 
 def _state() -> list[Panel]:
     return [
-        stat("Brokers", "Brokers that the cluster reports.", "short", Query(total("kafka_brokers", how="max")), width=3),
+        stat(
+            "Brokers", "Brokers that the cluster reports.", "short", Query(total("kafka_brokers", how="max")), width=3
+        ),
         stat(
             "Active controllers",
             "Number of active controllers. It must be exactly one.",
