@@ -78,7 +78,7 @@ DEVICES: Final = (
             "`tidegate logs broker -n 200`: check whether devices connect, and whether the broker refuses them.",
             '`tidegate sql "SELECT device, last_seen FROM devices ORDER BY last_seen DESC LIMIT 20"`: '
             "check whether all stopped at one moment.",
-            "`tidegate doctor --config FILE`: check that the broker answers, from here, under the address that devices use.",
+            "`tidegate doctor --config FILE`: check that the broker answers, from here, as devices would reach it.",
             "`tidegate device watch DEVICE`: watch the first one come back.",
         ),
         follows=_WAY,

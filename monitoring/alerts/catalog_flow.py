@@ -78,7 +78,7 @@ BROKER: Final = (
         text="The monitor cannot connect to the MQTT broker.",
         impact="Devices cannot deliver. QoS 0 messages are lost. Devices must keep QoS 1 messages themselves.",
         causes=(
-            "The broker is down, hangs or restarts all the time.",
+            "The broker is down, hangs or restarts in a loop.",
             "Its disk is full, or its certificate or password file is wrong.",
             "A network rule blocks the monitor.",
         ),

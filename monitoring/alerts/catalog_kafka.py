@@ -47,7 +47,7 @@ def _time_to_data_loss(severity: str, hours: int) -> Alert:
         actions=(
             "`tidegate status`: check the lag, and whether the stream runs.",
             "First gain time: `tidegate topics set TOPIC --retention-hours 720 --retention-bytes unlimited`. Watch the disk.",
-            "`tidegate logs stream -n 100`: start the stream again. `tidegate repair` shows what keeps it from starting.",
+            "Start the stream again. `tidegate logs stream -n 100` and `tidegate repair` show what keeps it from starting.",
             "When it has caught up: `tidegate audit --since 1d`, then `tidegate topics set TOPIC --as-settings`.",
         ),
     )
