@@ -62,7 +62,7 @@ def test_slash_finds_a_device_and_escape_goes_back(open_tab: Any) -> None:
     tab.wait("document.querySelector('#device h2')?.textContent === 'Device pump-2'")
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("/x")
-    tab.page.wait_for_selector("text=No device has this in its name.")
+    tab.page.wait_for_selector("text=No device name contains this text.")
     tab.page.keyboard.press("Escape")
     tab.page.wait_for_selector("#search ul", state="hidden")
     tab.page.go_back()
@@ -117,8 +117,8 @@ def test_the_device_page_shows_plots_ledger_clock_and_letters(open_tab: Any) -> 
     assert dict(figures) == {
         "received": "8640", "stored": "8421", "dead_lettered": "207", "ignored": "12", "duplicate": "0", "gap": "4", "late": "31",
     }  # fmt: skip
-    assert "Clock off by\n−120 ms" in tab.page.inner_text("#device")
-    assert "heard as usual" in tab.page.inner_text("#device")
+    assert "Clock offset\n−120 ms" in tab.page.inner_text("#device")
+    assert "not silent" in tab.page.inner_text("#device")
     assert tab.page.locator("#device [data-letter]").count() == 6
     fields = tab.page.locator("#device section[aria-label^=Fields] tbody tr")
     assert fields.locator("th").all_text_contents() == ["conn", "<img src=x onerror=window.hit=1>"]
@@ -140,8 +140,8 @@ def test_a_device_whose_mappings_leave_nothing_out_says_so_where_it_is_known(
 ) -> None:
     scripted_page.left_out = [] if known else None
     tab = open_tab("/#/device/boiler-0")
-    wanted = "No mapping of its routes leaves a field out." if known else "Not known yet."
-    tab.page.wait_for_selector(f"#device section[aria-label^=Fields] p:text-is('{wanted}')")
+    wanted = "No mapping on this device's routes leaves out a field." if known else "Not known yet."
+    tab.page.wait_for_selector(f'#device section[aria-label^=Fields] p:text-is("{wanted}")')
     tab.assert_clean()
 
 
@@ -155,8 +155,8 @@ def test_a_reason_leads_to_its_letters(open_tab: Any, scripted_page: Any, page_s
     assert tab.page.input_value("#letters select") == "bad_json"
     tab.page.click("[data-letter]")
     tab.page.wait_for_selector("#panel .payload")
-    assert "not known" in tab.page.inner_text("#panel .facts")
-    assert tab.page.inner_text("#panel [aria-label='Draft of a route']").strip() == '[[routes]]\nfilter = "a/<b>"'
+    assert "unknown" in tab.page.inner_text("#panel .facts")
+    assert tab.page.inner_text("#panel [aria-label='Draft route']").strip() == '[[routes]]\nfilter = "a/<b>"'
     tab.assert_clean()
 
 
@@ -169,16 +169,16 @@ def test_a_redrive_is_tried_first_and_then_done_with_the_token_of_the_address(
     tab = open_tab(f"/#token={TOKEN}")
     assert TOKEN not in tab.page.url
     assert tab.page.evaluate("sessionStorage.getItem('tidegate-token')") == TOKEN
-    tab.page.check("[aria-label='Choose letter 3-1000']")
-    tab.page.check("[aria-label='Choose letter 3-1001']")
-    tab.page.click("text=Redrive 2 chosen …")
+    tab.page.check("[aria-label='Select dead letter 3-1000']")
+    tab.page.check("[aria-label='Select dead letter 3-1001']")
+    tab.page.click("text=Redrive 2 selected …")
     tab.page.wait_for_selector("text=Nothing was written.")
     assert scripted_page.redrives == [(["3-1000", "3-1001"], True)]
     report = tab.page.inner_text("#panel table")
     assert "accepted\t1" in report
-    assert "refused again: out_of_range\t1" in report
+    assert "rejected again: out_of_range\t1" in report
     assert "<b>at most 0</b>" in tab.page.text_content("#panel ul")
-    tab.page.click("text=Redrive 2 letters now")
+    tab.page.click("text=Redrive 2 dead letters now")
     tab.page.wait_for_selector("text=Done.")
     assert scripted_page.redrives[1:] == [(["3-1000", "3-1001"], False)]
     tab.wait("document.querySelector('#letters form ~ div tbody tr')?.lastChild?.textContent === 'accepted'")
@@ -199,15 +199,15 @@ def test_a_dry_run_that_accepts_nothing_offers_no_redrive(open_tab: Any, scripte
     }
     tab = open_tab(f"/#token={TOKEN}")
     tab.page.click("[data-letter]")
-    tab.page.click("text=Redrive this letter …")
+    tab.page.click("text=Redrive this dead letter …")
     tab.page.wait_for_selector("text=Nothing would be accepted")
-    assert tab.page.locator("text=Redrive 1 letter now").is_disabled()
+    assert tab.page.locator("text=Redrive 1 dead letter now").is_disabled()
 
 
 def test_without_a_token_one_is_asked_for_and_a_wrong_one_is_refused(open_tab: Any, scripted_page: Any) -> None:
     tab = open_tab()
     tab.page.click("[data-letter]")
-    tab.page.click("text=Redrive this letter …")
+    tab.page.click("text=Redrive this dead letter …")
     tab.page.fill("#panel input[name=token]", "wrong")
     tab.page.click("text=Use this token")
     tab.page.wait_for_selector("#panel [role=alert]")
@@ -228,8 +228,8 @@ def test_where_the_monitor_has_no_token_the_page_only_shows(
     scripted_page.show(page_stories["normal"]() | {"redrive": False})
     tab = open_tab()
     tab.page.click("[data-letter]")
-    tab.page.click("text=Redrive this letter …")
-    tab.page.wait_for_selector("text=This page only shows")
+    tab.page.click("text=Redrive this dead letter …")
+    tab.page.wait_for_selector("text=This page is read-only")
     assert scripted_page.redrives == []
     tab.assert_clean()
 

@@ -148,7 +148,7 @@ def test_texts_are_listed_and_stay_text(open_device: Callable[..., Any]) -> None
         {"metric": hostile, "text": hostile, "first_at": now - 9, "last_at": now - 9, "count": 1},
     ]
     tab = open_device([], texts=texts)
-    tab.page.wait_for_selector("h4:text-is('Last texts')")
+    tab.page.wait_for_selector("h4:text-is('Text readings')")
     rows = tab.page.locator("#device tbody tr").evaluate_all(
         "rows => rows.map((row) => [...row.children].map((cell) => cell.textContent))"
     )
@@ -160,18 +160,18 @@ def test_texts_are_listed_and_stay_text(open_device: Callable[..., Any]) -> None
 
 def test_a_device_without_any_reading_says_so(open_device: Callable[..., Any]) -> None:
     tab = open_device([])
-    tab.page.wait_for_selector("text=No reading yet.")
-    assert tab.page.locator("h4:text-is('Last texts')").is_hidden()
+    tab.page.wait_for_selector("text=No readings yet.")
+    assert tab.page.locator("h4:text-is('Text readings')").is_hidden()
 
 
 @pytest.mark.parametrize(
     ("gap", "unread", "words"),
     [
-        (2, 2, "Missing in sequence: 2, of which at most 2 came and were refused without a readable number."),
+        (2, 2, "Missing in sequence: 2. Up to 2 of them arrived and were rejected without a readable number."),
         (
             5,
             2,
-            "Missing in sequence: 5, of which at most 2 came and were refused without a readable number; 3 at least did not come.",
+            "Missing in sequence: 5. Up to 2 of them arrived and were rejected without a readable number. At least 3 did not arrive.",
         ),
         (2, 0, ""),
         (0, 7, ""),

@@ -68,11 +68,11 @@ def test_older_letters_are_one_page_further_and_the_newest_one_back(
 
     wait_for(0, 99, "1 to 100, newest first")
     assert tab.page.locator("#letters >> text=← Newer").is_disabled()
-    tab.page.check("[aria-label='Choose letter 3-1000']")
+    tab.page.check("[aria-label='Select dead letter 3-1000']")
     tab.page.click("#letters >> text=Older →")
     wait_for(100, 199, "101 to 200, newest first")
     assert tab.page.locator("#letters input:checked").count() == 0
-    assert tab.page.locator("text=Redrive chosen …").is_disabled()
+    assert tab.page.locator("text=Redrive selected …").is_disabled()
     tab.page.click("#letters >> text=Older →")
     wait_for(200, 229, "201 to 230, newest first")
     assert tab.page.locator("#letters >> text=Older →").is_disabled()
@@ -154,7 +154,7 @@ def test_what_is_no_json_is_shown_as_it_came(
 def test_a_message_of_which_only_the_beginning_was_kept_says_so(open_letter: Callable[..., Any]) -> None:
     tab = open_letter(b"abc", length=5000)
     whole(tab)
-    assert tab.page.inner_text("#panel details .note") == "Only the first 3 of its 5,000 bytes are here."
+    assert tab.page.inner_text("#panel details .note") == "Only the first 3 of 5,000 bytes were kept."
 
 
 def test_got_has_the_room_beside_it_on_a_wide_page(open_tab: Any, scripted_page: Any, page_stories: Stories) -> None:

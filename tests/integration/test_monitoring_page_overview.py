@@ -96,7 +96,7 @@ def test_an_alert_comes_with_its_impact_causes_and_numbered_actions_and_is_read_
     open_tab: Any, scripted_page: Any, page_stories: Stories
 ) -> None:
     tab = open_tab()
-    tab.page.wait_for_selector("text=No alert")
+    tab.page.wait_for_selector("text=No alerts")
     assert tab.page.inner_text("#announce") == ""
     scripted_page.show(page_stories["alerting"]())
     alert = tab.page.locator('[data-alert="TidegateKafkaUnreachable"]')
@@ -120,7 +120,7 @@ def test_an_alert_comes_with_its_impact_causes_and_numbered_actions_and_is_read_
     assert "need Prometheus" in tab.page.inner_text("#alerts")
     assert "Clocks differ" in tab.page.inner_text("#latency")
     scripted_page.show(page_stories["normal"]())
-    tab.wait("document.getElementById('announce').textContent.includes('is over')")
+    tab.wait("document.getElementById('announce').textContent.includes('Resolved: ')")
     assert tab.page.title() == "✓ Ready – Tidegate"
     tab.assert_clean()
 

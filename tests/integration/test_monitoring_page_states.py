@@ -48,7 +48,7 @@ def test_while_the_canary_is_missing_old_percentiles_are_no_live_ones(
     scripted_page.show(snapshot)
     tab.page.wait_for_selector('#canary .badge[data-state="bad"]')
     assert tab.page.inner_text("#canary .badge") == "missing for 23 s"
-    assert "oldest reading waits 25 s." in tab.page.inner_text("#latency .note.bad")
+    assert "oldest reading has waited 25 s." in tab.page.inner_text("#latency .note.bad")
     assert tab.page.locator("#latency .quantiles dd").all_inner_texts()[:3] == ["20 s", "> 60 s", "> 60 s"]
     assert tab.page.locator("#latency .legend output").all_inner_texts()[1:] == ["> 60 s", "> 60 s"]
     assert tab.page.locator("#latency [data-old]").count() == 2
@@ -56,7 +56,7 @@ def test_while_the_canary_is_missing_old_percentiles_are_no_live_ones(
     snapshot["canary"] = {"last_seen_seconds_ago": 60.0}
     scripted_page.show(snapshot)
     tab.wait("document.querySelector('#canary .badge')?.textContent === 'missing for 1 min'")
-    assert "oldest reading waits 1 min or longer." in tab.page.inner_text("#latency .note.bad")
+    assert "oldest reading has waited 1 min or longer." in tab.page.inner_text("#latency .note.bad")
     tab.assert_clean()
 
 
@@ -86,9 +86,9 @@ def test_readings_that_come_back_in_slow_batches_are_not_missing(open_tab: Any) 
 @pytest.mark.parametrize(
     ("is_silent", "listed", "said"),
     [
-        (False, True, "heard as usual"),
+        (False, True, "not silent"),
         (True, False, "silent"),
-        (None, True, "silence not judged: heard too briefly, or too long ago"),
+        (None, True, "silence unknown: seen too briefly or too long ago"),
     ],
 )
 def test_a_device_is_silent_where_the_server_says_so(
@@ -137,7 +137,7 @@ def test_an_alert_opens_itself_when_it_begins_and_is_told_in_the_past_when_it_is
     scripted_page.show(snapshot)
     tab.page.wait_for_selector('.alert[data-state="resolved"]')
     assert alert.locator(".alert-text").inner_text() == "Was: Kafka has not answered for 95 s."
-    assert "over since" in alert.inner_text()
+    assert "resolved at" in alert.inner_text()
     assert "value" not in alert.inner_text()
     tab.assert_clean()
 
@@ -153,15 +153,15 @@ def test_what_nobody_knows_yet_is_not_told_as_nothing(open_tab: Any, scripted_pa
     for name in ("silent", "talkers", "skewed"):
         assert tab.page.locator(f"[data-list={name}] p.muted >> visible=true").all_inner_texts() == ["Not known yet."]
     assert "not known yet" in tab.page.inner_text("[data-list=offenders] tbody")
-    assert tab.page.inner_text("#audit .badge") == "nothing to prove yet"
+    assert tab.page.inner_text("#audit .badge") == "no messages yet"
     assert "last hour" in tab.page.inner_text("[data-list=talkers] h3")
-    assert "newest minute is still open" in tab.page.inner_text("#devices")
+    assert "current minute is incomplete" in tab.page.inner_text("#devices")
     nobody = {"device": None, "metrics": [], "ledger": {"received": 0, "stored": 0}, "dead_letters": []}
     tab.page.route("**/api/device?*", lambda route: route.fulfill(body=json.dumps(nobody)))
     tab.page.goto(scripted_page.url + "/#/device/nobody")
     tab.page.wait_for_selector("#device [data-ledger=received]")
     assert tab.page.inner_text("#device [data-ledger=received]") == "–"
-    assert "24 hours, newest minute still open" in tab.page.inner_text("#device")
+    assert "last 24 hours (current minute incomplete)" in tab.page.inner_text("#device")
 
 
 def test_a_spent_budget_is_told_in_words_with_a_next_step(
@@ -175,7 +175,7 @@ def test_a_spent_budget_is_told_in_words_with_a_next_step(
     tab.page.wait_for_selector('[data-slo="freshness"] .badge[data-state="bad"]')
     spent = tab.page.inner_text('[data-slo="freshness"]')
     assert "none left (spent 100 times)" in spent
-    assert "need Prometheus, and begin after 40 min of data" in spent
+    assert "need Prometheus and at least 40 min of data" in spent
     fine = tab.page.inner_text('[data-slo="validity"]')
     assert "99.55 %" in fine
     assert "Prometheus" not in fine
@@ -197,11 +197,11 @@ def test_a_redrive_that_accepts_nothing_repeats_the_next_step_and_leads_back(ope
     scripted_page.report = {"letters": 0, "accepted": 0, "unknown": ["9-1", "<b>9-2</b>"]}
     tab = open_tab(f"/#token={TOKEN}")
     tab.page.click("[data-letter]")
-    tab.page.click("text=Redrive this letter …")
+    tab.page.click("text=Redrive this dead letter …")
     tab.page.wait_for_selector("text=Nothing would be accepted")
     assert "Check the sensor" in tab.page.inner_text("#panel")
     assert "No dead letter has these 2 ids: 9-1, <b>9-2</b>" in tab.page.text_content("#panel .note")
-    tab.page.click("text=Back to letter 3-1000")
+    tab.page.click("text=Back to dead letter 3-1000")
     tab.page.wait_for_selector("#panel .payload")
     tab.assert_clean()
 

@@ -64,12 +64,12 @@ def test_the_overview_leads_to_topics_and_from_there_to_records(open_tab: Any, s
     names = tab.page.locator("#topics tbody a").all_text_contents()
     assert names == [each["topic"] for each in scripted_page.kafka.topics]
     assert "3.60 M" in tab.page.text_content("#topics tbody tr >> nth=3")
-    assert "the newest of each key" in tab.page.text_content("#topics tbody tr >> nth=1")
+    assert "newest record per key" in tab.page.text_content("#topics tbody tr >> nth=1")
     tab.page.click("#topics tbody a >> nth=3")
     tab.page.wait_for_selector("[data-record]")
     assert tab.page.text_content("#topic h2") == "Topic telemetry.readings"
     tab.wait("document.querySelectorAll('#topic details tbody tr').length === 5")  # three partitions, two groups
-    assert "Keeps 7 d or 10 GiB a partition. Times are by Kafka's clock." in tab.page.inner_text("#topic")
+    assert "Retention: 7 d or 10 GiB per partition. Record times are by Kafka's clock." in tab.page.inner_text("#topic")
     tab.page.click("text=← All topics")
     tab.page.wait_for_selector("#topics tbody tr")
     tab.page.click("text=← Overview")
@@ -103,7 +103,7 @@ def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any, wa
     tab.page.fill("[name=key]", "pump-5")
     tab.page.keyboard.press("Enter")
     tab.wait("document.querySelectorAll('[data-record]').length === 4")
-    assert "4 records with this key. Looked at 120 records." in tab.page.inner_text("#topic [role=status]")
+    assert "4 records with this key. Searched 120 records." in tab.page.inner_text("#topic [role=status]")
     tab.page.select_option("[name=from]", "offset")
     tab.page.fill("[name=offset]", "117")
     tab.page.click("#topic form button")
@@ -113,11 +113,11 @@ def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any, wa
     found = asked(scripted_page)
     assert (found.begin, found.at, found.partition, found.key) == wanted
     tab.page.select_option("[name=partition]", "")
-    tab.page.wait_for_selector("text=choose the partition")
+    tab.page.wait_for_selector("text=Choose a partition")
     tab.page.select_option("[name=from]", "time")
     tab.page.fill("[name=time]", "2026-01-31T17:30:00")
     tab.page.click("#topic form button")
-    tab.page.wait_for_selector("text=choose the partition", state="detached")
+    tab.page.wait_for_selector("text=Choose a partition", state="detached")
     wait_until(lambda: asked(scripted_page).begin == "time", what="the page's request")
     assert (asked(scripted_page).begin, asked(scripted_page).at) == ("time", 1769860800000)
     tab.assert_clean()
@@ -126,7 +126,7 @@ def test_what_the_form_says_is_asked_for(open_topic: Any, scripted_page: Any, wa
 def test_an_address_says_what_to_show_and_a_devices_page_has_it(open_tab: Any, scripted_page: Any) -> None:
     scripted_page.kafka.records[7]["key"] = a_piece("boiler-0")
     tab = open_tab("/#/device/boiler-0")
-    tab.page.click("text=Its records in Kafka")
+    tab.page.click("text=Records in Kafka")
     tab.page.wait_for_selector("[data-record]")
     assert (asked(scripted_page).key, tab.page.input_value("[name=key]")) == ("boiler-0", "boiler-0")
     assert record_places(tab) == of([scripted_page.kafka.records[7]])
@@ -201,7 +201,7 @@ def test_bytes_tombstones_and_what_was_cut_are_said_to_be(open_topic: Any, scrip
         a_record(2, key=None, value=a_piece('{"a": "bc', cut=True) | {"bytes": 70_000}),
     ]
     tab = open_topic()
-    wanted = ("this record deletes its key", "its bytes as base64", "Only the first of its 70,000 bytes are shown.")
+    wanted = ("this record deletes its key", "shown as base64", "Cut: the whole has 70,000 bytes.")
     for number, sentence in enumerate(wanted):
         tab.page.click(f"[data-record] >> nth={number}")
         tab.page.wait_for_selector(f"#panel >> text={sentence}")
@@ -214,16 +214,16 @@ def test_a_look_that_was_broken_off_says_how_far_it_came(open_tab: Any, scripted
         "records": [], "looked": 20_000, "spent": "records", "back_to_ms": 1764000000123, "only_partition": 2, "older": "0:7",
     }  # fmt: skip
     tab = open_tab(TOPIC + "?key=rare")
-    tab.page.wait_for_selector("text=No record with this key.")
+    tab.page.wait_for_selector("text=No records with this key.")
     assert tab.page.inner_text("#topic .records [role=status]") == (
-        "No record with this key. Looked at 20,000 records of partition 2 (where this key is) back to 2025-11-24 16:00:00.123. "
-        "It stopped there: 20,000 records are the most of one look. Older goes on."
+        "No records with this key. Searched 20,000 records of partition 2 (the key's partition) back to 2025-11-24 16:00:00.123. "
+        "The search stopped at its limit of 20,000 records. Press Older to continue."
     )
     assert tab.page.is_enabled(OLDER)
     scripted_page.kafka.changes |= {"gone": True, "spent": None, "silent": [1, 4]}
     tab.page.click("#topic form button")
-    tab.page.wait_for_selector("text=▲ No answer for partition 1, 4.")
-    assert "That offset is not there" in tab.page.inner_text("#topic .records [role=status]")
+    tab.page.wait_for_selector("text=▲ No answer for partitions 1, 4.")
+    assert "This offset does not exist" in tab.page.inner_text("#topic .records [role=status]")
     tab.assert_clean()
 
 
@@ -243,7 +243,7 @@ def test_a_kafka_that_is_slow_or_silent_is_said_and_what_is_shown_stays(open_tab
     kafka, sentence = scripted_page.kafka, "Kafka at 127.0.0.1:9092 does not answer in time: is it up?"
     kafka.gate.clear()
     tab = open_tab(TOPIC)
-    tab.page.wait_for_selector("text=Looking …")
+    tab.page.wait_for_selector("text=Reading records …")
     assert tab.page.get_attribute("#topic section >> nth=1", "aria-busy") == "true"
     tab.page.select_option("[name=from]", "oldest")  # a second question overtakes the first
     kafka.gate.set()
@@ -268,5 +268,5 @@ def test_partitions_that_lack_a_copy_or_a_leader_are_marked_by_a_sign(open_topic
     tab.page.wait_for_selector("text=▲ none")
     scripted_page.kafka.topics = []
     tab.page.reload()
-    tab.page.wait_for_selector("text=Kafka has no such topic.")
+    tab.page.wait_for_selector("text=This topic does not exist in Kafka.")
     tab.assert_clean()

@@ -61,10 +61,10 @@ def test_what_an_audit_notes_stands_below_its_figures(open_tab: Any, scripted_pa
 @pytest.mark.parametrize(
     ("busy", "full_days", "words"),
     [
-        (0.5, 40.0, "enough room"),
+        (0.5, 40.0, "enough capacity"),
         (0.97, 40.0, "CPU is busy"),
-        (0.97, 1.0, "disk fills up"),
-        (None, 40.0, "enough room"),
+        (0.97, 1.0, "disk full soon"),
+        (None, 40.0, "enough capacity"),
     ],
 )
 def test_a_machine_without_anything_left_is_no_machine_with_enough(

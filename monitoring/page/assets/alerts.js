@@ -1,4 +1,4 @@
-// Alerts: what is wrong, whom it hurts, why it may be, and what to type. Changes are read out politely.
+// Alerts with their impact, likely causes and actions. A polite live region announces changes.
 
 import { attr, el, fill, keyed, write } from "./dom.js";
 import { clock, duration, number, utc } from "./format.js";
@@ -12,7 +12,7 @@ const RANK = { critical: 0, warning: 1, info: 2 };
 const STATES = { firing: 0, pending: 1, resolved: 2 };
 const CAP = 30;
 
-/** Those that somebody must look at: firing, and more than a note. */
+/** Alerts that need attention: firing and more severe than info, without the watchdog. */
 export function countedAlerts(alerts) {
   return alerts.filter((alert) => alert.state === "firing" && alert.name !== WATCHDOG && alert.severity !== "info");
 }
@@ -22,7 +22,7 @@ function keyOf(alert) {
 }
 
 function sorted(alerts) {
-  // What follows from another alert stands behind it: the cause is what must be mended.
+  // An alert that follows from another one comes after it: the cause must be fixed first.
   const rank = (alert) =>
     (STATES[alert.state] ?? 3) * 100 + (alert.explained_by?.length ? 10 : 0) + (RANK[alert.severity] ?? 3);
   return [...alerts].sort((a, b) => rank(a) - rank(b) || (b.since ?? 0) - (a.since ?? 0));
@@ -44,7 +44,7 @@ function runbookLink(alert) {
   );
 }
 
-/** Alertmanager's form for a silence of this alert; null where nobody knows where it is. */
+/** Link to Alertmanager's form that silences this alert; null for a resolved alert or an unknown Alertmanager. */
 function silenceLink(alert, alertmanager) {
   const base = alertmanager ? safeAddress(alertmanager) : null;
   if (!base || alert.state === "resolved") return null;
@@ -53,7 +53,7 @@ function silenceLink(alert, alertmanager) {
   return el("a", { class: "button", href, target: "_blank", rel: "noopener noreferrer" }, "Silence");
 }
 
-/** What does not change while an alert lasts; made once. */
+/** Details of an alert; built again only when they change. */
 function body(alert, alertmanager) {
   const list = (tag, items) =>
     el(
@@ -65,7 +65,7 @@ function body(alert, alertmanager) {
   return [
     alert.impact ? [el("h4", {}, "Impact"), el("div", {}, stepNodes(alert.impact))] : null,
     alert.causes?.length ? [el("h4", {}, "Likely causes"), list("ul", alert.causes)] : null,
-    alert.actions?.length ? [el("h4", {}, "What to do"), list("ol", alert.actions)] : null,
+    alert.actions?.length ? [el("h4", {}, "Actions"), list("ol", alert.actions)] : null,
     labels.length
       ? el(
           "dl",
@@ -81,7 +81,7 @@ function body(alert, alertmanager) {
       el(
         "span",
         { class: "muted small" },
-        alert.source === "prometheus" ? "found by Prometheus" : "found by the monitor itself",
+        alert.source === "prometheus" ? "Source: Prometheus" : "Source: monitor",
       ),
     ),
   ].flat();
@@ -94,7 +94,7 @@ function makeAlert() {
   const text = el("p", { class: "alert-text" });
   const follows = el("p", { class: "small" });
   const inner = el("div", { class: "alert-body" });
-  const more = el("details", {}, el("summary", {}, "Impact, causes, what to do"), inner);
+  const more = el("details", {}, el("summary", {}, "Impact, causes, actions"), inner);
   const node = el(
     "article",
     { class: "alert" },
@@ -110,7 +110,7 @@ function makeAlert() {
     node,
     update: ({ alert, at, open, alertmanager }) => {
       const over = alert.state === "resolved";
-      if (open && !fired) more.open = true; // once, when it begins: whoever folds it again has read it
+      if (open && !fired) more.open = true; // once, when it starts to fire: a reader who closes it has read it
       fired = alert.state === "firing";
       attr(node, "data-state", alert.state);
       attr(node, "data-severity", alert.severity);
@@ -131,7 +131,7 @@ function makeAlert() {
       write(follows, follows.hidden ? "" : `Follows from ${alert.explained_by.join(", ")}.`);
       const lasts = duration(Math.max(0, Math.round(at - alert.since)));
       const value = over || typeof alert.value !== "number" ? "" : `; value ${number(alert.value)}`;
-      write(since, over ? `over since ${clock(alert.since)} (${lasts})` : `since ${clock(alert.since)} (${lasts})${value}`);
+      write(since, over ? `resolved at ${clock(alert.since)} (${lasts} ago)` : `since ${clock(alert.since)} (${lasts})${value}`);
       attr(since, "title", utc(alert.since));
       const content = JSON.stringify([
         alert.impact,
@@ -149,7 +149,7 @@ function makeAlert() {
   };
 }
 
-/** Reads out what began and what ended since the last snapshot; not what was there when the page was opened. */
+/** Announces alerts that started or ended since the last snapshot, but not those of the first snapshot. */
 function announcer(region) {
   let before = null;
   return (alerts) => {
@@ -157,7 +157,7 @@ function announcer(region) {
     if (before) {
       const words = [
         ...[...now].filter(([key]) => !before.has(key)).map(([, name]) => `Alert: ${name}.`),
-        ...[...before].filter(([key]) => !now.has(key)).map(([, name]) => `${name} is over.`),
+        ...[...before].filter(([key]) => !now.has(key)).map(([, name]) => `Resolved: ${name}.`),
       ];
       if (words.length) region.textContent = words.slice(0, 5).join(" ");
     }
@@ -168,7 +168,7 @@ function announcer(region) {
 export function mountAlerts(root) {
   const none = el("p", { class: "fine" });
   const badge = stateBadge();
-  setState(badge, "ok", "No alert");
+  setState(badge, "ok", "No alerts");
   none.append(badge);
   const list = el("div", { class: "alerts" });
   const more = el("p", { class: "muted" });
@@ -192,11 +192,11 @@ export function mountAlerts(root) {
     const watchdog = all.find((alert) => alert.name === WATCHDOG);
     const lines = [
       watchdog
-        ? `Watchdog ${watchdog.state === "firing" ? "is alive: alerts are being evaluated" : watchdog.state}.`
+        ? `Watchdog ${watchdog.state === "firing" ? "is alive: alerts are being evaluated" : `is ${watchdog.state}`}.`
         : null,
       snapshot.burn_rate_alerts
         ? null
-        : "Burn-rate alerts need Prometheus, which is not there; threshold alerts work without it.",
+        : "Burn-rate alerts need Prometheus, which is not available. Threshold alerts work without it.",
     ].filter(Boolean);
     keyed(
       notes,

@@ -1,6 +1,6 @@
-// Questions to the monitor. A refusal becomes an Error whose message is the server's sentence.
+// Requests to the monitor. An error answer becomes an Error with the server's message.
 
-/** The answer of `path` as data; `query` values that are empty are left out. */
+/** Requests `path` and returns the parsed JSON; empty `query` values are left out. */
 export async function ask(path, query = {}, options = {}) {
   const wanted = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
@@ -11,7 +11,7 @@ export async function ask(path, query = {}, options = {}) {
     answer = await fetch(text ? `${path}?${text}` : path, { cache: "no-store", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The monitor does not answer. Is it running? `tidegate status` says.", { cause: error });
+    throw new Error("The monitor does not answer. Run `tidegate status` to see whether it runs.", { cause: error });
   }
   const data = await answer.json().catch(() => null);
   if (!answer.ok) {
@@ -19,6 +19,6 @@ export async function ask(path, query = {}, options = {}) {
     refused.status = answer.status;
     throw refused;
   }
-  if (data === null) throw new Error(`The monitor's answer to ${path} is no JSON. Is another server on this port?`);
+  if (data === null) throw new Error(`The monitor's answer to ${path} is not JSON. Check whether another server uses this port.`);
   return data;
 }

@@ -1,4 +1,4 @@
-// Puts the page together: which view, what each part shows of a snapshot, and the keys.
+// Entry point of the page: mounts its sections, updates them with each snapshot and switches between views.
 
 import { mountAlerts } from "./alerts.js";
 import { CanaryWatch } from "./canary.js";
@@ -58,13 +58,13 @@ const updates = [
 function render() {
   showStatus(newest);
   pages.topic.update(newest);
-  if (document.hidden || overview.hidden) return; // the title and the status line are enough for whoever looks elsewhere
+  if (document.hidden || overview.hidden) return; // a hidden page or another view needs only the title and the status line
   const began = performance.now();
   for (const update of updates) {
     try {
       update(newest);
     } catch (error) {
-      console.error(error); // one broken part must not take the others' figures away
+      console.error(error); // an error in one section must not stop the others
     }
   }
   document.documentElement.dataset.renderMs = (performance.now() - began).toFixed(1);
@@ -75,7 +75,7 @@ async function loadHistory() {
     await history.load();
     if (newest) render();
   } catch {
-    // The charts then begin with what comes.
+    // Without the history the charts start with the next snapshot.
   }
 }
 
@@ -94,7 +94,7 @@ const live = new Live(
   },
 );
 
-/** Somebody who types a % of his own means a %. */
+/** The decoded text; a text with a `%` that cannot be decoded stays as it was typed. */
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -103,7 +103,7 @@ function decoded(text) {
   }
 }
 
-/** Which view an address names, and of what. A device's name may hold anything, a topic's no question mark. */
+/** The view and the name in an address. A device's name may hold any character, a topic's name no question mark. */
 function viewOf(hash) {
   const device = /^#\/device\/(.+)$/s.exec(hash);
   if (device) return { view: "device", name: decoded(device[1]) };
@@ -134,14 +134,14 @@ function anchor(event) {
   const link = event.target.closest?.('a[href^="#"]');
   const to = link?.getAttribute("href");
   if (!to || to.startsWith("#/")) return;
-  event.preventDefault(); // a place on the page is no view: the address stays
+  event.preventDefault(); // a link to a section changes neither the view nor the address
   const target = document.getElementById(to.slice(1));
   const go = () => {
     target?.scrollIntoView();
     target?.focus({ preventScroll: true });
   };
   if (!overview.hidden || !overview.contains(target)) return go();
-  addEventListener("hashchange", go, { once: true }); // from a device's page: first back to where the place is
+  addEventListener("hashchange", go, { once: true }); // from another view: first back to the overview
   location.hash = "#/";
 }
 

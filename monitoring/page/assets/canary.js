@@ -1,27 +1,27 @@
-// Whether the canary is missing: by its part's state, and by how long nothing came back against what is usual for it.
+// Detects a missing canary: by the state of its part, and by a gap between its readings that is longer than usual.
 
 import { duration } from "./format.js";
 
 const LEAST_SECONDS = 10;
 const TIMES = 3;
 const REMEMBERED = 30;
-/** Until the usual gap is known. */
+/** The limit until the usual gap is known. */
 const AT_FIRST_SECONDS = 15;
 
 const inSeconds = (value) => duration(Math.round(value));
 
-/** Since nothing came back, one waits at least as long; an older canary tells no more. */
+/** The longest wait in words. An older canary does not report it: the time since the last reading is then its lower bound. */
 function oldestWait(canary) {
   if (canary?.oldest_wait_seconds > 0) return inSeconds(canary.oldest_wait_seconds);
   return typeof canary?.last_seen_seconds_ago === "number" ? `${inSeconds(canary.last_seen_seconds_ago)} or longer` : null;
 }
 
-/** Learns from look to look how far apart readings come back: in batches, so seconds lie between them on a slow machine. */
+/** Learns the usual gap between readings from the snapshots. Readings come back in batches, seconds apart on a slow machine. */
 export class CanaryWatch {
   #seenAt = null;
   #gaps = [];
 
-  /** null while it comes through; else {state, word, waits}: how long its oldest reading waits, in words. */
+  /** null while readings come back; else {state, word, waits}, where `waits` is the wait of the oldest reading in words. */
   look({ at, canary, parts }) {
     const seconds = canary?.last_seen_seconds_ago;
     const part = parts?.canary;
@@ -37,7 +37,7 @@ export class CanaryWatch {
 
   #learn(seenAt) {
     const gap = this.#seenAt === null ? null : seenAt - this.#seenAt;
-    if (gap !== null && gap < 0.5) return; // the same reading, or a clock that trembles
+    if (gap !== null && gap < 0.5) return; // the same reading, or clock jitter
     this.#seenAt = seenAt;
     if (gap !== null) this.#gaps = [...this.#gaps, gap].slice(-REMEMBERED);
   }

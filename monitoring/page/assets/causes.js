@@ -1,4 +1,4 @@
-// Dead letters by cause: how many of each reason, and behind each the devices that have most of it.
+// Dead letters by reason: their number and, below each reason, the devices with the most of them.
 
 import { attr, el, fill, write } from "./dom.js";
 import { clock, number } from "./format.js";
@@ -10,17 +10,17 @@ const CAP = 400;
 function devicesWord(cause, open) {
   const many = `${number(cause.devices)} ${cause.devices === 1 ? "device" : "devices"}`;
   const shown = cause.by_device.filter(({ device }) => device !== null).length;
-  return `${open ? "▾" : "▸"} ${many}${open && shown < cause.devices ? `, ${shown} with most of it` : ""}`;
+  return `${open ? "▾" : "▸"} ${many}${open && shown < cause.devices ? `, top ${shown} shown` : ""}`;
 }
 
-/** A table of causes; `choose(reason, device)` is called by a click on a name. `update(causes)` shows them. */
+/** A table of the reasons; a click on a name calls `choose(reason, device)`. `update(causes)` shows new counts. */
 export function causeTable(choose) {
   const opened = new Set();
   let known = [];
 
   const showHead = (cell, { cause, part }) => {
     attr(cell, "class", part ? "sub" : null);
-    if (part && part.device === null) return fill(cell, el("span", { class: "muted" }, "device not known"));
+    if (part && part.device === null) return fill(cell, el("span", { class: "muted" }, "unknown device"));
     const asked = JSON.stringify([cause.reason, part?.device]);
     if (cell.dataset.asked === asked) return;
     cell.dataset.asked = asked;
@@ -43,17 +43,17 @@ export function causeTable(choose) {
   };
 
   const table = makeTable({
-    label: "Dead letters by cause",
+    label: "Dead letters by reason",
     keyOf: ({ cause, part }) => JSON.stringify([cause.reason, part ? [part.device] : null]),
     cap: CAP,
-    empty: "No dead letter.",
+    empty: "No dead letters.",
     columns: [
       { head: "Reason", row: true, show: showHead },
       { head: "Devices", show: showDevices },
-      { head: "Letters", figure: true, show: (cell, { cause, part }) => showFigure(cell, (part ?? cause).letters) },
+      { head: "Dead letters", figure: true, show: (cell, { cause, part }) => showFigure(cell, (part ?? cause).letters) },
       { head: "Redriven", figure: true, show: (cell, { cause, part }) => showFigure(cell, (part ?? cause).redriven) },
       {
-        head: "Last",
+        head: "Last received",
         show: (cell, { cause, part }) => showFigure(cell, (part ?? cause).last_received_at, clock),
       },
     ],

@@ -1,4 +1,4 @@
-// One plot over time by uPlot, with a legend of our own: the newest values, or those under the pointer.
+// A time chart drawn by uPlot. Its own legend shows the newest values, or those under the pointer.
 
 import { attr, el, write } from "./dom.js";
 import { clock, number, ticks } from "./format.js";
@@ -12,7 +12,7 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Between two numbers of an axis; what is only on or off has nothing between them. */
+/** Possible steps between two ticks of a value axis; an on/off chart uses 1 instead. */
 const NUMBER_STEPS = Array.from({ length: 40 }, (_, place) => [1, 2, 2.5, 5].map((n) => n * 10 ** (place - 16))).flat();
 const [LINE, STEPS] = [uPlot.paths.linear(), uPlot.paths.stepped({ align: 1 })];
 
@@ -25,16 +25,16 @@ const axis = (extra) => ({
 });
 
 /**
- * A chart with `series` of {label, color (a CSS variable), dash?, format?}. `show(at, columns)` draws it anew; `at` are epoch
- * seconds, a null is a gap. With `format` null the axis is numbered as exactly as its marks need. What it says in text is its
- * legend.
+ * A chart with `series` of {label, color (a CSS variable), dash?, format?}. `show(at, columns)` draws new data: `at` holds epoch
+ * seconds, and a null value is a gap. With `format` null the axis shows as many decimals as its ticks need. The legend is the
+ * chart's text.
  */
 export class TimeChart {
   #plot = null;
   #data = null;
   #hovered = false;
   #empty = true;
-  /** Whether all it shows is on or off: then it steps between the two. */
+  /** True where every value is 0 or 1: the lines are then drawn as steps. */
   #onOff = false;
   #width = null;
   #repaint = () => this.#plot?.redraw(false);
@@ -68,7 +68,7 @@ export class TimeChart {
     document.addEventListener("themechange", this.#repaint);
   }
 
-  /** Lets go of what would keep it alive; it is not shown again. */
+  /** Releases the plot and its listeners; the chart cannot be shown again. */
   close() {
     this.#width.disconnect();
     document.removeEventListener("themechange", this.#repaint);
@@ -98,7 +98,7 @@ export class TimeChart {
       width,
       height: this.height,
       legend: { show: false },
-      padding: [8, 32, 0, 0], // half of the last tick's word
+      padding: [8, 32, 0, 0], // room for half of the last tick's label
       cursor: { drag: { x: false, y: false }, sync: { key: this.sync }, points: { size: 6 } },
       scales: { x: { range: () => timeRange(this.#data[0][0], this.#data[0].at(-1)) }, y: { range: (_, low, high) => this.#range(low, high) } },
       axes: [

@@ -1,4 +1,4 @@
-// Buttons that copy a text, and commands that have one.
+// Copy buttons, and commands with a copy button.
 
 import { el, write } from "./dom.js";
 
@@ -8,14 +8,14 @@ const PROGRAMS =
 async function toClipboard(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = el("textarea", { class: "hidden", "aria-hidden": "true" });
-  area.value = text; // without TLS or loopback browsers offer no clipboard of their own
+  area.value = text; // browsers offer `navigator.clipboard` only over TLS or on loopback
   document.body.append(area);
   area.select();
   document.execCommand("copy");
   area.remove();
 }
 
-/** A button that copies `text` and says so. */
+/** A button that copies `text` and confirms it. */
 export function copyButton(text, what = "Copy") {
   const button = el("button", { type: "button", class: "copy", "aria-label": `${what}: ${text.slice(0, 120)}` }, what);
   button.addEventListener("click", async () => {
@@ -23,19 +23,19 @@ export function copyButton(text, what = "Copy") {
       await toClipboard(text);
       write(button, "Copied");
     } catch {
-      write(button, "Select it by hand");
+      write(button, "Copy manually");
     }
     setTimeout(() => write(button, what), 1500);
   });
   return button;
 }
 
-/** Whether it can be typed in a shell as it stands: a program with its arguments, so that no bare word is taken for one. */
+/** True for a shell command: a known program with at least one argument, since a bare word may be only a name. */
 export function isCommand(text) {
   return PROGRAMS.test(text);
 }
 
-/** A command on its own, with a button that copies it. */
+/** A command with a copy button. */
 export function commandNode(text, tag = "span") {
   return el(tag, { class: "command" }, el("code", {}, text), copyButton(text));
 }

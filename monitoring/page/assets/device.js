@@ -1,4 +1,4 @@
-// The page of one device: its last readings as plots, its ledger of 24 hours, its clock, what was refused of it.
+// The page of one device: facts, plots of its last readings, its ledger of 24 hours, and its dead letters.
 
 import { ask } from "./api.js";
 import { copyButton } from "./copy.js";
@@ -25,7 +25,7 @@ const LEDGER = {
   late: "late",
 };
 
-/** Clock, silence and when it was heard. */
+/** Facts of a device: silence, times of its messages, clock offset and last rejection. */
 function factNodes(row, silent, quiet, stale) {
   const badge = stateBadge();
   const usual = row.interval_learned_s ?? row.interval_s;
@@ -33,30 +33,30 @@ function factNodes(row, silent, quiet, stale) {
   setState(
     badge,
     known ? (quiet ? "warn" : "ok") : "unknown",
-    known ? (quiet ? "silent" : "heard as usual") : "silence not judged: heard too briefly, or too long ago",
+    known ? (quiet ? "silent" : "not silent") : "silence unknown: seen too briefly or too long ago",
   );
   const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
   return [
     el("p", {}, badge),
     el("dl", { class: "facts" }, [
       fact(
-        "Last heard",
+        "Last seen",
         `${clock(row.last_seen)}${typeof silent === "number" ? ` (${duration(silent)} ago)` : ""}`,
         utc(row.last_seen),
       ),
-      typeof stale === "number" ? fact("Values out of date since", clock(stale), utc(stale)) : null,
-      fact("Usually every", duration(usual)),
-      fact("First heard", clock(row.first_seen), utc(row.first_seen)),
-      fact("Clock off by", millis(row.clock_skew_ms)),
+      typeof stale === "number" ? fact("Values stale since", clock(stale), utc(stale)) : null,
+      fact("Usual interval", duration(usual)),
+      fact("First seen", clock(row.first_seen), utc(row.first_seen)),
+      fact("Clock offset", millis(row.clock_skew_ms)),
       row.last_rejected_because
-        ? fact("Last refused", `${row.last_rejected_because}, ${clock(row.last_rejected_at)}`)
+        ? fact("Last rejected", `${row.last_rejected_because}, ${clock(row.last_rejected_at)}`)
         : null,
       row.profile ? fact("Profile", visible(row.profile)) : null,
     ]),
   ];
 }
 
-/** Commands about the device, to copy. */
+/** Commands about the device with copy buttons. */
 function commandNodes(device) {
   const quoted = shellWord(device);
   if (quoted === null) return [];
@@ -66,12 +66,12 @@ function commandNodes(device) {
   );
 }
 
-/** What of a gap may be no loss: a message that nobody could read was refused with its number unknown. */
+/** The part of a gap that may not be lost: an unreadable message is rejected without a known sequence number. */
 function unreadWords(gap, unread) {
   const most = Math.min(gap ?? 0, unread ?? 0);
   if (!most) return "";
-  const all = most === gap ? "" : `; ${number(gap - most)} at least did not come`;
-  return `Missing in sequence: ${number(gap)}, of which at most ${number(most)} came and were refused without a readable number${all}.`;
+  const lost = most === gap ? "" : ` At least ${number(gap - most)} did not arrive.`;
+  return `Missing in sequence: ${number(gap)}. Up to ${number(most)} of them arrived and were rejected without a readable number.${lost}`;
 }
 
 export class DevicePage {
@@ -98,7 +98,7 @@ export class DevicePage {
       el("section", { class: "card", "aria-label": "Device" }, this.facts, this.commands),
       section("Last readings", this.plots.node),
       section(
-        "Messages of 24 hours, newest minute still open",
+        "Messages, last 24 hours (current minute incomplete)",
         el(
           "dl",
           { class: "strip" },
@@ -107,8 +107,8 @@ export class DevicePage {
         this.unread,
       ),
       section(
-        "Fields that mappings leave out",
-        el("p", { class: "muted small" }, "Counted by route, over all devices whose messages come by it."),
+        "Fields left out by mappings",
+        el("p", { class: "muted small" }, "Counted per route, over all devices that use the route."),
         this.leftOut.node,
       ),
       section("Dead letters, last 7 days", this.letters.node),
@@ -116,13 +116,13 @@ export class DevicePage {
     root.append(el("p", {}, el("a", { href: "#/" }, "← All devices")), this.title, this.problem, this.content);
   }
 
-  /** Anew only where the program is called otherwise than before, so that a button keeps the focus. */
+  /** Rebuilds the commands only when the command line has changed, so that a button keeps the focus. */
   #showCommands() {
     const asked = commandLine(this.#device);
     if (this.#asked === asked) return;
     this.#asked = asked;
     const records = recordsAddress(this.#device);
-    fill(this.commands, commandNodes(this.#device), records && el("a", { href: records }, "Its records in Kafka"));
+    fill(this.commands, commandNodes(this.#device), records && el("a", { href: records }, "Records in Kafka"));
   }
 
   open(device) {
@@ -165,9 +165,9 @@ export class DevicePage {
       this.facts,
       found.device
         ? factNodes(found.device, found.silent_seconds, found.is_silent, found.stale_since)
-        : el("p", { class: "muted" }, "No message of this device has been counted yet."),
+        : el("p", { class: "muted" }, "No messages from this device have been counted yet."),
     );
-    // Nothing was counted of a device that nobody knows: that is not 0.
+    // An unknown device has no counts, which is not the same as 0.
     const counted = found.device || Object.values(found.ledger ?? {}).some((count) => count > 0);
     for (const [name, node] of Object.entries(this.ledger)) showFigure(node, counted ? found.ledger?.[name] : null, number);
     write(this.unread, unreadWords(found.ledger?.gap, found.refused_unread));

@@ -1,4 +1,4 @@
-// What a device told last: its numbers as plots, its texts as a list of when it said what.
+// Last readings of a device: numbers as plots, texts as a list with their times.
 
 import { TimeChart } from "./chart.js";
 import { el, write } from "./dom.js";
@@ -13,7 +13,7 @@ const name = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChi
 function textTable() {
   const time = (get) => (cell, item) => showFigure(cell, get(item), clock);
   return makeTable({
-    label: "Last texts",
+    label: "Text readings",
     keyOf: (item) => JSON.stringify([item.metric, item.first_at]),
     cap: 60,
     stack: true,
@@ -22,7 +22,7 @@ function textTable() {
       { head: "Text", show: (cell, item) => (cell.classList.add("rest"), name(({ text }) => text)(cell, item)) },
       { head: "First", show: time((item) => item.first_at) },
       { head: "Last", show: time((item) => item.last_at) },
-      { head: "Times", figure: true, show: (cell, item) => showFigure(cell, item.count, number) },
+      { head: "Count", figure: true, show: (cell, item) => showFigure(cell, item.count, number) },
     ],
   });
 }
@@ -34,11 +34,11 @@ export class DevicePlots {
     this.plots = el("div", { class: "pair" });
     this.nothing = el("p", { class: "muted" });
     this.texts = textTable();
-    this.said = el("div", { class: "stack", hidden: true }, el("h4", {}, "Last texts"), this.texts.node);
+    this.said = el("div", { class: "stack", hidden: true }, el("h4", {}, "Text readings"), this.texts.node);
     this.node = el("div", { class: "stack" }, this.plots, this.nothing, this.said);
   }
 
-  /** Forgets the device that was shown. */
+  /** Removes the plots of the device that was shown. */
   clear() {
     for (const chart of this.#charts.values()) chart.close();
     this.#charts.clear();
@@ -55,7 +55,7 @@ export class DevicePlots {
     this.said.hidden = !texts.length;
     this.texts.update(texts);
     this.plots.hidden = !metrics.length;
-    write(this.nothing, metrics.length || texts.length ? "" : "No reading yet.");
+    write(this.nothing, metrics.length || texts.length ? "" : "No readings yet.");
     this.nothing.hidden = !this.nothing.textContent;
   }
 

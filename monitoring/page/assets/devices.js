@@ -1,4 +1,4 @@
-// Devices that need a look: silent ones, those that send most, those that are refused most, those whose clock is off.
+// Devices that need attention: silent ones, top senders, those with the most rejections, and those with a wrong clock.
 
 import { el, fill } from "./dom.js";
 import { clock, duration, millis } from "./format.js";
@@ -16,7 +16,7 @@ function showDevice(cell, item) {
 
 function showReason(cell, item) {
   if (item.reason) return showName(cell, item.reason);
-  delete cell.dataset.name; // else the same reason would not be shown again
+  delete cell.dataset.name; // otherwise showName would skip the same reason next time
   return fill(cell, el("span", { class: "none" }, "not known yet"));
 }
 
@@ -38,37 +38,37 @@ export function mountDevices(root) {
   const silentCount = el("dd");
   const stale = el("dd");
   const lists = {
-    silent: list("Silent devices", "Every device is heard as often as usual.", [
+    silent: list("Silent devices", "No silent devices.", [
       { head: "Silent for", figure: true, show: (cell, item) => showFigure(cell, item.silent_seconds, duration) },
-      { head: "Usually every", figure: true, show: (cell, item) => showFigure(cell, item.interval_s, duration) },
-      { head: "Last heard", figure: true, show: (cell, item) => showFigure(cell, item.last_seen, clock) },
+      { head: "Usual interval", figure: true, show: (cell, item) => showFigure(cell, item.interval_s, duration) },
+      { head: "Last seen", figure: true, show: (cell, item) => showFigure(cell, item.last_seen, clock) },
     ]),
-    talkers: list("Top talkers, last hour", "Nothing was received.", [
+    talkers: list("Top senders, last hour", "No messages.", [
       { head: "Messages", figure: true, show: (cell, item) => showFigure(cell, item.received) },
     ]),
-    offenders: list("Most refused, last hour", "Nobody was refused.", [
-      { head: "Refused", figure: true, show: (cell, item) => showFigure(cell, item.dead_lettered) },
-      { head: "Mostly", show: showReason },
+    offenders: list("Most rejected, last hour", "No rejected messages.", [
+      { head: "Rejected", figure: true, show: (cell, item) => showFigure(cell, item.dead_lettered) },
+      { head: "Last reason", show: showReason },
     ]),
-    skewed: list("Clocks that are off", "No clock is off.", [
-      { head: "Off by", figure: true, show: (cell, item) => showFigure(cell, item.clock_skew_ms, millis) },
+    skewed: list("Wrong clocks", "No wrong clocks.", [
+      { head: "Offset", figure: true, show: (cell, item) => showFigure(cell, item.clock_skew_ms, millis) },
     ]),
   };
   const titles = {
     silent: "Silent",
-    talkers: "Top talkers, last hour",
-    offenders: "Most refused, last hour",
-    skewed: "Clocks that are off",
+    talkers: "Top senders, last hour",
+    offenders: "Most rejected, last hour",
+    skewed: "Wrong clocks",
   };
-  const open = el("p", { class: "muted small" }, "Counted by the minute: the newest minute is still open.");
+  const open = el("p", { class: "muted small" }, "Counted per minute; the current minute is incomplete.");
   root.append(
     el(
       "dl",
       { class: "strip" },
       el("div", {}, el("dt", {}, "known"), known),
-      el("div", {}, el("dt", {}, "heard within the hour"), active),
+      el("div", {}, el("dt", {}, "active, last hour"), active),
       el("div", {}, el("dt", {}, "silent"), silentCount),
-      el("div", {}, el("dt", {}, "values out of date"), stale),
+      el("div", {}, el("dt", {}, "stale values"), stale),
     ),
     el(
       "div",

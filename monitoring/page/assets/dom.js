@@ -24,18 +24,18 @@ export function attr(node, name, value) {
 
 const LONGEST = 1000;
 
-/** Sets the text where it differs, so that nothing is laid out again for the same figure. Nobody reads a text without end. */
+/** Sets the text only where it differs, to avoid a new layout; a text longer than LONGEST is cut. */
 export function write(node, text) {
   const shown = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
   if (node.textContent !== shown) node.textContent = shown;
 }
 
-/** Replaces what a node holds. */
+/** Replaces the children of a node. */
 export function fill(node, ...children) {
   node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
-/** A shape of 16 x 16; `d` is one of our own path constants. */
+/** An SVG shape of 16 x 16; `d` is one of our own path constants. */
 export function shape(d, name = "icon") {
   const svg = document.createElementNS(SVG, "svg");
   for (const [key, value] of [
@@ -53,8 +53,8 @@ export function shape(d, name = "icon") {
 const known = new WeakMap();
 
 /**
- * Makes the children of `parent` those of `items`, in order. A child whose key stays, stays the same node: scroll, focus
- * and what is folded open survive. `make(item)` returns {node, update(item)}.
+ * Updates the children of `parent` to match `items`, in order. A key that remains keeps its node: scroll position, focus and
+ * open details survive. `make(item)` returns {node, update(item)}.
  */
 export function keyed(parent, items, keyOf, make) {
   const before = known.get(parent) ?? new Map();

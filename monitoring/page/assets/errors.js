@@ -1,4 +1,4 @@
-// What was refused, by reason; a reason leads to its dead letters.
+// Rejections by reason; each reason links to its dead letters.
 
 import { el, fill, write } from "./dom.js";
 import { number, percent } from "./format.js";
@@ -7,10 +7,10 @@ import { makeTable, showFigure } from "./table.js";
 export function mountErrors(root, chooseReason) {
   const share = el("output", { class: "big" });
   const table = makeTable({
-    label: "Refusals by reason",
+    label: "Rejections by reason",
     keyOf: (item) => item.reason,
     cap: 40,
-    empty: "Nothing was refused since the gateway started.",
+    empty: "No rejections since the gateway started.",
     columns: [
       {
         head: "Reason",
@@ -28,12 +28,12 @@ export function mountErrors(root, chooseReason) {
           );
         },
       },
-      { head: "per second", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
-      { head: "in all", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
+      { head: "Per second", figure: true, show: (cell, item) => showFigure(cell, item.per_second, number) },
+      { head: "Total", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
     ],
   });
-  const now = el("p", {}, share, " of messages are refused now");
-  const periods = "Per second: of the last 10 s. In all: since the gateway started.";
+  const now = el("p", {}, share, " of messages are rejected now");
+  const periods = "Per second: average of the last 10 s. Total: since the gateway started.";
   root.append(now, table.node, el("p", { class: "muted small" }, periods));
   return (snapshot) => {
     const { received, dead_lettered: refused } = snapshot.rates ?? {};
@@ -42,7 +42,7 @@ export function mountErrors(root, chooseReason) {
     showFigure(share, ratio, percent);
     write(
       now.lastChild,
-      received > 0 || ratio === null ? " of messages are refused now" : " refused now: nothing comes in",
+      received > 0 || ratio === null ? " of messages are rejected now" : " rejected now: no messages arrive",
     );
     table.update(snapshot.errors ?? [], ratio !== null);
   };

@@ -1,4 +1,4 @@
-// The way of a reading as six boxes in a row, with what moves between them on the arrows.
+// The path of a reading as six boxes in a row; the arrows show the flow between them.
 
 import { attr, el, keyed, shape, write } from "./dom.js";
 import { figure, number } from "./format.js";
@@ -20,11 +20,11 @@ function lagOf(snapshot) {
   return lags.length ? lags.reduce((sum, lag) => sum + lag, 0) : null;
 }
 
-/** What is written on the arrow into each box. */
+/** Figure, tooltip unit and short unit of the arrow into each box. */
 const BETWEEN = {
   broker: (s) => [s.rates?.received, "messages/s", "msg/s"],
   gateway: (s) => [s.rates?.received, "messages/s", "msg/s"],
-  kafka: (s) => [s.rates?.acknowledged ?? s.rates?.accepted, "messages/s confirmed", "msg/s"],
+  kafka: (s) => [s.rates?.acknowledged ?? s.rates?.accepted, "messages/s acknowledged", "msg/s"],
   stream: (s) => [lagOf(s), "records waiting", "lag"],
   tables: (s) => [s.rates?.rows, "rows/s", "rows/s"],
 };

@@ -1,4 +1,4 @@
-// Figures for people: three digits are enough, an unknown one is a dash. Pure.
+// Formats figures for display: three significant digits, and a dash for an unknown value. Pure functions.
 
 const NONE = "–";
 const STEPS = [
@@ -25,7 +25,7 @@ function digits(value) {
   return size === 0 ? "0" : "<0.001";
 }
 
-/** A count or a rate: whole below 100,000 where it is whole, then 123 k, 4.56 M. */
+/** A count or a rate: in full below 100,000, then as 123 k or 4.56 M. */
 export function number(value) {
   if (!isNumber(value)) return NONE;
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -40,7 +40,7 @@ export function number(value) {
   return GROUPED.format(value);
 }
 
-/** Milliseconds, as ms below a second and as a duration above a minute. */
+/** Milliseconds: in ms below a second, in seconds below a minute, else as a duration. */
 export function millis(value) {
   if (!isNumber(value)) return NONE;
   if (Math.abs(value) < 1000) return `${digits(value)} ms`;
@@ -49,7 +49,7 @@ export function millis(value) {
 
 const TOP_BUCKET_MS = 60_000;
 
-/** A percentile of our latency histograms: from their last bound on, no more is known than that it is larger. */
+/** A percentile of a latency histogram; from the last bucket's bound on, only that bound is known. */
 export function latency(value) {
   return isNumber(value) && value >= TOP_BUCKET_MS ? "> 60 s" : millis(value);
 }
@@ -85,7 +85,7 @@ export function bytes(value) {
   return `${number(scaled)} PiB`;
 }
 
-/** A share as percent; near 100 it keeps the digits that matter to an objective, and never rounds up to it. */
+/** A share in percent; between 99 and 100 it keeps up to three decimals and is never rounded up. */
 export function percent(ratio) {
   if (!isNumber(ratio)) return NONE;
   const value = ratio * 100;
@@ -93,7 +93,7 @@ export function percent(ratio) {
   return `${digits(Math.round(value * 100) / 100)} %`;
 }
 
-/** A share beside its objective: as many digits as tell hundredths of the budget apart, never rounded up. */
+/** A share next to its objective: with enough decimals for hundredths of the error budget, never rounded up. */
 export function share(ratio, objective) {
   if (!isNumber(ratio)) return NONE;
   const budget = isNumber(objective) && objective < 1 ? 1 - objective : 0.01;
@@ -102,7 +102,7 @@ export function share(ratio, objective) {
   return `${Number((Math.floor(ratio * 100 * scale + 1e-6) / scale).toFixed(decimals))} %`;
 }
 
-/** What is left of an error budget; below nothing it says how often it was spent. */
+/** The rest of an error budget; for an overspent budget, how many times it was spent. */
 export function budgetLeft(left) {
   if (!isNumber(left)) return NONE;
   if (left > 0) return percent(left);
@@ -110,7 +110,7 @@ export function budgetLeft(left) {
   return left > -0.05 ? "none left" : `none left (spent ${times < 10 ? times : number(times)} times)`;
 }
 
-/** A reading as it was sent, to six digits: a pressure of 1018.3 is no 1,018. */
+/** A reading with six significant digits: a pressure of 1018.3 must not become 1,018. */
 export function reading(value) {
   if (!isNumber(value)) return NONE;
   const size = Math.abs(value);
@@ -118,7 +118,7 @@ export function reading(value) {
   return String(Number(value.toPrecision(6))).replace("-", "−");
 }
 
-/** Ticks of an axis: as many decimals as tell two neighbours apart. */
+/** Tick labels of an axis, with enough decimals to distinguish neighbours. */
 export function ticks(values, step) {
   let decimals = 0;
   while (decimals < 8 && Math.abs(step * 10 ** decimals - Math.round(step * 10 ** decimals)) > 1e-6) decimals += 1;
@@ -127,13 +127,13 @@ export function ticks(values, step) {
 
 const FORMATS = { ms: millis, s: duration, seconds: duration, bytes, B: bytes, ratio: percent, "": number };
 
-/** A figure with its unit, as the flow's boxes name it. */
+/** A figure with its unit, as the boxes of the flow show it. */
 export function figure(value, unit) {
   if (unit in FORMATS) return FORMATS[unit](value);
   return isNumber(value) ? `${number(value)} ${unit}` : NONE;
 }
 
-/** Epoch seconds or an ISO text as Date; null where it is neither. */
+/** Epoch seconds or an ISO text as a Date; null for anything else. */
 export function instant(at) {
   const date = isNumber(at) ? new Date(at * 1000) : typeof at === "string" ? new Date(at) : null;
   return date && !Number.isNaN(date.getTime()) ? date : null;
@@ -146,7 +146,7 @@ export function day(at) {
   return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((n) => String(n).padStart(2, "0")).join("-");
 }
 
-/** Time of day in the browser's zone; with the day where it is not today. */
+/** The time of day in the browser's zone, with the date unless it is today. */
 export function clock(at) {
   const date = instant(at);
   if (!date) return NONE;
@@ -155,7 +155,7 @@ export function clock(at) {
   return `${day(at)} ${time}`;
 }
 
-/** The same instant in UTC, for titles. */
+/** The instant in UTC, for tooltips. */
 export function utc(at) {
   return instant(at)?.toISOString() ?? "";
 }

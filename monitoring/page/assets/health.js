@@ -6,7 +6,7 @@ import { setState, stateBadge } from "./state.js";
 import { stepNodes } from "./steps.js";
 import { showFigure } from "./table.js";
 
-/** Figures in the card's content, its state beside the card's heading. */
+/** A card with figures in its content and a state next to its heading. */
 function card(root, rows) {
   const badge = stateBadge();
   const values = Object.fromEntries(Object.keys(rows).map((name) => [name, el("dd", { "data-figure": name })]));
@@ -27,28 +27,28 @@ function card(root, rows) {
   return { show, badge };
 }
 
-/** A machine that has had no more to give for a minute makes everything on it late. */
+/** CPU share of the last minute above which the machine is busy and everything on it may be late. */
 const MOST_BUSY = 0.9;
 
 const ago = (value) => (typeof value === "number" ? `${duration(value)} ago` : "–");
 
 export function mountCanary(root, watch) {
   const { show, badge } = card(root, {
-    published: ["published since it started", number],
-    seen: ["of them read back", number],
+    published: ["published since start", number],
+    seen: ["read back", number],
     last_seen_seconds_ago: ["last read back", ago],
-    oldest_wait_seconds: ["oldest on its way", duration],
+    oldest_wait_seconds: ["oldest in transit", duration],
   });
   return (snapshot) => {
     show(snapshot.canary);
     const fault = watch(snapshot);
-    setState(badge, fault?.state ?? "ok", fault?.word ?? "comes through");
+    setState(badge, fault?.state ?? "ok", fault?.word ?? "arriving");
   };
 }
 
 export function mountAudit(root) {
   const { show, badge } = card(root, {
-    messages: ["messages looked at", number],
+    messages: ["messages audited", number],
     unaccounted: ["unaccounted", number],
     duplicate_rows: ["duplicate rows", number],
     order_violations: ["out of order", number],
@@ -60,14 +60,14 @@ export function mountAudit(root) {
     show(audit);
     keyed(notes, audit?.notes ?? [], String, (note) => ({ node: el("p", { class: "note" }, stepNodes(note)), update() {} }));
     const wrong = audit && (audit.unaccounted || audit.duplicate_rows || audit.order_violations);
-    if (!audit) setState(badge, "unknown", "none yet");
-    else if (wrong) setState(badge, "bad", "does not balance");
-    else if (!audit.messages) setState(badge, "unknown", "nothing to prove yet");
-    else setState(badge, "ok", "balances");
+    if (!audit) setState(badge, "unknown", "no audit yet");
+    else if (wrong) setState(badge, "bad", "not balanced");
+    else if (!audit.messages) setState(badge, "unknown", "no messages yet");
+    else setState(badge, "ok", "balanced");
   };
 }
 
-/** In how many days, and when: by the minute where that is soon. */
+/** Days until the disk is full, and the date; within two days also the time. */
 function forecast(disk) {
   const days = disk?.full_days;
   if (typeof days !== "number") return null;
@@ -79,7 +79,7 @@ function forecast(disk) {
 export function mountHost(root) {
   const { show, badge } = card(root, {
     cpu_ratio: ["CPU busy", percent],
-    iowait_ratio: ["waiting for disk", percent],
+    iowait_ratio: ["I/O wait", percent],
     memory: ["memory available", (value) => value ?? "–"],
     free_bytes: ["disk free", bytes],
     full: ["disk full in", (value) => value ?? "–"],
@@ -92,8 +92,8 @@ export function mountHost(root) {
     show({ ...host, ...disk, memory, full: forecast(disk) });
     const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
     const known = typeof disk?.free_bytes === "number";
-    if (soon) setState(badge, "bad", "disk fills up");
+    if (soon) setState(badge, "bad", "disk full soon");
     else if (host?.cpu_minute_ratio > MOST_BUSY) setState(badge, "warn", "CPU is busy");
-    else setState(badge, known ? "ok" : "unknown", known ? "enough room" : "unknown");
+    else setState(badge, known ? "ok" : "unknown", known ? "enough capacity" : "unknown");
   };
 }

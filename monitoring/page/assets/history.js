@@ -1,4 +1,4 @@
-// What the charts draw: the monitor's last half hour, continued by each snapshot's own point.
+// Data of the charts: the last half hour from the monitor, continued with each snapshot.
 
 import { ask } from "./api.js";
 
@@ -8,7 +8,7 @@ export class History {
   at = [];
   series = {};
 
-  /** Takes the monitor's memory in place of ours; what came meanwhile is kept. */
+  /** Replaces the page's history by the monitor's; newer snapshots of the page are kept. */
   async load() {
     const { at, series } = await ask("/api/history");
     const newest = at.at(-1) ?? 0;
@@ -21,7 +21,7 @@ export class History {
     this.at = [...at, ...this.at.slice(own)];
   }
 
-  /** One more point. A hole in time becomes a gap in the lines, not a straight line across it. */
+  /** Adds a point. A pause becomes a gap in the lines, not a straight line across it. */
   add(at, point) {
     const last = this.at.at(-1);
     if (last !== undefined && at <= last) return;

@@ -1,4 +1,4 @@
-// Consumer groups with lag, its age and the time until retention takes what was not read; partitions beneath.
+// Consumer groups: lag in records and seconds, and the time until retention deletes unread records. Partitions are below.
 
 import { attr, el, write } from "./dom.js";
 import { duration, number } from "./format.js";
@@ -21,14 +21,14 @@ export function mountKafka(root) {
   const groups = makeTable({
     label: "Consumer groups",
     keyOf: (item) => `${item.group} ${item.topic}`,
-    empty: "No group has read yet.",
+    empty: "No consumer groups yet.",
     stack: true,
     columns: [
       { head: "Group", row: true, show: text((item) => item.group) },
       { head: "Topic", show: showTopicLink },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
       { head: "Behind by", figure: true, show: (cell, item) => showFigure(cell, item.lag_seconds, duration) },
-      { head: "Reads /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
+      { head: "Read /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
       { head: "Data loss in", figure: true, show: showLoss },
     ],
   });
@@ -41,8 +41,8 @@ export function mountKafka(root) {
       { head: "Partition", figure: true, show: (cell, item) => showFigure(cell, item.partition) },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
       { head: "Written /s", figure: true, show: (cell, item) => showFigure(cell, item.per_second) },
-      { head: "Read up to", figure: true, show: (cell, item) => showFigure(cell, item.committed) },
-      { head: "End", figure: true, show: (cell, item) => showFigure(cell, item.end) },
+      { head: "Committed offset", figure: true, show: (cell, item) => showFigure(cell, item.committed) },
+      { head: "End offset", figure: true, show: (cell, item) => showFigure(cell, item.end) },
     ],
   });
   const summary = el("summary");

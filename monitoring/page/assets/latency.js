@@ -1,4 +1,4 @@
-// How long a reading takes: end to end, hop by hop as a waterfall of the four clocks, and over time.
+// Latency of readings: end to end, per hop as a waterfall, and over time.
 
 import { TimeChart } from "./chart.js";
 import { attr, el, keyed, write } from "./dom.js";
@@ -8,7 +8,7 @@ import { showFigure } from "./table.js";
 const HOPS = {
   device_to_gateway: "device → gateway",
   gateway_to_kafka: "gateway → Kafka",
-  kafka_to_read: "Kafka → Spark reads",
+  kafka_to_read: "Kafka → Spark read",
   read_to_commit: "read → commit",
   commit_to_queryable: "commit → queryable",
 };
@@ -32,7 +32,7 @@ function figures(label, note) {
   };
 }
 
-/** Each hop begins where the medians before it end; its bar reaches to p50, then paler to p95 and p99. */
+/** Each hop starts after the medians of the hops before it; its bar reaches to p50, in paler colours to p95 and p99. */
 function placed(hops) {
   let start = 0;
   const found = hops.map((hop) => {
@@ -45,7 +45,7 @@ function placed(hops) {
 }
 
 function makeHop() {
-  // Roles are written out, since a phone lays the rows out as a grid.
+  // Explicit roles, since a phone lays the rows out as a grid.
   const name = el("th", { scope: "row", role: "rowheader" });
   const bars = QUANTILES.toReversed().map((quantile) => [quantile, el("span", { class: `fall fall-${quantile}` })]);
   const track = el(
@@ -113,7 +113,7 @@ export function mountLatency(root, history, watch) {
     el(
       "p",
       { class: "muted small" },
-      "Each hop begins where the medians before it end; percentiles of hops don't add up to the whole.",
+      "Each hop starts after the medians of the hops before it. Percentiles of hops do not add up to the total.",
     ),
     skew,
     chart.node,
@@ -125,7 +125,7 @@ export function mountLatency(root, history, watch) {
     if (lost)
       write(
         missing,
-        `The canary is missing: its oldest reading waits ${fault.waits}. Its percentiles tell only of those that came back.`,
+        `The canary is missing: its oldest reading has waited ${fault.waits}. Its percentiles include only readings that came back.`,
       );
     for (const node of [canary.node, table]) attr(node, "data-old", lost);
     canary.update(snapshot.latency_ms);
@@ -135,7 +135,7 @@ export function mountLatency(root, history, watch) {
     skew.hidden = skewed.length === 0;
     write(
       skew,
-      `Clocks differ: ${skewed.map(([hop, ms]) => `${HOPS[hop] ?? hop} by up to ${millis(ms)}`).join("; ")}. Such hops count as 0.`,
+      `Clocks differ: ${skewed.map(([hop, ms]) => `${HOPS[hop] ?? hop} by up to ${millis(ms)}`).join("; ")}. These hops count as 0.`,
     );
     chart.show(history.at, history.columns("latency_p50", "latency_p95", "latency_p99"));
   };

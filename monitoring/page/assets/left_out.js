@@ -1,4 +1,4 @@
-// Fields that mappings leave out, of the routes that a device's messages come by, each with the setting that keeps it.
+// Fields that the mappings on a device's routes leave out, each with the step that keeps it.
 
 import { el, fill } from "./dom.js";
 import { clock, number, utc } from "./format.js";
@@ -13,7 +13,7 @@ function showSince(cell, item) {
   cell.title = utc(item.since);
 }
 
-/** Filled again only where the step is another one, so that a button keeps the focus. */
+/** Fills the cell again only when the step has changed, so that a button keeps the focus. */
 function showStep(cell, item) {
   const step = item.next ?? "–";
   if (cell.dataset.step === step) return;
@@ -22,20 +22,20 @@ function showStep(cell, item) {
   fill(cell, el("div", {}, stepNodes(step)));
 }
 
-/** A table of the fields; a gateway counts from its start, or from the last change of its routes. */
+/** A table of the fields; a gateway counts since its start or since the last change of its routes. */
 export function leftOutTable() {
   return makeTable({
     label: "Fields left out",
     keyOf: (item) => JSON.stringify([item.gateway, item.route, item.field]),
     stack: true,
-    empty: "No mapping of its routes leaves a field out.",
+    empty: "No mapping on this device's routes leaves out a field.",
     columns: [
       { head: "Field", row: true, show: name((item) => item.field) },
-      { head: "Times", figure: true, show: (cell, item) => showFigure(cell, item.count, number) },
+      { head: "Count", figure: true, show: (cell, item) => showFigure(cell, item.count, number) },
       { head: "Since", show: showSince },
       { head: "Route", show: name((item) => item.route) },
       { head: "Gateway", show: name((item) => item.gateway) },
-      { head: "To keep it", show: showStep },
+      { head: "Next step", show: showStep },
     ],
   });
 }

@@ -1,4 +1,4 @@
-// One dead letter: its message with the failing place marked, why it was refused, and what to do next.
+// One dead letter: its message with the faulty part marked, the rejection, and the next step.
 
 import { ask } from "./api.js";
 import { copyButton } from "./copy.js";
@@ -10,14 +10,14 @@ import { wholeMessage } from "./payload.js";
 import { commandLine } from "./program.js";
 import { stepNodes } from "./steps.js";
 
-/** The lines, with the span over the carets marked; carets count code points. */
+/** The lines of the payload, with the span above the carets marked; carets count code points. */
 function payloadNodes(lines) {
   const carets = lines.length === 2 && /^( *)(\^+)$/.exec(lines[1]);
   if (!carets) return [visible(lines.join("\u0001")).replaceAll("\\u{1}", "\n")];
   const signs = [...lines[0]];
   const [from, to] = [carets[1].length, carets[1].length + carets[2].length];
   const piece = (first, last) => visible(signs.slice(first, last).join(""));
-  // At the end of the text there is no sign to mark.
+  // At the end of the text there is no character to mark.
   const place = from < signs.length ? el("mark", {}, piece(from, to)) : el("mark", { class: "end" }, "◀ the text ends here");
   return [piece(0, from), place, piece(to)];
 }
@@ -26,18 +26,18 @@ function fact(name, ...value) {
   return el("div", {}, el("dt", {}, name), el("dd", {}, value));
 }
 
-/** The record that holds it, as tools of Kafka name it. */
+/** The Kafka record of the dead letter: topic, partition and offset. */
 function recordNodes({ source_topic: topic, partition, offset }) {
   const address = topicAddress(topic);
   return [address ? el("a", { href: address }, visible(topic)) : visible(topic), ` partition ${partition}, offset ${offset}`];
 }
 
-/** The route that the command of the next step drafts. */
+/** The route that the next step's command drafts. */
 function draftNodes(draft) {
   const lines = draft.split("\n").map(visible);
   return [
-    el("h3", {}, "Draft of a route"),
-    el("pre", { class: "payload", tabindex: "0", "aria-label": "Draft of a route" }, lines.join("\n")),
+    el("h3", {}, "Draft route"),
+    el("pre", { class: "payload", tabindex: "0", "aria-label": "Draft route" }, lines.join("\n")),
     el("p", { class: "row" }, copyButton(draft, "Copy draft")),
   ];
 }
@@ -54,13 +54,13 @@ function letterNodes(letter, redrive) {
       fact(
         "Reason",
         el("strong", {}, letter.reason),
-        letter.partial ? " (a part of the message; the rest was stored)" : "",
+        letter.partial ? " (part of the message; the rest was stored)" : "",
       ),
-      letter.device ? fact("Device", deviceLink(letter.device)) : fact("Device", "not known"),
+      letter.device ? fact("Device", deviceLink(letter.device)) : fact("Device", "unknown"),
       optional("MQTT topic", letter.mqtt_topic),
       fact("Received", el("span", { title: utc(letter.received_at) }, clock(letter.received_at))),
-      optional("Refused by", letter.stage),
-      optional("Where", letter.path),
+      optional("Rejected by", letter.stage),
+      optional("Path", letter.path),
       optional("Got", letter.got),
       optional("Wanted", letter.wanted),
       optional("Redriven", letter.redriven_as),
@@ -80,13 +80,13 @@ function letterNodes(letter, redrive) {
     el(
       "p",
       { class: "row" },
-      el("button", { type: "button", class: "button", on: { click: () => redrive(letter.next) } }, "Redrive this letter …"),
+      el("button", { type: "button", class: "button", on: { click: () => redrive(letter.next) } }, "Redrive this dead letter …"),
       copyButton(commandLine(`dlq show ${letter.id}`), "Copy command"),
     ),
   );
 }
 
-/** Shows letter `id`; `redrive(ids, next)` opens the redrive of it, and tells its next step. */
+/** Shows dead letter `id`; `redrive(ids, next)` opens its redrive and gets its next step. */
 export async function openLetter(id, redrive) {
   const body = openPanel(["Dead letter ", nameNode(id)], el("p", { class: "muted" }, "Loading …"));
   try {

@@ -1,4 +1,4 @@
-// Dead letters: counted by cause, listed newest first, filtered, chosen and redriven.
+// Dead letters: counts by reason, and a list, newest first, to filter, select and redrive.
 
 import { ask } from "./api.js";
 import { causeTable } from "./causes.js";
@@ -16,17 +16,17 @@ const name = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChi
 function showDevice(cell, item) {
   if (cell.dataset.device === (item.device ?? "")) return;
   cell.dataset.device = item.device ?? "";
-  fill(cell, item.device ? deviceLink(item.device) : el("span", { class: "muted" }, "not known"));
+  fill(cell, item.device ? deviceLink(item.device) : el("span", { class: "muted" }, "unknown"));
 }
 
-/** A table of letters; `open(id)` is called by a click, `chosen` is a Set of ids where letters can be chosen. */
+/** A table of dead letters; a click calls `open(id)`. With `chosen`, a Set of ids, dead letters can be selected. */
 export function letterTable(open, chosen = null, changed = () => {}) {
   const choose = {
-    head: "Chosen",
+    head: "Selected",
     show: (cell, item) => {
       if (!cell.firstChild) cell.append(el("input", { type: "checkbox" }));
       const box = cell.firstChild;
-      attr(box, "aria-label", `Choose letter ${item.id}`);
+      attr(box, "aria-label", `Select dead letter ${item.id}`);
       box.checked = chosen.has(item.id);
       box.onchange = () => {
         if (box.checked) chosen.add(item.id);
@@ -47,7 +47,7 @@ export function letterTable(open, chosen = null, changed = () => {}) {
       },
     },
     { head: "Device", show: showDevice },
-    { head: "Where", show: name((item) => item.path ?? "–") },
+    { head: "Path", show: name((item) => item.path ?? "–") },
     { head: "Got", show: (cell, item) => (cell.classList.add("rest"), name(({ got }) => got ?? "–")(cell, item)) },
     { head: "Received", show: (cell, item) => showFigure(cell, item.received_at, clock) },
     { head: "Redriven", show: (cell, item) => write(cell, item.redriven_as ?? "–") },
@@ -56,7 +56,7 @@ export function letterTable(open, chosen = null, changed = () => {}) {
     label: "Dead letters",
     keyOf: (item) => item.id,
     cap: LIMIT,
-    empty: "No dead letter.",
+    empty: "No dead letters.",
     columns: chosen ? [choose, ...columns] : columns,
   });
 }
@@ -64,7 +64,7 @@ export function letterTable(open, chosen = null, changed = () => {}) {
 export class Letters {
   #chosen = new Set();
   #ids = [];
-  /** The letter before which each page that was turned to begins. */
+  /** For each page after the first: the dead letter before which the page begins. */
   #befores = [];
   #allowed = false;
   #askedAt = -Infinity;
@@ -72,11 +72,11 @@ export class Letters {
   #turn = 0;
 
   constructor(root) {
-    this.reason = el("select", { name: "reason" }, el("option", { value: "" }, "every reason"));
+    this.reason = el("select", { name: "reason" }, el("option", { value: "" }, "all reasons"));
     this.device = el("input", {
       name: "device",
       type: "search",
-      placeholder: "every device",
+      placeholder: "all devices",
       autocomplete: "off",
       spellcheck: "false",
     });
@@ -109,7 +109,7 @@ export class Letters {
     );
     this.reason.addEventListener("change", () => this.#turnTo([]));
     root.append(
-      el("details", {}, el("summary", {}, "By cause, last 7 days"), this.causes.node),
+      el("details", {}, el("summary", {}, "By reason, last 7 days"), this.causes.node),
       form,
       this.problem,
       this.table.node,
@@ -118,7 +118,7 @@ export class Letters {
     this.#count();
   }
 
-  /** Shows only these, and brings them into view. */
+  /** Filters by reason and device, and scrolls to the list. */
   filter(reason, device = "") {
     this.#offer([reason]);
     this.reason.value = reason;
@@ -128,7 +128,7 @@ export class Letters {
     this.reason.focus({ preventScroll: true });
   }
 
-  /** Looks again where something new was refused, seldom enough for the tables. */
+  /** Reloads after new rejections, at most every LOOK_MS, since each reload reads the tables. */
   update(snapshot) {
     this.#allowed = snapshot.redrive === true;
     this.#offer((snapshot.errors ?? []).map((item) => item.reason));
@@ -168,7 +168,7 @@ export class Letters {
     return openLetter(id, (ids, next) => this.redrive(ids, next));
   }
 
-  /** `next` is the next step of the one letter that is asked for, where it is known. */
+  /** `next` is the next step of a single dead letter, or null. */
   redrive(ids, next = null) {
     openRedrive(ids, {
       allowed: this.#allowed,
@@ -191,7 +191,7 @@ export class Letters {
     this.pages.hidden = !first && count < LIMIT;
     this.newer.disabled = !first;
     this.older.disabled = count < LIMIT;
-    write(this.page, count ? `${number(first + 1)} to ${number(first + count)}, newest first` : "no older one");
+    write(this.page, count ? `${number(first + 1)} to ${number(first + count)}, newest first` : "no older dead letters");
   }
 
   #offer(reasons) {
@@ -209,9 +209,9 @@ export class Letters {
 
   #count() {
     const count = this.#chosen.size;
-    write(this.button, count ? `Redrive ${number(count)} chosen …` : "Redrive chosen …");
+    write(this.button, count ? `Redrive ${number(count)} selected …` : "Redrive selected …");
     this.button.disabled = count === 0;
     this.all.disabled = this.#ids.length === 0;
-    write(this.all, count && count === this.#ids.length ? "Choose none" : "Choose all shown");
+    write(this.all, count && count === this.#ids.length ? "Select none" : "Select all shown");
   }
 }

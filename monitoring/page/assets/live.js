@@ -1,4 +1,4 @@
-// The stream of snapshots, and whether it is still alive. What is stale is never called live.
+// Follows the stream of snapshots and detects when it stops, so that stale figures are never shown as live.
 
 const PATIENCE_MS = 4000;
 const LONGEST_MS = 60_000;
@@ -6,8 +6,9 @@ const CHECK_MS = 250;
 const REOPEN_MS = 3000;
 
 /**
- * Follows `address`. `onSnapshot(snapshot)` gets each new one; `onState("connecting" | "live" | "lost", since)` each change,
- * with the Date of the last snapshot. A server that repeats an old snapshot counts as silent.
+ * Follows the stream at `address`. Calls `onSnapshot(snapshot)` for each new snapshot, and
+ * `onState("connecting" | "live" | "lost", since)` for each change, with the Date of the last snapshot. A server that repeats
+ * an old snapshot counts as silent.
  */
 export class Live {
   #source = null;
@@ -47,7 +48,7 @@ export class Live {
     try {
       snapshot = JSON.parse(text);
     } catch {
-      return; // half a snapshot: the next one comes soon, or the check notices
+      return; // a broken snapshot: the next one comes soon, or the check notices its absence
     }
     if (snapshot.at === this.#lastAt) return;
     const now = performance.now();
@@ -59,7 +60,7 @@ export class Live {
     this.onSnapshot(snapshot);
   }
 
-  /** A monitor that looks rarely is given time: more than twice its shortest gap of late. */
+  /** Longest accepted silence in ms: 2.2 times the shortest recent gap, since a monitor may look rarely. */
   #patience() {
     return this.#gaps.length < 3
       ? PATIENCE_MS

@@ -1,24 +1,24 @@
-// Names that others chose (device ids, topics, payload texts): shown to the letter, harmless, cut in the middle.
+// Names from outside (device ids, topics, payload texts): shown exactly, made harmless, and cut in the middle.
 
 import { attr, el } from "./dom.js";
 
 const HEAD = 160;
 const TAIL = 10;
 const TITLE = 65_536;
-/** Invisible, reordering or broken: they would make two ids look alike. A joiner within an emoji stays. */
+/** Characters that are invisible, reorder text or are broken: they would make two ids look alike. A joiner within an emoji stays. */
 const HIDDEN =
   /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff0-\uffff]|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\p{Surrogate}|[\u{e0000}-\u{e007f}]/gu;
 
 const graphemes = "Segmenter" in Intl ? new Intl.Segmenter() : null;
 
-/** The last signs of a text, without tearing a sign that is made of several code points. */
+/** The last characters of a text; a character of several code points stays whole. */
 function lastSigns(text, count) {
   const end = text.slice(-8 * count);
   const signs = graphemes ? [...graphemes.segment(end)].map((part) => part.segment) : [...end];
   return signs.slice(-count).join("");
 }
 
-/** The text with what cannot be seen written out as \u{…}; a text of nothing is said to be one. */
+/** The text with hidden characters written as \u{…}. */
 export function visible(text) {
   return String(text).replace(HIDDEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 }
@@ -28,32 +28,32 @@ function address(before, name) {
   try {
     return `${before}${encodeURIComponent(name)}`;
   } catch {
-    return null; // half a surrogate pair has no UTF-8
+    return null; // half a surrogate pair cannot be encoded as UTF-8
   }
 }
 
-/** Where to look the device up; null where the id is too long for an address. */
+/** The address of a device's page; null if the id is too long or cannot be encoded. */
 export function deviceAddress(device) {
   return address("#/device/", device);
 }
 
-/** Where a topic's records are shown; null as above. */
+/** The address of a topic's records; null as above. */
 export function topicAddress(topic) {
   return address("#/topic/", topic);
 }
 
-/** Where a device's records of Kafka are shown; null as above. */
+/** The address of a device's records in Kafka; null as above. */
 export function recordsAddress(device) {
   return address("#/topic/telemetry.readings?key=", device);
 }
 
-/** The name as one word of a shell; null where it holds what cannot be seen, since a terminal might obey it. */
+/** The name as one shell word; null if it is long or has hidden characters, which a terminal might interpret. */
 export function shellWord(name) {
   if (visible(name) !== name || name.length > 300) return null;
   return /^[\w./:-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`;
 }
 
-/** Fills `node` with the text in two spans, of which CSS shortens the first only. The title holds all of it. */
+/** Fills `node` with the text in two spans, of which CSS shortens only the first. The title holds the whole text. */
 export function showName(node, text) {
   const known = text === null || text === undefined ? "" : String(text);
   if (node.dataset.name === known.slice(0, 512) && Number(node.dataset.length) === known.length) return;

@@ -1,4 +1,4 @@
-// The side panel: one at a time, Escape closes it; a dialog gives the focus back to where it was opened from.
+// The side panel: one at a time, closed by Escape. A dialog returns the focus to the element that opened it.
 
 import { el, fill } from "./dom.js";
 
@@ -41,7 +41,7 @@ export function closePanel() {
   return true;
 }
 
-/** A sentence that something went wrong, read out at once. */
+/** An error message, which a screen reader announces at once. */
 export function failure(error) {
   return el("p", { class: "failure", role: "alert" }, error.message ?? String(error));
 }

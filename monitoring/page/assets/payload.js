@@ -1,4 +1,4 @@
-// The whole message of a dead letter, from its bytes: text to the letter, indented where it is JSON, else a table of bytes.
+// The whole message of a dead letter: exact text, indented if it is JSON, or a hex dump of other bytes.
 
 import { copyButton } from "./copy.js";
 import { el, fill } from "./dom.js";
@@ -13,7 +13,7 @@ function decoded(base64) {
   return Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
 }
 
-/** The text; null where the bytes are no UTF-8. */
+/** The text; null if the bytes are not UTF-8. */
 function textOf(bytes) {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -22,7 +22,7 @@ function textOf(bytes) {
   }
 }
 
-/** Offset, sixteen bytes and what of them is ASCII, line by line. */
+/** A hex dump: per line the offset, sixteen bytes and their ASCII characters. */
 function hexLines(bytes) {
   const found = [];
   for (let at = 0; at < Math.min(bytes.length, MOST_HEX); at += ROW) {
@@ -35,7 +35,7 @@ function hexLines(bytes) {
   return found.join("\n");
 }
 
-/** Whether each sign of a text can be seen: what cannot is not handed to a terminal. */
+/** True if a text has no hidden characters; with them it is not offered as text to copy, since a terminal might interpret them. */
 function isPlain(text) {
   const seen = text.replace(/[\n\r\t]/g, " ");
   return visible(seen) === seen;
@@ -52,13 +52,13 @@ function contentNodes(bytes, text, kept) {
   ];
 }
 
-/** A fold with the whole message, and buttons to copy it; null where nothing of it was kept. */
+/** The whole message, folded, with copy buttons; null if none of its bytes were kept. */
 export function wholeMessage({ payload_base64: base64, payload_bytes: length }) {
   if (!base64) return null;
   const bytes = decoded(base64);
   const text = textOf(bytes);
-  const kept = length > bytes.length ? `Only the first ${number(bytes.length)} of its ${number(length)} bytes are here.` : "";
-  const words = `Whole message (${size(length ?? bytes.length)}${text === null ? ", no UTF-8: its bytes" : ""})`;
+  const kept = length > bytes.length ? `Only the first ${number(bytes.length)} of ${number(length)} bytes were kept.` : "";
+  const words = `Whole message (${size(length ?? bytes.length)}${text === null ? ", not UTF-8: hex dump" : ""})`;
   const content = el("div", { class: "stack" });
   const fold = el("details", {}, el("summary", {}, words), content);
   fold.addEventListener("toggle", () => fold.open && !content.firstChild && fill(content, contentNodes(bytes, text, kept)));

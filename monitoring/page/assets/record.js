@@ -1,4 +1,4 @@
-// One Kafka record in the panel: where it is, what it says, its headers, and where to go on from it.
+// One Kafka record in the panel: its place, content and headers, with links and commands.
 
 import { copyButton } from "./copy.js";
 import { el } from "./dom.js";
@@ -8,7 +8,7 @@ import { openPanel } from "./panel.js";
 import { commandLine } from "./program.js";
 import { deviceOf, envelope, lines, moment, parsed, preview } from "./record_text.js";
 
-const CLOCKS = { append: "by Kafka's clock", create: "by its producer's clock" };
+const CLOCKS = { append: "by Kafka's clock", create: "by the producer's clock" };
 
 function fact(name, ...value) {
   return el("div", {}, el("dt", {}, name), el("dd", {}, value));
@@ -19,11 +19,11 @@ function wrapped(text) {
 }
 
 function cutNote(piece) {
-  return piece?.cut ? el("p", { class: "note" }, `Only the first of its ${number(piece.bytes)} bytes are shown.`) : null;
+  return piece?.cut ? el("p", { class: "note" }, `Cut: the whole has ${number(piece.bytes)} bytes.`) : null;
 }
 
 function pieceNodes(title, piece) {
-  const encoded = piece && typeof piece.text !== "string" ? " (no text: its bytes as base64)" : "";
+  const encoded = piece && typeof piece.text !== "string" ? " (not text, shown as base64)" : "";
   return [
     el("h3", {}, `${title}${encoded}`),
     cutNote(piece),
@@ -32,12 +32,12 @@ function pieceNodes(title, piece) {
 }
 
 function headerNodes(headers) {
-  if (headers === null) return [el("p", { class: "muted" }, "Its headers have names that are no text.")];
+  if (headers === null) return [el("p", { class: "muted" }, "Header names are not valid UTF-8.")];
   if (!headers.length) return [el("p", { class: "muted" }, "None.")];
   return [el("dl", { class: "facts" }, headers.map(({ name, value }) => fact(wrapped(name), wrapped(preview(value)))))];
 }
 
-/** The commands that follow a record's device; none where a terminal might obey its name. */
+/** The command that traces the record's device; null if a terminal might interpret the device's name. */
 function deviceNodes(device) {
   const word = shellWord(device);
   if (word === null) return null;

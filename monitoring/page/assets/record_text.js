@@ -1,15 +1,15 @@
-// What a Kafka record says, as text: to the letter, indented where it is JSON, and its known fields told. Pure.
+// A Kafka record as text: exact, indented if it is JSON, with labels for known fields. Pure functions.
 
 import { clock, instant, number } from "./format.js";
 import { visible } from "./name.js";
 
 const PREVIEW = 240;
 const SHOWN = 12;
-/** What lies deeper is not indented: its margins would be longer than its text. */
+/** Deeper JSON is not indented: its margins would be longer than its text. */
 const DEEPEST = 40;
 const LARGEST_PARSED = 64 * 1024;
 
-/** The value as data where it is a JSON object; null where it is not, or not whole. */
+/** The value as a JSON object; null if it is something else, cut or too large. */
 export function parsed(record) {
   const text = record.value?.text;
   if (typeof text !== "string" || record.value.cut || text.length > LARGEST_PARSED) return null;
@@ -21,20 +21,20 @@ export function parsed(record) {
   }
 }
 
-/** The device that a record is about; null where it names none. */
+/** The device that a record names; null without one. */
 export function deviceOf(record) {
   const device = parsed(record)?.device;
   return typeof device === "string" && device ? device : null;
 }
 
-/** One line of a piece of a record. */
+/** A piece of a record, cut to one short text. */
 export function preview(piece) {
   if (piece === null || piece === undefined) return "null";
   const text = piece.text ?? `base64 ${piece.base64}`;
   return text.length > PREVIEW ? `${text.slice(0, PREVIEW)}…` : text;
 }
 
-/** JSON with line breaks; its tokens stay as they were written, since a parser would round large numbers. */
+/** JSON with line breaks; its tokens stay as they are, since a parser would round large numbers. */
 function indented(text) {
   let depth = 0;
   let found = "";
@@ -49,7 +49,7 @@ function indented(text) {
   return found;
 }
 
-/** What a record says in one line: the readings of a reading's record, why a dead letter was refused, else the value itself. */
+/** A record in one line: its readings, the rejection of a dead letter, or else the value itself. */
 export function gist(record) {
   const value = parsed(record);
   if (Array.isArray(value?.readings) && value.readings.length) return told(value.readings);
@@ -57,7 +57,7 @@ export function gist(record) {
   return preview(record.value);
 }
 
-/** A piece as lines: JSON indented, what cannot be seen written out. */
+/** A piece as lines: JSON is indented, hidden characters are written out. */
 export function lines(piece) {
   if (piece === null || piece === undefined) return "null: this record deletes its key";
   if (typeof piece.text !== "string") return piece.base64 ?? "";
@@ -66,18 +66,18 @@ export function lines(piece) {
     JSON.parse(text);
     text = indented(text);
   } catch {
-    // No JSON, or cut: as it is.
+    // Not JSON, or cut: unchanged.
   }
   return text.split("\n").map(visible).join("\n");
 }
 
-/** Milliseconds of Kafka with its day where it is not today. */
+/** A Kafka time in milliseconds, with the date unless it is today. */
 export function moment(ms) {
   if (typeof ms !== "number" || !instant(ms / 1000)) return "–";
   return `${clock(ms / 1000)}.${String(Math.floor(ms) % 1000).padStart(3, "0")}`;
 }
 
-/** Microseconds of an envelope, to the letter of what they hold. */
+/** A time in microseconds from a record's value, with all its digits. */
 function micros(us) {
   if (typeof us !== "number" || !instant(us / 1e6)) return "–";
   return `${clock(us / 1e6)}.${String(us % 1_000_000).padStart(6, "0")}`;
@@ -93,22 +93,22 @@ function told(readings) {
   return (readings.length > SHOWN ? [...texts, "…"] : texts).join(" · ");
 }
 
-/** [name, text] of the fields that our own records have; the names say what they mean. */
+/** [label, text] of the known fields in Tidegate's own records. */
 export function envelope(value) {
   if (value === null) return [];
   const found = [];
   const put = (name, text) => text !== null && text !== undefined && text !== "" && found.push([name, String(text)]);
-  if (typeof value.received_us === "number") put("Received by the gateway", micros(value.received_us));
+  if (typeof value.received_us === "number") put("Received by gateway", micros(value.received_us));
   put("MQTT topic", value.topic);
-  put("Refused because", value.reason);
-  for (const name of ["path", "got", "wanted"]) put(`Refused: ${name}`, value[name]);
+  put("Rejection reason", value.reason);
+  for (const name of ["path", "got", "wanted"]) put(`Rejection: ${name}`, value[name]);
   if (Array.isArray(value.readings) && value.readings.length)
     put(`Readings (${number(value.readings.length)})`, told(value.readings));
   if (typeof value.payload_bytes === "number") put("Payload", `${number(value.payload_bytes)} bytes, in the field payload_base64`);
   if (value.gateway !== undefined && value.number !== undefined)
-    put("Message", `number ${value.number} of gateway ${value.gateway}, connection ${value.epoch}`);
+    put("Message", `number ${value.number} of gateway ${value.gateway}, epoch ${value.epoch}`);
   if (value.first !== undefined && value.upto !== undefined && value.gateway !== undefined)
-    put("Counts messages", `${value.first} to ${value.upto} of gateway ${value.gateway}, connection ${value.epoch}`);
+    put("Outcomes of messages", `${value.first} to ${value.upto} of gateway ${value.gateway}, epoch ${value.epoch}`);
   if (value.boot !== undefined && value.seq !== undefined) put("Sequence", `boot ${value.boot}, number ${value.seq}`);
   put("Message id", value.message_id);
   put("Trace (W3C)", value.trace);

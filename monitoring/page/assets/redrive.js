@@ -1,4 +1,4 @@
-// Redriving dead letters: first a dry run and its report, then, after a second click, in earnest.
+// Redrives dead letters: first a dry run with its report, then, after a second click, the real run.
 
 import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
@@ -9,14 +9,14 @@ import { stepNodes } from "./steps.js";
 import { keepToken, token } from "./token.js";
 
 const COUNTS = [
-  ["letters", "letters judged"],
+  ["letters", "dead letters judged"],
   ["accepted", "accepted"],
   ["readings", "readings"],
-  ["partial", "accepted with parts still refused"],
-  ["stored", "stored already"],
+  ["partial", "accepted, with parts still rejected"],
+  ["stored", "already stored"],
 ];
 const LISTS = [
-  ["refused", "refused again"],
+  ["refused", "rejected again"],
   ["ignored", "ignored by rule"],
   ["skipped", "skipped"],
 ];
@@ -33,7 +33,7 @@ async function post(ids, dryRun) {
   );
 }
 
-/** A report as rows; what a later version adds is left out rather than guessed. */
+/** A report as rows; fields of a later version are left out. */
 function reportNodes(report) {
   const row = (name, value) =>
     el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "figure" }, number(value)));
@@ -62,7 +62,7 @@ function reportNodes(report) {
 
 const NAMED = 3;
 
-/** Ids that no letter has; a mistyped or aged one must not look like one that was judged. */
+/** Ids without a dead letter; a mistyped or expired id must not look like a judged one. */
 function unknownNodes({ unknown }) {
   const ids = Array.isArray(unknown) ? unknown : [];
   const count = ids.length || (typeof unknown === "number" ? unknown : 0);
@@ -73,14 +73,14 @@ function unknownNodes({ unknown }) {
   return el("p", { class: "note" }, what, which, ".");
 }
 
-/** What to do where nothing would be accepted: the letter's own next step, and the way back to it. */
+/** The next step if nothing would be accepted, and buttons that lead back to the dead letters. */
 function insteadNodes(ids, next, open) {
   const back = ids
     .slice(0, NAMED)
-    .map((id) => el("button", { type: "button", class: "button", on: { click: () => open(id) } }, `Back to letter ${id}`));
+    .map((id) => el("button", { type: "button", class: "button", on: { click: () => open(id) } }, `Back to dead letter ${id}`));
   return [
     el("h3", {}, "Nothing would be accepted"),
-    el("div", {}, next ? stepNodes(next) : "Each letter says its next step: mend the profile, route, registry or device first."),
+    el("div", {}, next ? stepNodes(next) : "Each dead letter lists its next step. Fix the profile, route, registry or device first."),
     el("p", { class: "row" }, back),
   ];
 }
@@ -106,31 +106,31 @@ function tokenForm(why, then) {
     el(
       "p",
       { class: "muted small" },
-      "It is the first line of the token file (embedded run: ",
+      "The token is the first line of the token file (embedded run: ",
       el("code", {}, "<data>/page-token"),
-      "). It stays in this tab.",
+      "). It is kept in this tab only.",
     ),
     el("button", { type: "submit", class: "button" }, "Use this token"),
   );
 }
 
 /**
- * Opens the panel for these letters. `allowed` says whether the server has a token at all; `next` is the one letter's next step,
- * `open(id)` shows a letter again, `done` is called after a real run.
+ * Opens the panel for these dead letters. `allowed` is true if the server has a token; `next` is the next step of a single dead
+ * letter; `open(id)` shows a dead letter again; `done` is called after a real run.
  */
 export function openRedrive(ids, { allowed, next, open, done }) {
-  const what = `${number(ids.length)} ${ids.length === 1 ? "letter" : "letters"}`;
+  const what = `${number(ids.length)} ${ids.length === 1 ? "dead letter" : "dead letters"}`;
   const body = openPanel(`Redrive ${what}`);
   const show = (...nodes) => fill(body, el("div", { class: "stack" }, nodes.flat()));
   if (!allowed) {
     show(
-      el("p", {}, "This page only shows: the monitor has no token file, so nothing can be changed from here."),
+      el("p", {}, "This page is read-only: the monitor has no token file."),
       el(
         "p",
         {},
-        "Name one in the setting ",
+        "Set ",
         el("code", {}, "monitoring.page_token_file"),
-        ", or use ",
+        ", or run ",
         el("code", {}, "tidegate dlq redrive"),
         ".",
       ),
@@ -145,10 +145,10 @@ export function openRedrive(ids, { allowed, next, open, done }) {
   const run = async (dryRun) => {
     if (!token())
       return show(
-        tokenForm(el("p", {}, "Redriving writes to Kafka, so it needs the monitor's token."), () => run(dryRun)),
+        tokenForm(el("p", {}, "A redrive writes to Kafka and needs the monitor's token."), () => run(dryRun)),
       );
     show(
-      el("p", { class: "muted", role: "status" }, dryRun ? "Judging the letters; nothing is written …" : "Redriving …"),
+      el("p", { class: "muted", role: "status" }, dryRun ? "Judging the dead letters; nothing is written …" : "Redriving …"),
     );
     try {
       const report = await post(ids, dryRun);
@@ -165,7 +165,7 @@ export function openRedrive(ids, { allowed, next, open, done }) {
     );
     go.disabled = !report.accepted && !Object.keys(report.ignored ?? {}).length;
     show(
-      el("p", { role: "status" }, "Dry run: this is what would happen. Nothing was written."),
+      el("p", { role: "status" }, "Dry run: a redrive would have this result. Nothing was written."),
       unknownNodes(report),
       reportNodes(report),
       el("p", {}, go),
@@ -175,7 +175,7 @@ export function openRedrive(ids, { allowed, next, open, done }) {
   };
   const finished = (report) => {
     show(
-      el("p", { role: "status" }, "Done. Each letter's end is in the journal; a second redrive stores nothing twice."),
+      el("p", { role: "status" }, "Done. The journal holds the outcome of each dead letter. A second redrive stores nothing twice."),
       unknownNodes(report),
       reportNodes(report),
     );

@@ -1,4 +1,4 @@
-// A runbook in the side panel, built anew from the server's HTML: only harmless tags come through, never an attribute but href.
+// A runbook in the side panel, rebuilt from the server's HTML with harmless tags only and no attribute except href.
 
 import { ask } from "./api.js";
 import { commandNode, copyButton, isCommand } from "./copy.js";
@@ -11,12 +11,12 @@ const TAGS = new Set(
 );
 const DROPPED = new Set("script style template iframe object embed svg math noscript textarea title head".split(" "));
 const DEPTH = 30;
-/** Names of alerts in a text; each has a runbook of its name (tested). */
+/** Alert names in a text; each has a runbook of that name (tested). */
 const ALERT = /\b(Tidegate(?:[A-Z]+[a-z]+)+|Kafka(?:[A-Z]+[a-z]+){2,}|AlertmanagerDown)\b/;
-/** Below the panel's own heading. */
+/** Heading levels, lowered to come below the panel's own heading. */
 const LOWERED = { h1: "h2", h2: "h3", h3: "h4" };
 
-/** Only addresses that open a page: this site's, or http(s). */
+/** The whole address if it is http(s), or relative to this site; else null. */
 export function safeAddress(address) {
   try {
     const url = new URL(address, location.href);
@@ -26,14 +26,14 @@ export function safeAddress(address) {
   }
 }
 
-/** Commands line by line, each to be copied; other code as it is. */
+/** Commands, one per line, each with a copy button; other code unchanged. */
 function codeNode(text) {
   const lines = text.split("\n");
   if (lines.every(isCommand)) return el("div", {}, lines.map((line) => commandNode(wholeCommand(line), "div")));
   return el("div", { class: "code" }, el("pre", { tabindex: "0" }, text), copyButton(text));
 }
 
-/** Nodes of a text in which names of alerts lead to their runbooks. */
+/** Nodes of a text in which alert names link to their runbooks. */
 export function withRunbooks(text) {
   return text.split(ALERT).map((piece, index) => {
     if (index % 2 === 0) return piece;
@@ -53,31 +53,31 @@ function build(source, depth = 0) {
   const children = [...source.childNodes].flatMap((child) => build(child, depth + 1));
   if (!TAGS.has(tag)) return children;
   if (tag === "pre") return [codeNode(source.textContent.trimEnd())];
-  // In a step it is to be typed; elsewhere it is only named.
+  // In a step the command is to be run, so it is completed; elsewhere it is only mentioned.
   if (tag === "code") return [el("code", {}, source.closest("li") ? wholeCommand(source.textContent) : source.textContent)];
   if (tag !== "a") return [el(LOWERED[tag] ?? tag, {}, children)];
   const href = safeAddress(source.getAttribute("href") ?? "");
   return [el("a", { href, rel: "noopener noreferrer", target: "_blank" }, children)];
 }
 
-/** Nodes of HTML that somebody else made; parsed in a document that runs nothing. */
+/** Harmless nodes of HTML from outside, parsed in a document that runs no scripts. */
 function sanitized(html) {
   return [...new DOMParser().parseFromString(html, "text/html").body.childNodes].flatMap((node) => build(node));
 }
 
-/** Name of the runbook at this site's address /runbooks/<Name>; null where it lives elsewhere. */
+/** The name of the runbook at this site's address /runbooks/<Name>; null for other addresses. */
 export function runbookName(address) {
   return /^\/runbooks\/([A-Za-z0-9_-]+)$/.exec(address ?? "")?.[1] ?? null;
 }
 
-/** Shows it beside the page. */
+/** Shows a runbook in the side panel. */
 export async function openRunbook(name) {
   const body = openPanel(`Runbook: ${name}`, el("p", { class: "muted" }, "Loading …"));
   const content = el("div", { class: "prose" });
   try {
     const { html } = await ask("/api/runbook", { name });
     const nodes = sanitized(html);
-    // The panel's title says what the page's first heading would.
+    // The panel's title already shows the name, so the first heading is left out.
     if (nodes[0] instanceof Element && nodes[0].localName === "h2" && nodes[0].textContent.trim() === name)
       nodes.shift();
     content.append(...nodes);

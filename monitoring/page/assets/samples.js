@@ -1,4 +1,4 @@
-// Samples as a plot needs them: in order, with a gap where nothing came, with a sign where no line would show them. Pure.
+// Readings as a plot needs them: sorted, with gaps, and with markers where no line would show them. Pure functions.
 
 import { instant } from "./format.js";
 
@@ -6,7 +6,7 @@ const LEAST_GAP = 10;
 const TOO_LONG = 3;
 const FEW = 40;
 
-/** Epoch seconds and numbers by time; what is no number is a gap. */
+/** Epoch seconds and values, sorted by time; a value that is not a number becomes a gap. */
 export function ascending({ at, value }) {
   const points = at
     .map((moment, index) => [instant(moment)?.getTime() / 1000, value[index]])
@@ -18,14 +18,14 @@ export function ascending({ at, value }) {
   ];
 }
 
-/** The step that nine of ten are not longer than: bursts and jitter are usual, an outage among few samples is not. */
+/** The step that nine of ten steps do not exceed: it allows for bursts and jitter, but not for an outage among few readings. */
 function usualStep(at) {
   const steps = at.slice(1).map((moment, index) => moment - at[index]);
   steps.sort((a, b) => a - b);
   return steps[Math.floor((steps.length - 1) * 0.9)] ?? 0;
 }
 
-/** With a null where the next sample was much longer in coming than is usual: no line is drawn over an outage. */
+/** Inserts a null where a step is much longer than usual, so that no line is drawn over an outage. */
 export function broken([at, values]) {
   const most = Math.max(LEAST_GAP, TOO_LONG * usualStep(at));
   const [moments, numbers] = [[], []];
@@ -40,12 +40,12 @@ export function broken([at, values]) {
   return [moments, numbers];
 }
 
-/** Whether it is only ever on or off. */
+/** True if every known value is 0 or 1, and there is one. */
 export function isOnOff(values) {
   return values.some((value) => value !== null) && values.every((value) => value === null || value === 0 || value === 1);
 }
 
-/** Indices of the samples that need a sign of their own: all where they are few, else those between two gaps. */
+/** Indices of the readings that need a marker: all if they are few, else those between two gaps. */
 export function marked(values) {
   const there = [...values.keys()].filter((index) => values[index] !== null && values[index] !== undefined);
   if (there.length <= FEW) return there;

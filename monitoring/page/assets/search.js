@@ -1,4 +1,4 @@
-// Looks a device up by a part of its name. `/` comes here, arrows go through what was found, Escape leaves.
+// Device search by part of a name. `/` focuses it, arrow keys move through the results, Escape leaves it.
 
 import { ask } from "./api.js";
 import { el, fill, write } from "./dom.js";
@@ -15,7 +15,7 @@ export function mountSearch() {
   const count = form.querySelector("[role=status]");
   let waiting = null;
   let asked = null;
-  let answered = null; // the words that the list is the answer to
+  let answered = null; // the input that the list answers
 
   const close = () => {
     clearTimeout(waiting);
@@ -32,11 +32,11 @@ export function mountSearch() {
           "li",
           {},
           deviceLink(row.device),
-          el("span", { class: "muted small" }, `last heard ${clock(row.last_seen)}`),
+          el("span", { class: "muted small" }, `last seen ${clock(row.last_seen)}`),
         ),
       ),
     );
-    if (!devices.length) fill(list, el("li", { class: "muted" }, "No device has this in its name."));
+    if (!devices.length) fill(list, el("li", { class: "muted" }, "No device name contains this text."));
     list.hidden = false;
     write(count, `${devices.length}${devices.length === LIMIT ? " or more" : ""} found`);
   };

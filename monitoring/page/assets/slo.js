@@ -1,4 +1,4 @@
-// Objectives: what share was good, and how much of the error budget is left.
+// Objectives: the good share, and the rest of the error budget.
 
 import { attr, el, write } from "./dom.js";
 import { budgetLeft, duration, percent, share } from "./format.js";
@@ -7,14 +7,14 @@ import { showFigure } from "./table.js";
 
 const MEANING = {
   freshness: (slo) => `Canary readings queryable within ${duration(slo.threshold_seconds)}`,
-  validity: () => "Messages that are not refused",
+  validity: () => "Messages that are not rejected",
 };
 
 const NEXT = {
-  freshness: ["See which hop takes long: ", "#latency", "Latency"],
-  validity: ["See what is refused, and why: ", "#errors", "Errors"],
+  freshness: ["Find the slow hop: ", "#latency", "Latency"],
+  validity: ["Find the rejection reasons: ", "#errors", "Errors"],
 };
-const BURN_RATES = "Burn-rate alerts tell of this: they need Prometheus, and begin after 40 min of data";
+const BURN_RATES = "Burn-rate alerts report this. They need Prometheus and at least 40 min of data";
 
 function makeObjective(id) {
   const badge = stateBadge();
@@ -66,11 +66,11 @@ function makeObjective(id) {
     attr(bar, "data-state", state);
     next.hidden = state !== "bad" && state !== "warn";
     rules.hidden = state !== "bad";
-    write(rules, `${BURN_RATES}${burnRates ? "" : "; Prometheus is not there"}.`);
+    write(rules, `${BURN_RATES}${burnRates ? "" : "; Prometheus is not available"}.`);
     setState(
       badge,
       state,
-      { ok: "within budget", warn: "budget is short", bad: "budget spent", unknown: "unknown" }[state],
+      { ok: "within budget", warn: "budget low", bad: "budget spent", unknown: "unknown" }[state],
     );
   };
   return { node, update };

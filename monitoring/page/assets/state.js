@@ -1,4 +1,4 @@
-// The four states, each by shape, word and colour: no state is told by colour alone.
+// The four states, each with its shape, word and colour: colour alone never shows a state.
 
 import { attr, el, fill, shape } from "./dom.js";
 
@@ -15,7 +15,7 @@ export function stateBadge() {
   return el("span", { class: "badge" });
 }
 
-/** Shows a state; `word` says it in other words. An unheard-of state is unknown. */
+/** Shows a state; `word` replaces its default word. An unrecognised state is shown as unknown. */
 export function setState(badge, state, word = null) {
   const known = state in SHAPES ? state : "unknown";
   const text = (word ?? WORDS[known]).slice(0, 100);
@@ -36,7 +36,7 @@ const OF_PARTS = {
   down: "bad",
 };
 
-/** The state of a part's word (`ready`, `restarting`, …). */
+/** The state for a part's word (`ready`, `restarting`, …). */
 export function stateOfPart(word) {
   return OF_PARTS[word] ?? "unknown";
 }

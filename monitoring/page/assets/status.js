@@ -1,4 +1,4 @@
-// The status line and the tab's title: is all well, how many alerts, is Prometheus there, how old is what one sees.
+// The status line and the tab's title: readiness, alerts, servers, and the age of the figures.
 
 import { attr, el, fill, keyed, write } from "./dom.js";
 import { clock, duration } from "./format.js";
@@ -14,7 +14,7 @@ const icon = document.querySelector('link[rel="icon"]');
 let title = "Tidegate";
 const BUDGET_ALERTS = { freshness: "TidegateFreshnessBudgetBurns", validity: "TidegateValidityBudgetBurns" };
 
-/** What is not well, each with where to look: parts that are not ready, stations that are bad, alerts. */
+/** Problems, each with a link: parts that are not ready, bad stations, alerts, missed objectives. */
 function verdicts(snapshot) {
   const firing = countedAlerts(snapshot.alerts ?? []);
   const parts = snapshot.parts ?? {};
@@ -26,7 +26,7 @@ function verdicts(snapshot) {
     const words = ["Not ready", listed(lacking)].filter(Boolean).join(": ");
     found.push({ kind: down ? "bad" : "warn", words, href: "#parts-title" });
   } else if (stations.length && !firing.length) {
-    found.push({ kind: "bad", words: `${listed(stations.map(({ label }) => label))}: not well`, href: "#flow" });
+    found.push({ kind: "bad", words: `Bad: ${listed(stations.map(({ label }) => label))}`, href: "#flow" });
   }
   if (firing.length) {
     const bad = stations.length > 0 || firing.some((alert) => alert.severity === "critical");
@@ -39,7 +39,7 @@ function verdicts(snapshot) {
   return [...found, { kind: "warn", words: found.length ? words : `Ready, ${words}`, href: "#slo" }];
 }
 
-/** Objectives that are not kept at this moment, but for those that an alert tells of already. */
+/** Objectives that are missed now, except those that an alert already reports. */
 function missedObjectives(snapshot, firing) {
   const told = new Set(firing.map(({ name }) => name));
   return Object.keys(BUDGET_ALERTS).filter((id) => snapshot.slo?.[id]?.burns === true && !told.has(BUDGET_ALERTS[id]));
@@ -106,7 +106,7 @@ export function showStatus(snapshot) {
 
 let ticking = null;
 
-/** Says whether the figures are live; while they are not, the page is grey and counts since when. */
+/** Shows whether the figures are live. While the connection is lost, the page is grey and counts the time since the last snapshot. */
 export function showConnection(word, since) {
   document.documentElement.dataset.live = word;
   clearInterval(ticking);
@@ -115,7 +115,7 @@ export function showConnection(word, since) {
     const text = lost.querySelector(".lost-since");
     write(lost.querySelector(".lost-what"), `No live data since ${clock(since.getTime() / 1000)}.`);
     const count = () =>
-      write(text, `${duration(Math.round((Date.now() - since.getTime()) / 1000))} ago; connecting again …`);
+      write(text, `${duration(Math.round((Date.now() - since.getTime()) / 1000))} ago; reconnecting …`);
     count();
     ticking = setInterval(count, 1000);
     write(fresh, `stale, as of ${clock(since.getTime() / 1000)}`);

@@ -1,4 +1,4 @@
-// Sentences with `commands` in backticks: the sentence first, then each command on a line of its own, to be copied.
+// Sentences with `commands` in backticks: first the sentence, then each command on its own line with a copy button.
 
 import { commandNode, isCommand } from "./copy.js";
 import { el } from "./dom.js";
@@ -18,7 +18,7 @@ function piecesOf(text) {
     });
 }
 
-/** "`cmd`: what it tells." is "What it tells." with the command below. */
+/** "`cmd`: shows the parts." becomes "Shows the parts." with the command below. */
 function withoutFirst(pieces) {
   const [before, command, after] = pieces;
   if (before?.text.trim() || command?.kind !== "command" || !/^:\s/.test(after?.text ?? "")) return pieces;
@@ -26,7 +26,7 @@ function withoutFirst(pieces) {
   return [{ kind: "words", text: words.charAt(0).toUpperCase() + words.slice(1) }, ...pieces.slice(3)];
 }
 
-/** "Then look: `cmd`." is "Then look:" with the command below. */
+/** "Then run `cmd`." becomes "Then run:" with the command below. */
 function withoutLast(pieces) {
   const [words, command, end] = pieces.slice(-3);
   if (pieces.length < 3 || command.kind !== "command" || !/^[.\s]*$/.test(end.text)) return pieces;

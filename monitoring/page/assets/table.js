@@ -1,16 +1,16 @@
-// A table that is updated in place: rows keep their nodes, long lists are cut and say so.
+// A table that is updated in place: rows keep their nodes; long lists are cut, with a note.
 
 import { attr, el, keyed, write } from "./dom.js";
 import { number } from "./format.js";
 
 const CAP = 50;
 
-/** What lies off to the right is hinted at: the edge fades while there is more. */
+/** Fades the right edge while there is more to scroll to. */
 function fade(scroller) {
   attr(scroller, "data-more", scroller.scrollWidth - scroller.clientWidth - scroller.scrollLeft > 2);
 }
 
-/** A table larger than its place can be scrolled by keyboard, and only then is a stop on the way. */
+/** A table larger than its place is scrolled by keyboard; only then is it a tab stop. */
 const overflowing = new ResizeObserver((entries) => {
   for (const scroller of new Set(entries.map(({ target }) => target.closest(".scroll")))) {
     fade(scroller);
@@ -21,7 +21,7 @@ const overflowing = new ResizeObserver((entries) => {
   }
 });
 
-/** Shows a figure; the exact one stands in data-value and, where it was shortened, in the title. */
+/** Shows a figure; the exact value is in data-value and, if it was shortened, in the title. */
 export function showFigure(node, value, format = number) {
   const exact = value === null || value === undefined ? "" : String(value);
   const text = format(value);
@@ -31,13 +31,13 @@ export function showFigure(node, value, format = number) {
 }
 
 /**
- * A table with `columns` of {head, show(cell, item), figure?, row?}: `figure` sets numbers to the right, `row` heads the row.
- * On a phone, `stack` writes each row's cells below each other.
- * `update(items, known)` shows the first `cap`; nothing is only said to be there where that is known.
+ * A table with `columns` of {head, show(cell, item), figure?, row?}: `figure` aligns numbers to the right, `row` is the row's
+ * header. On a phone, `stack` puts the cells of a row below each other.
+ * `update(items, known)` shows the first `cap` items. Without items it shows `empty` if `known` is true, else "Not known yet."
  */
 export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", stack = false }) {
   const body = el("tbody");
-  const role = (name) => (stack ? name : null); // written out, since stacked rows are laid out as a grid
+  const role = (name) => (stack ? name : null); // explicit roles, since stacked rows are laid out as a grid
   const heads = columns.map(({ head, figure }) =>
     el("th", { scope: "col", class: figure ? "figure" : null, role: role("columnheader") }, head),
   );

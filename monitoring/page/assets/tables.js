@@ -1,4 +1,4 @@
-// The Delta tables: how fresh they are, and whether their files need compaction.
+// Delta tables: age of the last commit, size, and small files that maintenance joins.
 
 import { bytes, duration } from "./format.js";
 import { showName } from "./name.js";
@@ -8,7 +8,7 @@ export function mountTables(root) {
   const table = makeTable({
     label: "Tables",
     keyOf: (item) => item.name,
-    empty: "No table yet: the stream writes the first one.",
+    empty: "No tables yet. The stream creates them.",
     columns: [
       { head: "Table", row: true, show: (cell, item) => showName(cell, item.name) },
       {
@@ -21,7 +21,7 @@ export function mountTables(root) {
       },
       { head: "Version", figure: true, show: (cell, item) => showFigure(cell, item.version) },
       { head: "Files", figure: true, show: (cell, item) => showFigure(cell, item.files) },
-      { head: "of them small", figure: true, show: (cell, item) => showFigure(cell, item.small_files) },
+      { head: "Small files", figure: true, show: (cell, item) => showFigure(cell, item.small_files) },
       { head: "Size", figure: true, show: (cell, item) => showFigure(cell, item.bytes, bytes) },
     ],
   });

@@ -1,4 +1,4 @@
-// Dark or light, set before the first paint so that nothing flashes: as chosen on the page, else as the system says.
+// Dark or light theme: the choice on the page, else the system's. It is set before the first paint to avoid a flash.
 (() => {
   const KEY = "tidegate-theme";
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -20,7 +20,7 @@
   show();
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    if (!button) return; // a runbook as a page of its own has no switch
+    if (!button) return; // a runbook on its own page has no switch
     const name = () =>
       button.setAttribute(
         "aria-label",

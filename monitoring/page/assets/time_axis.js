@@ -1,4 +1,4 @@
-// The axis of time: whole seconds at least, and words that tell two neighbours apart.
+// The time axis: steps of at least one second, and distinct tick labels.
 
 import { clock, instant } from "./format.js";
 
@@ -7,7 +7,7 @@ const HOUR = 3600;
 const DAY = 86_400;
 const LEAST_SECONDS = 60;
 
-/** Seconds between two ticks; none below one, since nothing below is written. */
+/** Possible seconds between two ticks; none below one, since labels show no fractions. */
 export const TIME_STEPS = [
   ...[1, 2, 5, 10, 15, 30],
   ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE),
@@ -17,7 +17,7 @@ export const TIME_STEPS = [
 
 const twoDigits = (number) => String(number).padStart(2, "0");
 
-/** Years, months or days; the times of day of shorter steps come from `clock`. */
+/** A year, month or day, by the step; for shorter steps `clock` gives the time of day. */
 function dateWord(at, step) {
   const date = instant(at);
   if (!date) return "";
@@ -26,7 +26,7 @@ function dateWord(at, step) {
   return step >= 28 * DAY ? `${date.getFullYear()}-${month}` : `${month}-${twoDigits(date.getDate())}`;
 }
 
-/** Times of day, with seconds where the step has them and the date where they would come again; dates where it is a day or more. */
+/** Tick labels: dates for steps of a day or more, else times of day, with the date if they would repeat and seconds if needed. */
 export function timeWords(marks, step) {
   if (step >= DAY) return marks.map((at) => dateWord(at, step));
   if (step >= HOUR && marks.at(-1) - marks[0] >= DAY) return marks.map((at) => `${dateWord(at, DAY)} ${clock(at).slice(-8, -6)}h`);
@@ -34,7 +34,7 @@ export function timeWords(marks, step) {
   return words.every((word) => word.endsWith(":00")) ? words.map((word) => word.slice(0, 5)) : words;
 }
 
-/** What of time is shown: a minute at least, so that a single sample has a place; [from, until] in epoch seconds. */
+/** The shown range as [from, until] in epoch seconds: at least a minute, so that a single reading has a place. */
 export function timeRange(first, last) {
   if (typeof first !== "number" || typeof last !== "number") {
     const now = Date.now() / 1000;

@@ -1,9 +1,9 @@
-// The token that allows redrives: from the address, once, then only in this tab's memory.
+// The token that allows redrives: taken once from the address, then kept in this tab only.
 
 const KEY = "tidegate-token";
 let kept = null;
 
-/** Takes `#token=…` out of the address before anybody can copy or bookmark it. */
+/** Takes `#token=…` out of the address before it can be copied or bookmarked. */
 export function adoptToken() {
   const found = /[#&]token=([^&]*)/.exec(location.hash);
   if (!found) return;
@@ -12,7 +12,7 @@ export function adoptToken() {
   try {
     token = decodeURIComponent(token);
   } catch {
-    // taken as it stands
+    // not encoded: used unchanged
   }
   keepToken(token);
 }
@@ -23,7 +23,7 @@ export function keepToken(token) {
     if (kept) sessionStorage.setItem(KEY, kept);
     else sessionStorage.removeItem(KEY);
   } catch {
-    // Storage may be forbidden; memory does until the page is loaded anew.
+    // Storage may be forbidden; the token is then kept until the page is reloaded.
   }
 }
 

@@ -1,4 +1,4 @@
-// One topic: its partitions, who reads it, and its records, newest first. A look leaves no trace in Kafka.
+// One topic: its partitions, consumer groups, and records, newest first. Reading them leaves no trace in Kafka.
 
 import { ask } from "./api.js";
 import { attr, el, fill, write } from "./dom.js";
@@ -31,7 +31,7 @@ function recordTable(open) {
     label: "Records",
     keyOf: ({ record }) => `${record.partition}:${record.offset}`,
     cap: 200,
-    empty: "No record here.",
+    empty: "No records here.",
     stack: true,
     columns: [
       {
@@ -68,8 +68,8 @@ function partitionTable() {
     stack: true,
     columns: [
       { head: "Partition", row: true, show: (cell, item) => showFigure(cell, item.partition, String) },
-      { head: "First", figure: true, show: (cell, item) => showFigure(cell, item.first, plain) },
-      { head: "Next", figure: true, show: (cell, item) => showFigure(cell, item.next, plain) },
+      { head: "First offset", figure: true, show: (cell, item) => showFigure(cell, item.first, plain) },
+      { head: "Next offset", figure: true, show: (cell, item) => showFigure(cell, item.next, plain) },
       { head: "Records", figure: true, show: (cell, item) => showFigure(cell, item.records) },
       { head: "Oldest", show: (cell, item) => showTime(cell, item.oldest_ms) },
       { head: "Newest", show: (cell, item) => showTime(cell, item.newest_ms) },
@@ -79,16 +79,16 @@ function partitionTable() {
   });
 }
 
-/** An offset is looked up elsewhere by all of its digits. */
+/** An offset with all its digits, so that it can be used in other tools. */
 function plain(value) {
   return typeof value === "number" ? String(value) : "–";
 }
 
 function groupTable() {
   return makeTable({
-    label: "Groups",
+    label: "Consumer groups",
     keyOf: (item) => item.group,
-    empty: "No group that the monitor knows reads this topic.",
+    empty: "No consumer group that the monitor knows reads this topic.",
     columns: [
       { head: "Group", row: true, show: (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), item.group) },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
@@ -129,7 +129,7 @@ export class TopicPage {
       el(
         "section",
         { class: "card", "aria-label": "Topic" },
-        el("div", { class: "stack" }, this.aboutProblem, this.facts, el("details", { open: !NARROW.matches, class: "stack" }, el("summary", {}, "Partitions and readers"), this.partitions.node, this.groups.node)),
+        el("div", { class: "stack" }, this.aboutProblem, this.facts, el("details", { open: !NARROW.matches, class: "stack" }, el("summary", {}, "Partitions and consumer groups"), this.partitions.node, this.groups.node)),
       ),
       this.records,
     );
@@ -158,14 +158,14 @@ export class TopicPage {
     this.#turn += 1;
   }
 
-  /** The groups, of the newest snapshot. */
+  /** Shows the consumer groups of the newest snapshot. */
   update(snapshot) {
     if (this.#topic === null) return;
     const groups = (snapshot.kafka?.groups ?? []).filter((item) => item.topic === this.#topic);
     this.groups.update(groups, typeof snapshot.kafka?.brokers === "number");
   }
 
-  /** What the form asks for. */
+  /** Loads the records that the form asks for. */
   show() {
     const asked = this.form.question();
     if (typeof asked === "string") return fill(this.problem, failure(new Error(asked)));
@@ -191,7 +191,7 @@ export class TopicPage {
     clearTimeout(this.#timers.follow);
     const [name, turn] = [this.#topic, ++this.#turn];
     attr(this.records, "aria-busy", "true");
-    if (!this.#last) write(this.told, "Looking …");
+    if (!this.#last) write(this.told, "Reading records …");
     try {
       const found = await ask("/api/topic", { name, limit: LIMIT, ...asked });
       if (turn !== this.#turn) return;
@@ -206,18 +206,18 @@ export class TopicPage {
     if (this.form.following.checked) this.#again();
   }
 
-  /** A hidden page asks nothing; it goes on when it is seen again. */
+  /** Schedules the next request; a hidden page waits until it is visible again. */
   #again() {
     this.#timers.follow = setTimeout(() => (document.hidden ? this.#again() : this.show()), FOLLOW_MS);
   }
 
   #take(found, asked) {
-    // At the newest end there may be nothing newer yet: what is shown stays, and the next look goes on from here.
+    // At the newest end there may be no newer records yet: the list stays, and the next request continues from here.
     const still = asked.from === "after" && !found.records.length && this.#last;
     this.#last = still ? { ...this.#last, newer: found.newer } : found;
     this.newer.disabled = !this.#last.newer;
     this.older.disabled = !this.#last.older;
-    write(this.told, still ? "Nothing newer yet." : lookSentence(found, asked));
+    write(this.told, still ? "No newer records yet." : lookSentence(found, asked));
     if (!still) this.table.update(found.records.map((record) => ({ record, device: deviceOf(record) })));
   }
 
@@ -228,7 +228,7 @@ export class TopicPage {
       if (topic !== this.#topic) return;
       const found = topics.find((item) => item.topic === topic);
       fill(this.aboutProblem);
-      write(this.facts, found ? aboutSentence(found) : "Kafka has no such topic.");
+      write(this.facts, found ? aboutSentence(found) : "This topic does not exist in Kafka.");
       this.partitions.update(found?.partitions ?? []);
       if (found) this.form.offer(found.partitions.map((one) => one.partition));
     } catch (error) {
@@ -238,7 +238,7 @@ export class TopicPage {
     }
   }
 
-  /** Arrows go from record to record. */
+  /** Moves the focus from record to record with the arrow keys. */
   #step(event) {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!by || !event.target.dataset?.record) return;

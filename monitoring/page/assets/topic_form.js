@@ -1,16 +1,16 @@
-// What of a topic is asked for: from where on, which partition, which key. Its fields, and what they mean in a question.
+// The record filter of a topic: its start, partition and key, as fields and as a request.
 
 import { attr, el, fill } from "./dom.js";
 
-const BEGINS = { newest: "the newest", oldest: "the oldest", time: "a time", offset: "an offset" };
+const BEGINS = { newest: "newest", oldest: "oldest", time: "time", offset: "offset" };
 
-/** The time of a field of a browser, which is one of its own zone, as epoch ms. */
+/** The time of a field, which is in the browser's zone, as epoch ms; null if it is invalid. */
 function epochMs(text) {
   const found = new Date(text).getTime();
   return Number.isNaN(found) ? null : found;
 }
 
-/** Epoch ms as the field wants it. */
+/** Epoch ms in the format of the field. */
 function local(ms) {
   const date = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000);
   return date.toISOString().slice(0, 19);
@@ -21,18 +21,18 @@ function labelled(text, field) {
 }
 
 export class TopicForm {
-  /** `changed()` is called when somebody wants to see something else; `follow(on)` when that is to go on by itself. */
+  /** Calls `changed()` when the filter changes, and `follow(on)` when following is switched on or off. */
   constructor({ changed, follow }) {
     this.begin = el("select", { name: "from" }, Object.entries(BEGINS).map(([value, text]) => el("option", { value }, text)));
     this.time = el("input", { name: "time", type: "datetime-local", step: "1" });
     this.offset = el("input", { name: "offset", type: "search", inputmode: "numeric", pattern: "[0-9]*", placeholder: "0", autocomplete: "off" });
     this.partition = el("select", { name: "partition" });
-    this.key = el("input", { name: "key", type: "search", placeholder: "every key", autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
+    this.key = el("input", { name: "key", type: "search", placeholder: "all keys", autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
     this.following = el("input", { name: "follow", type: "checkbox" });
     this.places = [labelled("Time", this.time), labelled("Offset", this.offset)];
     this.node = el(
       "form",
-      { class: "row filter", "aria-label": "Which records", on: { submit: (event) => (event.preventDefault(), changed()) } },
+      { class: "row filter", "aria-label": "Record filter", on: { submit: (event) => (event.preventDefault(), changed()) } },
       labelled("From", this.begin),
       this.places,
       labelled("Partition", this.partition),
@@ -47,17 +47,17 @@ export class TopicForm {
     this.#arrange();
   }
 
-  /** The partitions that there are. */
+  /** Offers these partitions. */
   offer(partitions) {
     const chosen = this.partition.value;
     const wanted = ["", ...partitions.map(String)];
-    if (chosen && !wanted.includes(chosen)) wanted.push(chosen); // asked for by an address
+    if (chosen && !wanted.includes(chosen)) wanted.push(chosen); // requested by an address
     if (wanted.join() === [...this.partition.options].map((each) => each.value).join()) return;
     fill(this.partition, wanted.map((value) => el("option", { value }, value || "all")));
     this.partition.value = chosen;
   }
 
-  /** Back to the newest, or to what an address asks for. */
+  /** Resets the form to the newest records, or to what an address asks for. */
   reset(asked) {
     this.begin.value = asked.get("from") in BEGINS ? asked.get("from") : "newest";
     this.offset.value = asked.get("offset") ?? "";
@@ -73,20 +73,20 @@ export class TopicForm {
     this.#arrange();
   }
 
-  /** What to ask, or a sentence of what is missing. */
+  /** The request, or an error message. */
   question() {
     const [from, partition, key] = [this.begin.value, this.partition.value, this.key.value];
     if (from === "time") {
       const at = epochMs(this.time.value);
-      return at === null ? "Say from which time on." : { from, at, partition, key };
+      return at === null ? "Enter a start time." : { from, at, partition, key };
     }
     if (from !== "offset") return { from, partition, key };
-    if (partition === "") return "An offset is one of a partition: choose the partition.";
+    if (partition === "") return "Choose a partition: offsets are counted per partition.";
     const at = this.offset.value.trim() || "0";
-    return /^\d{1,18}$/.test(at) ? { from, at, partition, key } : "An offset is a whole number.";
+    return /^\d{1,18}$/.test(at) ? { from, at, partition, key } : "Invalid offset: enter a whole number, such as 0.";
   }
 
-  /** True where it waits for a place that somebody has yet to say. */
+  /** Shows the field that the start needs; returns true if a time or an offset must be entered first. */
   #arrange() {
     const from = this.begin.value;
     attr(this.places[0], "hidden", from !== "time");

@@ -1,4 +1,4 @@
-// The topics of Kafka: what each holds, since when, for how long, and who reads it.
+// Kafka topics: partitions, records, replicas, age and retention.
 
 import { ask } from "./api.js";
 import { attr, el, fill } from "./dom.js";
@@ -9,28 +9,28 @@ import { makeTable, showFigure } from "./table.js";
 
 const LOOK_MS = 10_000;
 
-/** The sum of one figure over partitions; unknown where one of them is. */
+/** The sum of a figure over partitions; null if one of them is unknown. */
 export function total(partitions, name) {
   return partitions.every((one) => typeof one[name] === "number") ? partitions.reduce((sum, one) => sum + one[name], 0) : null;
 }
 
-/** Records in ms since the epoch are shown as all other times are. */
+/** Shows epoch ms like all other times. */
 export function showTime(cell, ms) {
   showFigure(cell, typeof ms === "number" ? ms / 1000 : null, clock);
 }
 
-/** How long a topic keeps its records. */
+/** The retention of a topic in words. */
 export function kept(topic) {
-  if (!topic.policy) return "not known";
+  if (!topic.policy) return "unknown";
   const limits = [
     typeof topic.retention_seconds === "number" ? duration(topic.retention_seconds) : null,
-    typeof topic.retention_bytes === "number" ? `${bytes(topic.retention_bytes)} a partition` : null,
+    typeof topic.retention_bytes === "number" ? `${bytes(topic.retention_bytes)} per partition` : null,
   ].filter(Boolean);
-  const newest = topic.policy.includes("compact") ? ["the newest of each key"] : [];
-  return [...newest, limits.join(" or ")].filter(Boolean).join("; ") || "without limit";
+  const newest = topic.policy.includes("compact") ? ["newest record per key"] : [];
+  return [...newest, limits.join(" or ")].filter(Boolean).join("; ") || "unlimited";
 }
 
-/** Copies of a partition that have all of it; a mark where some have not. */
+/** The number of replicas in sync, marked if some are not. */
 export function showInSync(cell, have, wanted) {
   const known = typeof have === "number" && typeof wanted === "number";
   showFigure(cell, known ? have : null, () => (known ? `${have < wanted ? "▲ " : ""}${have} of ${wanted}` : "–"));
@@ -58,7 +58,7 @@ export class TopicsPage {
       label: "Topics",
       keyOf: (item) => item.topic,
       cap: 200,
-      empty: "Kafka has no topic of Tidegate.",
+      empty: "Kafka has no Tidegate topics.",
       stack: true,
       columns: [
         { head: "Topic", row: true, show: showTopicLink },
@@ -71,7 +71,7 @@ export class TopicsPage {
         },
         { head: "Oldest", show: (cell, item) => showTime(cell, oldest(item)) },
         { head: "Newest", show: (cell, item) => showTime(cell, newest(item)) },
-        { head: "Keeps", show: (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), kept(item)) },
+        { head: "Retention", show: (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), kept(item)) },
       ],
     });
     root.append(

@@ -1,4 +1,4 @@
-// Throughput, refusals and lag, now and over the last half hour.
+// Throughput, dead letters and lag, now and over the last half hour.
 
 import { TimeChart } from "./chart.js";
 import { el } from "./dom.js";
@@ -35,17 +35,17 @@ export function mountTrends(root, history) {
     label: "Dead letters",
     format: perSecond,
     height: 130,
-    series: [{ label: "refused", color: "--series-2" }],
+    series: [{ label: "dead letters", color: "--series-2" }],
   });
   const lag = new TimeChart({
     label: "Lag",
     format: number,
     height: 130,
-    series: [{ label: "records not yet read", color: "--series-3" }],
+    series: [{ label: "unread records", color: "--series-3" }],
   });
   root.append(
     rates,
-    el("p", { class: "muted small" }, "Rates of the last 10 s; plots of the last half hour."),
+    el("p", { class: "muted small" }, "Rates: last 10 s. Plots: last half hour."),
     flow.node,
     el("div", { class: "pair" }, refused.node, lag.node),
   );
