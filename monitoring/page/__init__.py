@@ -1,1 +1,1 @@
-"""The ops page's server: snapshots in, HTTP out. Read-only without a token; what it cannot know itself it asks of `Answers`."""
+"""Server of the ops page: snapshots in, HTTP out. It is read-only without a token and calls `Answers` for data outside snapshots."""

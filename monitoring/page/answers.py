@@ -1,4 +1,4 @@
-"""What the page asks that metrics do not know: devices, dead letters, redrives. The process that serves it gives the answers."""
+"""Requests of the page that metrics cannot answer: devices, dead letters, redrives, topics. The serving process answers them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Answer = dict[str, Any]
 
 
 class PageError(Exception):
-    """Instead of an answer: an HTTP status and one sentence for the person."""
+    """An HTTP status and one sentence for a person, in place of an answer."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -19,16 +19,16 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicRequest:
-    """Records of one topic that are asked for; each part is within its bounds.
+    """A request for records of one topic; every attribute is within its bounds.
 
     Attributes:
         name: of the topic.
         begin: `newest`, `oldest`, `offset`, `time`, `before` or `after`.
         at: the offset, or the time in epoch ms.
-        places: offset by partition, before or after which it goes on.
-        partition: this one alone.
-        key: records with exactly this key alone.
-        limit: at most so many.
+        places: offset by partition, before or after which the next page begins.
+        partition: only this partition.
+        key: only records with exactly this key.
+        limit: the maximum number of records.
     """
 
     name: str
@@ -42,16 +42,16 @@ class TopicRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Callables that may take a while; each is run beside the server, its arguments are as the browser sent them.
+    """Slow callables that answer the page. Each runs outside the server's thread, with the arguments as the browser sent them.
 
     Attributes:
-        device: (device) -> all that the page of one device shows.
+        device: (device) -> everything that the page of one device shows.
         devices: (search, limit) -> devices whose id contains the text.
-        dead_letters: (reason, device, limit, before) -> causes, and the newest letters that are older than the one of this id.
-        dead_letter: (id) -> one letter with its bytes.
+        dead_letters: (reason, device, limit, before) -> counts by reason, and the newest dead letters older than the id `before`.
+        dead_letter: (id) -> one dead letter with its bytes.
         redrive: (ids, dry run) -> the report.
         topics: () -> the topics with their partitions.
-        topic: (what of it) -> records of one topic.
+        topic: (request) -> records of one topic.
     """
 
     device: Callable[[str], Answer]

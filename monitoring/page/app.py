@@ -1,4 +1,4 @@
-"""The routes of the page. Every handler is a few lines: bounds in, an answer or one sentence out."""
+"""Routes of the page. Every handler checks its arguments and returns an answer or one sentence."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The app, and the end of its streams: to be called before the server's."""
+    """The app, and `close`, which ends its streams; call it before closing the server."""
 
     app: ASGIApp
     close: Callable[[], None]
@@ -65,7 +65,7 @@ def make_page(
     healthy: Callable[[], tuple[bool, str]],
     assets: Assets | None = None,
 ) -> Page:
-    """The page of one monitor."""
+    """Return the page of one monitor."""
     viewers = Viewers(board, metrics.viewers)
     routes = _Routes(settings, board, answers, registry, healthy, viewers, assets or Assets())
     app = Starlette(
@@ -81,18 +81,18 @@ def make_page(
 
 
 async def _told(_request: Request, error: Exception) -> Response:
-    return error_response(error) if isinstance(error, PageError) else error_response(PageError(500, "A fault."))
+    return error_response(error) if isinstance(error, PageError) else error_response(PageError(500, "Internal error."))
 
 
 async def _told_by_http(_request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    sentence = {404: "There is no such page.", 405: "This page does not take this method."}.get(status, "Refused.")
+    sentence = {404: "Page not found.", 405: "Method not allowed for this page."}.get(status, "Request rejected.")
     return error_response(PageError(status, sentence))
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    logger.error("a fault of the page at %s", request.url.path, exc_info=error)
-    return error_response(PageError(500, "A fault of the page itself: see the monitor's log."))
+    logger.error("internal error of the page at %s", request.url.path, exc_info=error)
+    return error_response(PageError(500, "Internal error of the page: see the monitor's log."))
 
 
 class _Routes:
@@ -109,9 +109,9 @@ class _Routes:
         self._settings, self._board, self._answers = settings, board, answers
         self._registry, self._healthy, self._viewers, self._assets = registry, healthy, viewers, assets
         self._workers = Workers()
-        # Scrapes wait for no question: Prometheus must see the monitor, above all while the tables hang.
+        # Scrapes have their own thread: Prometheus must see the monitor even while the tables hang.
         self._scrapes = Workers("metrics", threads=1)
-        # A Kafka that hangs must not keep the tables' answers waiting.
+        # Kafka has its own threads: a Kafka that hangs must not delay answers from the tables.
         self._looks = Workers("topics", threads=2)
 
     def listed(self) -> list[Route]:
@@ -157,7 +157,7 @@ class _Routes:
 
     async def status(self, _request: Request) -> Response:
         if (encoded := self._board.encoded) is None:
-            raise PageError(503, "The monitor has just started: it has not looked yet; ask again in a moment.")
+            raise PageError(503, "The monitor has just started and has no snapshot yet. Try again in a moment.")
         return json_response(encoded)
 
     async def stream(self, _request: Request) -> Response:
@@ -184,7 +184,7 @@ class _Routes:
     async def redrive(self, request: Request) -> Response:
         check_token(request.headers, self._settings.page_token_file)
         ids, dry_run = _wanted(await _body(request))
-        logger.info("a redrive of %d letters was asked for on the page%s", len(ids), " (dry run)" if dry_run else "")
+        logger.info("the page requested a redrive of %d dead letters%s", len(ids), " (dry run)" if dry_run else "")
         return await self._answer(partial(self._answers.redrive, ids, dry_run), patience_seconds=REDRIVE_SECONDS)
 
     async def topics(self, _request: Request) -> Response:
@@ -201,47 +201,47 @@ class _Routes:
 
 
 def _text(request: Request, name: str, default: str | None = None) -> str:
-    """A parameter of the address.
+    """Return a query parameter.
 
     Raises:
-        PageError: it is missing or longer than any that can be meant.
+        PageError: the parameter is missing or too long.
     """
     given = request.query_params.get(name, default)
     if given is None or (default is None and not given):
-        raise PageError(400, f"This question needs ?{name}=.")
+        raise PageError(400, f"Missing parameter: add ?{name}=.")
     if len(given) > MOST_TEXT:
-        raise PageError(400, f"?{name}= may have {MOST_TEXT} characters.")
+        raise PageError(400, f"?{name}= is too long: at most {MOST_TEXT} characters are allowed.")
     return given
 
 
 def _limit(request: Request, default: int) -> int:
     text = request.query_params.get("limit", str(default))
     if not _NUMBER.fullmatch(text) or int(text) > MOST_ROWS:
-        raise PageError(400, f"?limit= is a number from 1 to {MOST_ROWS}.")
+        raise PageError(400, f"Invalid ?limit=: use a number from 1 to {MOST_ROWS}.")
     return int(text)
 
 
 async def _body(request: Request) -> bytes:
-    """The body, never more of it than is allowed."""
+    """Return the body; never read more than is allowed."""
     found = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 found += chunk
                 if len(found) > MOST_BODY_BYTES:
-                    raise PageError(413, f"A request's body may have {MOST_BODY_BYTES} bytes.")
+                    raise PageError(413, f"The request body is too large: at most {MOST_BODY_BYTES} bytes are allowed.")
     except (TimeoutError, ClientDisconnect):
-        raise PageError(400, f"The request's body did not come within {BODY_SECONDS:g} s.") from None
+        raise PageError(400, f"The request body did not arrive within {BODY_SECONDS:g} s.") from None
     return bytes(found)
 
 
 def _wanted(body: bytes) -> tuple[list[str], bool]:
-    """Which letters are to be redriven, and whether only to try.
+    """Return the ids of the dead letters to redrive, and whether this is a dry run.
 
     Raises:
-        PageError: the body says nothing of the kind.
+        PageError: the body has another form.
     """
-    sentence = f'Send {{"ids": [1 to {MOST_LETTERS} ids of dead letters], "dry_run": true or false}} as JSON.'
+    sentence = f'Invalid body: send {{"ids": [1 to {MOST_LETTERS} ids of dead letters], "dry_run": true or false}} as JSON.'
     try:
         found = json.loads(body)
         ids, dry_run = found["ids"], found["dry_run"]

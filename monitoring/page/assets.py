@@ -1,4 +1,4 @@
-"""The page's own files: known types only, from one folder only, kept by browsers until they change."""
+"""Static files of the page: known types only, from one folder only, cached by browsers until they change."""
 
 import re
 from hashlib import sha256
@@ -31,21 +31,21 @@ FOLDER: Final = Path(__file__).parent / "assets"
 
 
 class Assets:
-    """The files of one folder; a file that changes is read anew."""
+    """The files of one folder; a changed file is read again."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder.resolve()
         self._read: dict[str, tuple[tuple[int, int], bytes, str]] = {}
 
     def response(self, name: str, headers: Headers) -> Response:
-        """One file, or 304 where the browser has it.
+        """Return one file, or 304 if the browser has it.
 
         Raises:
-            PageError: there is none of this name.
+            PageError: there is no file of this name.
         """
         kind = TYPES.get(Path(name).suffix)
         if kind is None or not _NAME.fullmatch(name):
-            raise PageError(404, "There is no such file.")
+            raise PageError(404, "File not found.")
         body, tag = self._content(name)
         caching = {"ETag": tag, "Cache-Control": "no-cache"}
         if tag in headers.get("if-none-match", ""):
@@ -53,13 +53,13 @@ class Assets:
         return Response(body, headers={**caching, "Content-Type": kind})
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether this file exists."""
         return (self._folder / name).is_file()
 
     def _content(self, name: str) -> tuple[bytes, str]:
         path = self._folder / name
         try:
-            # A link that leads out of the folder is no asset.
+            # A link that leads out of the folder is not an asset.
             if not path.resolve().is_relative_to(self._folder):
                 raise FileNotFoundError(name)
             state = path.stat()
@@ -68,5 +68,5 @@ class Assets:
                 body = path.read_bytes()
                 known = self._read[name] = key, body, f'"{sha256(body).hexdigest()[:20]}"'
         except (OSError, ValueError):
-            raise PageError(404, "There is no such file.") from None
+            raise PageError(404, "File not found.") from None
         return known[1], known[2]

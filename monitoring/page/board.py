@@ -1,4 +1,4 @@
-"""The newest snapshot, encoded once for everybody, and half an hour of its few figures."""
+"""The newest snapshot, encoded once for all viewers, and half an hour of its chart points."""
 
 import json
 import math
@@ -13,7 +13,7 @@ KEPT_SECONDS: Final = 1800.0
 
 
 def encode(value: object) -> bytes:
-    """JSON in ASCII: what a device said is escaped text in it, whatever reads it. A number that JSON has no words for is null."""
+    """Encode as ASCII JSON, so that texts from devices are always escaped. A number that JSON cannot express becomes null."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError:
@@ -30,7 +30,7 @@ def _finite(value: Any) -> Any:
 
 
 class Board:
-    """Written by the look's thread, read by the server's."""
+    """The newest snapshot; the look's thread writes it, the server's thread reads it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class Board:
         self._event: bytes | None = None
 
     def publish(self, snapshot: Mapping[str, Any]) -> None:
-        """Replace the snapshot and wake who follows it."""
+        """Replace the snapshot and wake its listeners."""
         encoded, at = encode(snapshot), float(snapshot["at"])
         with self._lock:
             self._encoded, self._event = encoded, b"event: snapshot\ndata: " + encoded + b"\n\n"
@@ -58,16 +58,16 @@ class Board:
 
     @property
     def encoded(self) -> bytes | None:
-        """The newest snapshot as JSON; None before the first look."""
+        """Newest snapshot as JSON; None before the first look."""
         return self._encoded
 
     @property
     def event(self) -> bytes | None:
-        """The same as an event of the stream."""
+        """Newest snapshot as an event of the stream."""
         return self._event
 
     def history(self) -> dict[str, Any]:
-        """The points of the last half hour, one list per figure."""
+        """Return the points of the last half hour, one list per figure."""
         with self._lock:
             points = list(self._points)
         names = points[-1][1].keys() if points else ()

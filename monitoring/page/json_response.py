@@ -1,4 +1,4 @@
-"""Answers as JSON, and refusals as `{"error": sentence}`."""
+"""Answers as JSON, and errors as `{"error": sentence}`."""
 
 from starlette.responses import Response
 
@@ -9,11 +9,11 @@ __all__ = ["error_response", "json_response"]
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """A value as JSON."""
+    """Return a value as JSON."""
     return Response(value if isinstance(value, bytes) else encode(value), status, media_type="application/json")
 
 
 def error_response(error: PageError) -> Response:
-    """One sentence instead of an answer."""
+    """Return an error as JSON: one sentence in place of an answer."""
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
     return Response(encode({"error": str(error)}), error.status, headers, media_type="application/json")

@@ -1,4 +1,4 @@
-"""The runbook of each alert as HTML: text of ours, and yet no HTML in it is taken for HTML."""
+"""Runbooks of the alerts as HTML. HTML inside a runbook's Markdown is escaped."""
 
 import html
 import re
@@ -19,22 +19,22 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]{1,80}")
 
 
 def runbook_html(name: str, folder: Path = FOLDER) -> str:
-    """The runbook of an alert as a piece of HTML.
+    """Return the runbook of an alert as an HTML fragment.
 
     Raises:
-        PageError: there is none of this name.
+        PageError: there is no runbook of this name.
     """
     try:
         if not _NAME.fullmatch(name):
             raise FileNotFoundError(name)
         text = runbook_text(name, folder)
     except (OSError, ValueError):
-        raise PageError(404, "There is no runbook of this name.") from None
+        raise PageError(404, "Runbook not found.") from None
     return str(_markdown().render(text))
 
 
 def runbook_page(name: str, folder: Path = FOLDER) -> str:
-    """The same as a page of its own, for links from elsewhere."""
+    """Return the runbook of an alert as a whole page, for links from outside."""
     body, title = runbook_html(name, folder), html.escape(name)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title} - Tidegate runbook</title>

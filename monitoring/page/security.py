@@ -1,7 +1,7 @@
-"""Who may ask what: host names against DNS rebinding, methods, sizes, the token; and the headers of every answer.
+"""Access checks of the page: host names against DNS rebinding, methods, sizes and the token. Also the headers of every answer.
 
-No cross-origin request is ever allowed: what another site's script sends here it cannot read, it cannot send a token, and
-browsers say whose script it is, so that it cannot take the places of those who follow the page either.
+No cross-origin request is allowed. A script of another site cannot read answers or send a token. Browsers mark its requests as
+cross-site, so it cannot use up the connections of the page's viewers either.
 """
 
 import hmac
@@ -23,8 +23,8 @@ __all__ = ["HEADERS", "MOST_BODY_BYTES", "Guard", "check_token", "read_token"]
 MOST_BODY_BYTES: Final = 64 * 1024
 METHODS: Final = ("GET", "HEAD", "POST")
 FOR_MACHINES: Final = frozenset({"/metrics", "/healthz"})
-"""Asked under any host name: Prometheus and Kubernetes use names of their own for this machine. They tell figures of the
-pipeline and no payload, no device and no secret, so that nothing is gained by pointing another name here."""
+"""Paths allowed under any host name, since Prometheus and Kubernetes use their own names for this machine. They return figures
+of the pipeline but no payload, device or secret, so DNS rebinding gains nothing here."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -41,12 +41,12 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Stands before the whole app.
+    """Checks every request before the app handles it.
 
     Args:
-        app: what it guards.
-        hosts: names under which browsers may ask, besides this machine's own addresses.
-        count: told the status of each answer.
+        app: the guarded app.
+        hosts: host names that browsers may use, besides this machine's own addresses.
+        count: called with the status of each answer.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], count: Callable[[int], None]) -> None:
@@ -54,7 +54,7 @@ class Guard:
         self._hosts = {"localhost", *(host.lower().rstrip(".") for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Answer or reject the request."""
         if scope["type"] != "http":
             return
 
@@ -77,21 +77,21 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if scope["method"] not in METHODS:
-            raise PageError(405, f"This page knows {', '.join(METHODS)} only.")
+            raise PageError(405, f"Method not allowed: use {', '.join(METHODS)}.")
         named = host_name(headers)
         if scope["path"] not in FOR_MACHINES and not self._is_ours(named, scope.get("server")):
             sentence = (
-                f"The page was asked for as {named[:100]!r}; name this host in monitoring.page_hosts to allow it."
+                f"Host {named[:100]!r} is not allowed. Add it to monitoring.page_hosts to allow it."
             )
             raise PageError(403, sentence)
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
-            raise PageError(403, "Another site's page asked for this; only links from there are followed.")
+            raise PageError(403, "Cross-site requests are not allowed; other sites may only link here.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BODY_BYTES:
-            raise PageError(413, f"A request's body may have {MOST_BODY_BYTES} bytes.")
+            raise PageError(413, f"The request body is too large: at most {MOST_BODY_BYTES} bytes are allowed.")
 
     def _is_ours(self, name: str, server: tuple[str, int | None] | None) -> bool:
-        """A name that was allowed, or an address of this machine itself: no DNS server can make that point elsewhere."""
+        """Allowed names, and addresses of this machine itself, which no DNS server can point elsewhere."""
         if name in self._hosts:
             return True
         with suppress(ValueError):
@@ -101,7 +101,7 @@ class Guard:
 
 
 def host_name(headers: Headers) -> str:
-    """The host that the browser asked for, without port; empty where it names none or several."""
+    """Return the host that the browser requested, without port; empty if it names none or several."""
     named = headers.getlist("host")
     if len(named) != 1:
         return ""
@@ -112,7 +112,7 @@ def host_name(headers: Headers) -> str:
 
 
 def read_token(file: str | None) -> str | None:
-    """The token that allows redrives; None where there is none. Read at each use, so that a new one holds at once."""
+    """Return the token that allows redrives, or None without one. It is read at each use, so a new token applies at once."""
     if file is None:
         return None
     with suppress(OSError, ValueError):
@@ -122,21 +122,21 @@ def read_token(file: str | None) -> str | None:
 
 
 def check_token(headers: Headers, file: str | None) -> None:
-    """Let the request pass.
+    """Check the token of a request.
 
     Raises:
-        PageError: there is no token here (403), or the request has no or another one (401).
+        PageError: the monitor has no token (403), or the request has none or a wrong one (401).
     """
     token = read_token(file)
     if token is None:
         sentence = (
-            "This page only shows: write a token into a file, name the file in monitoring.page_token_file, and open the "
-            "page with #token=... behind its address."
+            "This page is read-only. To allow redrives, write a token into a file, set monitoring.page_token_file to it, and "
+            "open the page with #token=... at the end of its address."
         )
         raise PageError(403, sentence)
     kind, _, given = headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), _digest(token)):
-        raise PageError(401, "The page's token is missing or wrong; open the page with #token=... behind its address.")
+        raise PageError(401, "The page's token is missing or wrong. Open the page with #token=... at the end of its address.")
 
 
 def _digest(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Serves the page from a thread of its own; ends within two seconds, whoever still follows."""
+"""Page server on its own thread. It stops within two seconds even while viewers are connected."""
 
 import logging
 import socket
@@ -17,14 +17,14 @@ GRACE_SECONDS: Final = 1
 
 
 class PageServer:
-    """One app on one address; `port=0` takes a free one (read it back from `port`).
+    """One app on one address; `port=0` takes a free port (read it back from `port`).
 
     Raises:
-        OSError: the address cannot be had; `strerror` says why.
+        OSError: the address cannot be bound; `strerror` says why.
     """
 
     def __init__(self, app: ASGIApp, *, host: str, port: int) -> None:
-        # It logs each browser that goes away in the middle of a stream; faults of ours the app logs itself.
+        # uvicorn logs each browser that leaves during a stream; the app logs its own errors.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=128)

@@ -1,4 +1,4 @@
-"""The live stream of snapshots: everybody gets the newest one, encoded once; who is slow skips, who is dead is dropped."""
+"""Live stream of snapshots. Every viewer gets the newest one; a slow viewer skips some, a dead one is disconnected."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,11 +17,11 @@ __all__ = ["MOST_VIEWERS", "Viewers"]
 
 MOST_VIEWERS: Final = 50
 SEND_SECONDS: Final = 10.0
-"""Whoever takes nothing for so long has gone, though the network did not say so."""
+"""A viewer that accepts no data for this long has gone, even if its connection is still open."""
 
 
 class Viewers:
-    """All browsers that follow; lives on the server's loop, but for `close`."""
+    """All browsers that follow the stream. Use it on the server's loop only, except `close`."""
 
     def __init__(self, board: Board, gauge: Gauge) -> None:
         self._board, self._gauge = board, gauge
@@ -31,20 +31,20 @@ class Viewers:
         self._closed = False
 
     def response(self) -> EventSourceResponse:
-        """The stream for one more browser.
+        """Return the stream for one more browser.
 
         Raises:
-            PageError: there are as many as may be.
+            PageError: MOST_VIEWERS browsers follow already.
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._board.listen(self._wake_from_afar)
         if self._count >= MOST_VIEWERS:
-            raise PageError(503, f"{MOST_VIEWERS} browsers follow this page already; close one and load it again.")
+            raise PageError(503, f"{MOST_VIEWERS} browsers have this page open already, which is the limit. Close one and reload.")
         return _Stream(self, self._follow(), ping=15, send_timeout=SEND_SECONDS)
 
     def entered(self, change: int) -> None:
-        """One more or one less."""
+        """Count one viewer more or less."""
         self._count += change
         self._gauge.set(self._count)
 
@@ -74,7 +74,7 @@ class Viewers:
 
 
 class _Stream(EventSourceResponse):
-    """Counted while it is open; an end for slowness is no fault."""
+    """A stream that is counted while it is open; its end because of a slow viewer is not an error."""
 
     def __init__(self, viewers: Viewers, events: AsyncIterator[bytes], *, ping: int, send_timeout: float) -> None:
         super().__init__(events, ping=ping, send_timeout=send_timeout, sep="\n")

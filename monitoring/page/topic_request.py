@@ -1,4 +1,4 @@
-"""What a browser asks of a topic: each part checked, so that who answers meets nothing but what it can mean."""
+"""Parses a browser's request for records of a topic and checks every parameter."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ MOST_PLACES: Final = 16 * 1024
 MOST_RECORDS: Final = 200
 RECORDS: Final = 50
 LARGEST: Final = 2**63 - 1
-"""Of Kafka's offsets, and of its times in ms."""
+"""Limit of Kafka's offsets, and of its times in ms."""
 BEGINS: Final = ("newest", "oldest", "offset", "time", "before", "after")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -31,7 +31,7 @@ class _Given:
     def text(self, name: str) -> str:
         found = self.query.get(name, "")
         if len(found) > MOST_TEXT:
-            raise PageError(400, f"?{name}= may have {MOST_TEXT} characters.")
+            raise PageError(400, f"?{name}= is too long: at most {MOST_TEXT} characters are allowed.")
         return found
 
     def whole(self, name: str, largest: int, least: int = 0) -> int | None:
@@ -39,25 +39,25 @@ class _Given:
         if not found:
             return None
         if not _WHOLE.fullmatch(found) or not least <= int(found) <= largest:
-            raise PageError(400, f"?{name}= is a whole number from {least} to {largest}.")
+            raise PageError(400, f"Invalid ?{name}=: use a whole number from {least} to {largest}.")
         return int(found)
 
 
 def topic_request(query: Mapping[str, str]) -> TopicRequest:
-    """The question of an address.
+    """Return the request in a query string.
 
     Raises:
-        PageError: it cannot be meant; says what can.
+        PageError: a parameter is invalid; the sentence says what is allowed.
     """
     given = _Given(query)
     name, begin = given.text("name"), given.text("from") or "newest"
     if not _NAME.fullmatch(name):
-        raise PageError(400, "This question needs ?name=, the name of a topic: letters, digits and ._- alone.")
+        raise PageError(400, "Missing or invalid ?name=: use the name of a topic, which has only letters, digits and ._-.")
     if begin not in BEGINS:
-        raise PageError(400, f"?from= is one of {', '.join(BEGINS)}.")
+        raise PageError(400, f"Invalid ?from=: use one of {', '.join(BEGINS)}.")
     partition = given.whole("partition", 2**31 - 1)
     if begin == "offset" and partition is None:
-        raise PageError(400, "An offset is one of a partition: add ?partition=.")
+        raise PageError(400, "Offsets are counted per partition: add ?partition=.")
     at, places = _AT.get(begin, _nowhere)(given)
     return TopicRequest(
         name=name,
@@ -77,7 +77,7 @@ def _nowhere(_given: _Given) -> tuple[int, dict[int, int] | None]:
 def _offset(given: _Given) -> tuple[int, dict[int, int] | None]:
     found = given.whole("at", LARGEST)
     if found is None:
-        raise PageError(400, "From an offset needs ?at=, the offset.")
+        raise PageError(400, "from=offset needs ?at= with the offset.")
     return found, None
 
 
@@ -90,7 +90,7 @@ def _time(given: _Given) -> tuple[int, dict[int, int] | None]:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None or found.timestamp() < 0:
-        raise PageError(400, "From a time needs ?at=, as epoch milliseconds or as 2026-01-31T12:00:00Z.")
+        raise PageError(400, "from=time needs ?at= with epoch milliseconds or a time such as 2026-01-31T12:00:00Z.")
     return int(found.timestamp() * 1000), None
 
 
@@ -99,7 +99,7 @@ def _places(given: _Given) -> tuple[int, dict[int, int] | None]:
     found = [_PLACE.fullmatch(each) for each in text.split(",")] if 0 < len(text) <= MOST_PLACES else [None]
     places = {int(each[1]): min(int(each[2]), LARGEST) for each in found if each is not None}
     if len(places) < len(found):
-        raise PageError(400, "To go on needs ?at=, as an answer's `older` or `newer` say it.")
+        raise PageError(400, "from=before and from=after need ?at= with the value of an answer's `older` or `newer`.")
     return 0, places
 
 

@@ -1,4 +1,4 @@
-"""A few threads for answers that take a while. A question that hangs holds one of them, never the server or its end."""
+"""A few threads for slow answers. A question that hangs blocks one of them, but never the server or its shutdown."""
 
 import asyncio
 import queue
@@ -18,7 +18,7 @@ WAITING: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """`is_over` once nobody waits for the answer any more."""
+    """A question in the queue; `is_over` returns True when nobody waits for the answer any more."""
 
     ask: Callable[[], Any]
     tell: Callable[[Any, BaseException | None], None]
@@ -26,9 +26,9 @@ class _Question:
 
 
 class Workers:
-    """Daemon threads, started when the first question comes; at most `WAITING` questions wait for one.
+    """Daemon threads, started with the first question; at most `WAITING` questions wait for a thread.
 
-    What must not wait for other questions has workers of its own.
+    Questions that must not wait for others have their own workers.
     """
 
     def __init__(self, name: str = "page", *, threads: int = THREADS) -> None:
@@ -37,11 +37,11 @@ class Workers:
         self._started = False
 
     async def run(self, question: Callable[[], T], *, patience_seconds: float) -> T:
-        """The answer.
+        """Return the answer.
 
         Raises:
-            PageError: too many wait already, or it took too long. A question that has begun is not broken off; one that
-                still waits for a thread then is never begun.
+            PageError: too many questions wait already, or the answer took too long. A running question is not stopped; one
+                that still waits for a thread is dropped.
         """
         if not self._started:
             self._started = True
@@ -59,11 +59,11 @@ class Workers:
                 _Question(question, lambda value, error: _tell(loop, tell, value, error), answer.done)
             )
         except queue.Full:
-            raise PageError(503, "Too many questions wait for an answer; try again in a moment.") from None
+            raise PageError(503, "The monitor is busy: too many requests wait for an answer. Try again in a moment.") from None
         try:
             return await asyncio.wait_for(answer, patience_seconds)
         except TimeoutError:
-            raise PageError(503, f"No answer within {patience_seconds:g} s; try again later.") from None
+            raise PageError(503, f"No answer within {patience_seconds:g} s. Try again later.") from None
 
     def _work(self) -> None:
         while True:
@@ -82,4 +82,4 @@ def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[Any, Any], None], val
     try:
         loop.call_soon_threadsafe(tell, value, error)
     except RuntimeError:
-        return  # the server has ended meanwhile
+        return  # the server has stopped

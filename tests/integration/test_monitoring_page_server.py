@@ -180,7 +180,7 @@ def test_questions_that_hang_hold_up_no_scrape_and_are_told_so(
     assert served.get("/healthz")[0] == 200
     for thread in threads:
         thread.join(20)
-    assert found == [(503, b'{"error":"No answer within 0.5 s; try again later."}')] * 6
+    assert found == [(503, b'{"error":"No answer within 0.5 s. Try again later."}')] * 6
     never.set()
     wait_until(lambda: served.get("/api/devices")[0] == 200)
     assert len(began) == workers.THREADS, "what nobody waits for any more is not asked"
@@ -204,7 +204,7 @@ def test_fifty_may_follow_and_the_next_is_told_so(served: Served, wait_until: Wa
         status, _, body = served.get("/api/stream")
         assert (status, json.loads(body)["error"]) == (
             503,
-            "50 browsers follow this page already; close one and load it again.",
+            "50 browsers have this page open already, which is the limit. Close one and reload.",
         )
         assert served.get("/api/status")[0] == 200
         viewer.close()

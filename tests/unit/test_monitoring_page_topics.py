@@ -27,7 +27,7 @@ def test_what_cannot_be_meant_asks_nobody_and_refusals_are_one_sentence(make_pag
 
     stage = make_page_stage(answers={"topic": topic})
     refused = stage.ask("/api/topic?name=telemetry.readings&limit=9999")
-    assert (refused.status, refused.body) == (400, b'{"error":"?limit= is a whole number from 1 to 200."}')
+    assert (refused.status, refused.body) == (400, b'{"error":"Invalid ?limit=: use a whole number from 1 to 200."}')
     missing = stage.ask("/api/topic?name=x")
     assert (missing.status, missing.body) == (404, b'{"error":"Kafka has no topic x"}')
     assert stage.ask("/api/topic?name=x", method="POST").status == 405
