@@ -1,1 +1,1 @@
-"""Beside every hop: the metrics, declared once, and the exporter of one process."""
+"""Monitoring of every hop: the metrics, each declared once, and the exporter of one process."""

@@ -1,7 +1,7 @@
-"""Gauges and counters whose values come whole from a probe: what another system told about itself, under its known names.
+"""Gauges and counters filled by a probe with the figures of another system, under its known names.
 
 A probe replaces all samples of its families at once, so that a scrape never sees half of a cluster, and a partition or group
-that is gone leaves no series behind.
+that is gone leaves no series.
 """
 
 import threading
@@ -40,10 +40,10 @@ class ProbeCollector(Collector):
         registry.register(self)
 
     def replace(self, probe: str, samples: Samples) -> None:
-        """All that this probe says from now on.
+        """Replace all samples of a probe.
 
         Raises:
-            KeyError: a family that was not declared.
+            KeyError: a family is not declared.
         """
         for name in samples:
             self._families[name]
@@ -51,7 +51,7 @@ class ProbeCollector(Collector):
             self._samples[probe] = samples
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """Yield the families for the registry."""
         with self._lock:
             told = list(self._samples.values())
         for family in self._families.values():

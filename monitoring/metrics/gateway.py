@@ -10,7 +10,7 @@ __all__ = ["GatewayMetrics"]
 
 
 class GatewayMetrics:
-    """Hop 1: what came in over MQTT and what became of it. Call sites add per batch, never per reading."""
+    """Hop 1: messages from MQTT and their outcomes. Callers add per batch, never per reading."""
 
     def __init__(self, registry: CollectorRegistry, *, reasons: Iterable[str], ignored_reasons: Iterable[str]) -> None:
         self.received = Counter(
@@ -18,27 +18,27 @@ class GatewayMetrics:
         )
         self.accepted = Counter(
             "tidegate_gateway_messages_accepted_total",
-            "Messages of which at least one reading is in Kafka.",
+            "Messages with at least one reading in Kafka.",
             registry=registry,
         )
         self.partial = Counter(
             "tidegate_gateway_messages_partial_total",
-            "Accepted messages of which a part was refused.",
+            "Accepted messages with rejected parts.",
             registry=registry,
         )
         self.readings = Counter("tidegate_gateway_readings_total", "Readings produced to Kafka.", registry=registry)
         self.rejected = Counter(
-            "tidegate_gateway_messages_rejected_total", "Messages dead-lettered.", ["reason"], registry=registry
+            "tidegate_gateway_messages_rejected_total", "Messages that became dead letters.", ["reason"], registry=registry
         )
         self.rejected_parts = Counter(
             "tidegate_gateway_parts_rejected_total",
-            "Parts of accepted messages dead-lettered.",
+            "Parts of accepted messages that became dead letters.",
             ["reason"],
             registry=registry,
         )
         self.ignored = Counter(
             "tidegate_gateway_messages_ignored_total",
-            "Messages that hold no reading by rule.",
+            "Messages that a rule leaves out.",
             ["reason"],
             registry=registry,
         )
@@ -52,7 +52,7 @@ class GatewayMetrics:
         )
         self.replies = Counter(
             "tidegate_gateway_replies_total",
-            "Messages published to the device side (receipts, rebirth requests), and those the connection did not take.",
+            "Messages to devices (receipts, rebirth requests) that were published (sent) or not accepted (dropped).",
             ["result"],
             registry=registry,
         )
@@ -61,12 +61,12 @@ class GatewayMetrics:
         )
         self.broker_limit = Gauge(
             "tidegate_gateway_broker_inflight_limit",
-            "Unacknowledged messages at which the broker stops, while that limits the gateway; else 0.",
+            "Unacknowledged messages at which the broker stops sending, while this limits the gateway; otherwise 0.",
             registry=registry,
         )
         self.contended = Gauge(
             "tidegate_gateway_session_contended",
-            "1 while connections end soon after they begin and nothing says why: another client may use the client id.",
+            "1 while connections end early for an unknown reason: another client may use the same client id.",
             registry=registry,
         )
         self.id_shared = Gauge(
@@ -76,52 +76,52 @@ class GatewayMetrics:
         )
         self.produce = Histogram(
             "tidegate_gateway_produce_duration_seconds",
-            "From receipt to Kafka's report of the outcome record, oldest message of each acknowledged batch.",
+            "Seconds from receipt to Kafka's report of the outcome record, for the oldest message of each acknowledged batch.",
             buckets=PRODUCE_BUCKETS,
             registry=registry,
         )
         self.clock_skew = Gauge(
             "tidegate_gateway_clock_skew_seconds",
-            "How far Kafka's clock is ahead of the gateway's, at the least; negative where the gateway's is ahead.",
+            "Seconds that Kafka's clock is at least ahead of the gateway's; negative if the gateway's clock is ahead.",
             registry=registry,
         )
         self.connected = Gauge("tidegate_gateway_connected", "1 while the MQTT session is up.", registry=registry)
         self.connections = Counter("tidegate_gateway_connections_total", "MQTT connections made.", registry=registry)
         self.sessions_lost = Counter(
             "tidegate_gateway_sessions_lost_total",
-            "Reconnects at which the broker had forgotten the session.",
+            "Reconnects after which the broker no longer had the session.",
             registry=registry,
         )
         self.sequence_restarts = Counter(
             "tidegate_gateway_sequence_restarts_total",
-            "Devices that began to count again under the same boot, so that their readings look like copies.",
+            "Devices that restarted their sequence under the same boot, so that their readings look like copies.",
             registry=registry,
         )
         self.memory_fill = Gauge(
             "tidegate_gateway_memory_fill_ratio",
-            "Share in use of what is remembered of devices: sequence (gaps), rate (limits), tracks (step and stuck checks).",
+            "Used share of the memory for devices, 0 to 1: sequence (gaps), rate (limits), tracks (step and stuck checks).",
             ["memory"],
             registry=registry,
         )
         self.stale_acks = Counter(
-            "tidegate_gateway_stale_acks_total", "Delivery reports of an older connection, dropped.", registry=registry
+            "tidegate_gateway_stale_acks_total", "Dropped delivery reports of an older connection.", registry=registry
         )
         self.errors = Counter(
-            "tidegate_gateway_errors_total", "Faults survived, by stage.", ["stage"], registry=registry
+            "tidegate_gateway_errors_total", "Errors that the gateway survived, by stage.", ["stage"], registry=registry
         )
         self.profile_reloads = Counter(
             "tidegate_gateway_profile_reloads_total",
-            "Changes of profiles or registered devices that were taken in.",
+            "Loaded changes of profiles or registered devices.",
             registry=registry,
         )
         self.profiles_refused = Gauge(
             "tidegate_gateway_profile_files_refused",
-            "Files of profiles or devices that are wrong now; what they said before stays.",
+            "Profile or device files that are invalid now; their last valid content stays in use.",
             registry=registry,
         )
         self.receipts_sent = Counter(
             "tidegate_gateway_receipts_sent_total",
-            "Receipts of refusals handed to the MQTT session.",
+            "Receipts of rejections handed to the MQTT session.",
             registry=registry,
         )
         self.stored_receipts_sent = Counter(

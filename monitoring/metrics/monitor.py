@@ -1,6 +1,6 @@
-"""Metrics of the monitor: what it learns of Kafka, the broker, the host and the tables, and what it finds by itself.
+"""Metrics of the monitor: about Kafka, the broker, the host and the tables, and about the monitor itself.
 
-Names of kafka_exporter, node_exporter and mosquitto's exporter are kept, so that dashboards made for those work.
+Names of kafka_exporter, node_exporter and mosquitto's exporter are kept, so that dashboards made for them work.
 """
 
 from typing import Final
@@ -16,16 +16,16 @@ _PARTITION: Final = ("topic", "partition")
 _GROUP: Final = ("consumergroup", "topic", "partition")
 
 KAFKA: Final = (
-    Family("kafka_brokers", "Brokers that the cluster names."),
+    Family("kafka_brokers", "Brokers that the cluster lists."),
     Family("kafka_topic_partitions", "Partitions of the topic.", ("topic",)),
-    Family("kafka_topic_partition_current_offset", "Next offset to be written.", _PARTITION),
-    Family("kafka_topic_partition_oldest_offset", "Oldest offset that is still there.", _PARTITION),
-    Family("kafka_topic_partition_in_sync_replica", "Replicas that are in sync.", _PARTITION),
-    Family("kafka_topic_partition_leader", "Id of the leading broker; -1 where there is none.", _PARTITION),
-    Family("kafka_topic_partition_under_replicated_partition", "1 while a replica is out of sync.", _PARTITION),
+    Family("kafka_topic_partition_current_offset", "Next offset to be written to the partition.", _PARTITION),
+    Family("kafka_topic_partition_oldest_offset", "Oldest offset that the partition still has.", _PARTITION),
+    Family("kafka_topic_partition_in_sync_replica", "Replicas of the partition that are in sync.", _PARTITION),
+    Family("kafka_topic_partition_leader", "Id of the partition's leader; -1 without a leader.", _PARTITION),
+    Family("kafka_topic_partition_under_replicated_partition", "1 while a replica of the partition is out of sync.", _PARTITION),
     Family(
         "tidegate_kafka_under_min_isr_partitions",
-        "Partitions of the topic with fewer replicas in sync than min.insync.replicas: Kafka takes no record for them.",
+        "Partitions of the topic with fewer replicas in sync than min.insync.replicas: Kafka rejects records for them.",
         ("topic",),
     ),
     Family("kafka_consumergroup_current_offset", "Next offset that the group reads.", _GROUP),
@@ -33,26 +33,26 @@ KAFKA: Final = (
     Family("tidegate_kafka_reachable", "1 while Kafka answers the monitor."),
     Family(
         "tidegate_kafka_lag_seconds",
-        "Age of the oldest record that the group has not read, by Kafka's clock; 0 where it has read all.",
+        "Age in seconds of the oldest record that the group has not read, by Kafka's clock; 0 if it has read all.",
         ("consumergroup", "topic"),
     ),
     Family(
         "tidegate_kafka_time_to_data_loss_seconds",
-        "How long until retention deletes a record that the group has not read, at the present pace; infinite without lag.",
+        "Seconds until retention deletes a record that the group has not read, at the present pace; infinite without lag.",
         ("consumergroup", "topic"),
     ),
 )
 """Filled by the probe `kafka`; only Tidegate's own topics and groups."""
 
 BROKER: Final = (
-    Family("tidegate_broker_reachable", "1 while the MQTT broker lets the monitor in."),
-    Family("tidegate_broker_sys_available", "1 where the broker tells its own figures under $SYS."),
-    Family("broker_clients_connected", "Clients that are connected."),
-    Family("broker_clients_disconnected", "Clients whose sessions the broker keeps while they are away."),
+    Family("tidegate_broker_reachable", "1 while the MQTT broker accepts the monitor's connection."),
+    Family("tidegate_broker_sys_available", "1 if the broker publishes its own figures under $SYS."),
+    Family("broker_clients_connected", "Connected clients."),
+    Family("broker_clients_disconnected", "Disconnected clients whose sessions the broker keeps."),
     Family("broker_messages_received", "MQTT packets received since the broker's start."),
     Family("broker_messages_sent", "MQTT packets sent since the broker's start."),
-    Family("broker_messages_stored", "Messages that the broker holds, retained ones included."),
-    Family("broker_messages_stored_bytes", "Bytes of the messages that the broker holds, where it tells."),
+    Family("broker_messages_stored", "Messages that the broker holds, including retained ones."),
+    Family("broker_messages_stored_bytes", "Bytes of the messages that the broker holds, if it reports them."),
     Family("broker_publish_messages_received", "PUBLISH packets received since the broker's start."),
     Family("broker_publish_messages_sent", "PUBLISH packets sent since the broker's start."),
     Family("broker_publish_messages_dropped", "PUBLISH packets that the broker dropped since its start."),
@@ -63,34 +63,34 @@ BROKER: Final = (
 """Filled by the probe `broker` from `$SYS`; mosquitto-exporter's names, which carry no `_total`."""
 
 HOST: Final = (
-    Family("node_cpu_seconds_total", "CPU time by mode, all CPUs together.", ("mode",), "counter"),
-    Family("node_memory_MemAvailable_bytes", "Memory that programs can have without swapping."),
-    Family("node_memory_MemTotal_bytes", "Memory of the machine."),
-    Family("node_filesystem_avail_bytes", "Free space of the disks that hold data.", ("mountpoint",)),
-    Family("node_filesystem_size_bytes", "Size of those disks.", ("mountpoint",)),
+    Family("node_cpu_seconds_total", "CPU time in seconds by mode, all CPUs together.", ("mode",), "counter"),
+    Family("node_memory_MemAvailable_bytes", "Bytes of memory that programs can use without swapping."),
+    Family("node_memory_MemTotal_bytes", "Bytes of memory of the machine."),
+    Family("node_filesystem_avail_bytes", "Free bytes of the disks that hold data.", ("mountpoint",)),
+    Family("node_filesystem_size_bytes", "Size in bytes of the disks that hold data.", ("mountpoint",)),
     Family(
         "tidegate_table_disk_full_days",
-        "Days until a disk that holds data is full, at the pace of the last hours; infinite where it does not grow.",
+        "Days until a disk that holds data is full, at the pace of the last hours; infinite if its data does not grow.",
         ("mountpoint",),
     ),
-    Family("node_disk_io_time_seconds_total", "Time that disks were busy, all together.", (), "counter"),
+    Family("node_disk_io_time_seconds_total", "Seconds that disks were busy, all together.", (), "counter"),
 )
 """Filled by the probe `host`; `rate(node_cpu_seconds_total{mode="iowait"})` over all modes is the IO wait ratio."""
 
 DEVICES: Final = (
-    Family("tidegate_devices_known", "Devices that were ever heard."),
+    Family("tidegate_devices_known", "Devices that have ever sent a message."),
     Family(
         "tidegate_devices_heard",
-        "Devices that may be silent: heard within 3 days or 20 of their intervals, and for long enough to have one learned.",
+        "Devices checked for silence: seen within 3 days or 20 of their intervals, and for long enough to know the interval.",
     ),
-    Family("tidegate_devices_active", "Devices heard within the last hour."),
+    Family("tidegate_devices_active", "Devices seen within the last hour."),
     Family(
-        "tidegate_devices_silent", "Devices silent for much longer than their learned interval, of those that may be."
+        "tidegate_devices_silent", "Devices silent for much longer than their learned interval, among those checked."
     ),
-    Family("tidegate_devices_skewed", "Devices whose clock is more than a minute off, heard this day."),
+    Family("tidegate_devices_skewed", "Devices with a clock more than a minute off, seen within the last 24 hours."),
     Family(
         "tidegate_devices_newly_refused",
-        "Pairs of device and reason that were refused within the last hour, and not in the day before.",
+        "Pairs of device and reason with rejections within the last hour and none in the 24 hours before.",
     ),
     Family("tidegate_ledger_messages", "Messages of the last settled hour, by outcome.", ("outcome",)),
     Family("tidegate_ledger_gap_messages", "Messages missing between sequence numbers in the last hour."),
@@ -101,18 +101,19 @@ DEVICES: Final = (
 AUDIT: Final = (
     Family(
         "tidegate_audit_unaccounted_messages",
-        "Acknowledged messages of which nothing is left: loss; until an audit of that time finds none, or it is accepted.",
+        "Acknowledged messages that were lost. Kept until an audit of that time finds none, or the finding is accepted.",
     ),
-    Family("tidegate_audit_duplicate_rows", "Rows that are stored twice; until as above."),
+    Family("tidegate_audit_duplicate_rows", "Rows stored twice. Kept until a later audit or acceptance clears it."),
     Family(
-        "tidegate_audit_order_violations", "Readings of a device that are out of order in their topic; until as above."
+        "tidegate_audit_order_violations",
+        "Readings of a device that are out of order in their topic. Kept until a later audit or acceptance clears it.",
     ),
-    Family("tidegate_audit_messages", "Messages that the last audit looked at."),
-    Family("tidegate_audit_timestamp_seconds", "When the last audit ended."),
-    Family("tidegate_audit_duration_seconds", "How long it took."),
+    Family("tidegate_audit_messages", "Messages that the last audit examined."),
+    Family("tidegate_audit_timestamp_seconds", "Unix time of the end of the last audit."),
+    Family("tidegate_audit_duration_seconds", "Duration of the last audit in seconds."),
     Family(
         "tidegate_audit_skipped_seconds_total",
-        "Time of receive that no audit looked at, since the monitor's start: an outage was longer than one reaches back.",
+        "Seconds of receive time that no audit covered, since the monitor's start: an outage was longer than an audit's reach.",
         (),
         "counter",
     ),
@@ -122,7 +123,7 @@ AUDIT: Final = (
 CERTIFICATES: Final = (
     Family(
         "tidegate_certificate_expiry_timestamp_seconds",
-        "When the certificate that this server shows ends.",
+        "Unix time at which the server's certificate expires.",
         ("server",),
     ),
 )
@@ -139,32 +140,32 @@ PROBES: Final = {
 
 
 class MonitorMetrics:
-    """The monitor's own: its probes, its targets, the pages it serves. `families` is what the probes fill."""
+    """The monitor's own metrics: probes, alerts, page. The probes fill `families`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.families = ProbeCollector(registry, (family for probe in PROBES.values() for family in probe))
         self.probe_duration = Histogram(
             "tidegate_monitor_probe_duration_seconds",
-            "One look of one probe.",
+            "Duration of one look of a probe in seconds.",
             ["probe"],
             buckets=CHORE_BUCKETS,
             registry=registry,
         )
         self.probe_failures = Counter(
-            "tidegate_monitor_probe_failures_total", "Looks that found no answer.", ["probe"], registry=registry
+            "tidegate_monitor_probe_failures_total", "Looks of a probe that failed.", ["probe"], registry=registry
         )
         self.probe_complete = Gauge(
             "tidegate_monitor_probe_complete_timestamp_seconds",
-            "When the probe last saw all that it looks at; the monitor's start until it has; 0 of one that does not run.",
+            "Unix time of the probe's last complete look; before the first one the monitor's start; 0 if it does not run.",
             ["probe"],
             registry=registry,
         )
         self.alerts = Gauge(
-            "tidegate_monitor_alerts", "Alerts that the monitor's own checks see.", ["state"], registry=registry
+            "tidegate_monitor_alerts", "Alerts of the monitor's own checks, by state.", ["state"], registry=registry
         )
         self.viewers = Gauge("tidegate_monitor_page_viewers", "Browsers that follow the page.", registry=registry)
         self.requests = Counter(
-            "tidegate_monitor_page_requests_total", "Answers of the page.", ["code"], registry=registry
+            "tidegate_monitor_page_requests_total", "Answers of the page, by class of HTTP status.", ["code"], registry=registry
         )
         for probe in PROBES:
             self.probe_duration.labels(probe)

@@ -1,4 +1,4 @@
-"""The name and labels of every sample that Tidegate serves: what rules and dashboards may name, and nothing else."""
+"""Name and labels of every sample that Tidegate serves. Rules and dashboards may use only these."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -24,7 +24,7 @@ _OF_PROMETHEUS: Final = {"up": ()}
 
 @lru_cache(maxsize=1)
 def declared() -> MappingProxyType[str, tuple[str, ...]]:
-    """Sample name -> its label names, without those that Prometheus adds (`job`, `instance`); a `_bucket` has `le` too."""
+    """Return sample name -> label names, without those that Prometheus adds (`job`, `instance`); a `_bucket` also has `le`."""
     found: dict[str, tuple[str, ...]] = dict(_OF_PROMETHEUS)
     for collector in _collectors():
         found.update(_samples(collector))
@@ -34,7 +34,7 @@ def declared() -> MappingProxyType[str, tuple[str, ...]]:
 
 
 def _collectors() -> list[Collector]:
-    """What every process registers."""
+    """Return the collectors that all processes register."""
     registry = _Recorder()
     GatewayMetrics(registry, reasons=(), ignored_reasons=())
     StreamMetrics(registry, query="", tables=(), topics=())
@@ -46,7 +46,7 @@ def _collectors() -> list[Collector]:
 
 
 class _Recorder(CollectorRegistry):
-    """Remembers what was registered: a registry tells only the series that exist, and labels without a value have none."""
+    """A registry that remembers its collectors: a normal one lists only existing series, so unused labels would be missing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What every process says of itself."""
+"""Metrics that every process serves about itself."""
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.metrics import disable_created_metrics
@@ -7,17 +7,17 @@ __all__ = ["build_info", "process_metrics"]
 
 
 def build_info(registry: CollectorRegistry, version: str, part: str) -> None:
-    """One series that says which version of which part answers."""
+    """Register one series with the version and the name of the part."""
     Gauge("tidegate_build_info", "Version of the running part.", ["version", "part"], registry=registry).labels(
         version, part
     ).set(1)
 
 
 def process_metrics(registry: CollectorRegistry) -> None:
-    """CPU, memory, files and garbage collection of this process, under the names that every Python exporter uses.
+    """Register CPU, memory, files and garbage collection of this process, under the names that every Python exporter uses.
 
-    From here on the process serves no `_created` series: one beside each counter and histogram, which nothing reads and
-    which would be a third of all series.
+    This also turns off `_created` series for the process. There would be one for each counter and histogram, a third of all
+    series, and nothing reads them.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]
     ProcessCollector(registry=registry)

@@ -1,4 +1,4 @@
-"""Metrics of SQL-defined streams: one label value per applied stream, which ends when the stream is dropped."""
+"""Metrics of SQL-defined streams: one label value per applied stream, removed when the stream is dropped."""
 
 from contextlib import suppress
 from typing import Final
@@ -11,7 +11,7 @@ LABELS: Final = ("stream",)
 
 
 class SqlStreamMetrics:
-    """`add` when a stream is applied, `remove` when it is dropped."""
+    """Metrics of SQL-defined streams. Call `add` when a stream is applied and `remove` when it is dropped."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.behind = Gauge(
@@ -22,13 +22,13 @@ class SqlStreamMetrics:
         )
         self.late = Counter(
             "tidegate_stream_sql_late_rows_total",
-            "Rows that came after the watermark of a SQL-defined stream and were dropped.",
+            "Rows that a SQL-defined stream dropped because they arrived behind its watermark.",
             LABELS,
             registry=registry,
         )
         self.errors = Counter(
             "tidegate_stream_sql_errors_total",
-            "Times that a SQL-defined stream ended by a fault.",
+            "Times that a SQL-defined stream ended with an error.",
             LABELS,
             registry=registry,
         )
@@ -40,19 +40,19 @@ class SqlStreamMetrics:
         )
         self.committed = Gauge(
             "tidegate_stream_sql_last_commit_timestamp_seconds",
-            "When a SQL-defined stream last finished a batch.",
+            "Unix time at which a SQL-defined stream last finished a batch.",
             LABELS,
             registry=registry,
         )
         self._all = (self.behind, self.late, self.errors, self.rows, self.committed)
 
     def add(self, name: str) -> None:
-        """Its series begin at 0."""
+        """Start the series of a stream at 0."""
         for metric in self._all:
             metric.labels(name)
 
     def remove(self, name: str) -> None:
-        """Its series end."""
+        """Remove the series of a stream."""
         for metric in self._all:
             with suppress(KeyError):
                 metric.remove(name)

@@ -11,11 +11,11 @@ from monitoring.metrics.sql_streams import SqlStreamMetrics
 __all__ = ["PHASES", "STAGES", "StreamMetrics"]
 
 STAGES: Final = ("receive_to_kafka", "kafka_to_batch", "batch_to_commit", "receive_to_commit", "kafka_to_commit")
-"""Parts of a reading's way, and its whole from the gateway and from Kafka on."""
+"""Stages of a reading, and the whole way from the gateway and from Kafka."""
 PHASES: Final = (
     "latestOffset", "queryPlanning", "walCommit", "getBatch", "addBatch", "commitOffsets", "triggerExecution",
 )  # fmt: skip
-"""What Spark says a batch consists of, in its own words; `triggerExecution` is the whole."""
+"""Phases of a batch under Spark's names; `triggerExecution` is the whole batch."""
 
 
 class StreamMetrics:
@@ -32,7 +32,7 @@ class StreamMetrics:
     ) -> None:
         self.batch_duration = Histogram(
             "tidegate_stream_batch_duration_seconds",
-            "One micro-batch, trigger to done.",
+            "Duration of one micro-batch in seconds, from trigger to end.",
             ["query"],
             buckets=LATENCY_BUCKETS,
             registry=registry,
@@ -51,19 +51,19 @@ class StreamMetrics:
         ).labels(query)
         self.processed_rate = Gauge(
             "tidegate_stream_processed_rows_per_second",
-            "Records that the newest batch worked off per second, as Spark reports it; 0 while idle.",
+            "Records that the newest batch processed per second, as Spark reports it; 0 while idle.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.last_batch = Gauge(
             "tidegate_stream_last_batch_timestamp_seconds",
-            "When a batch last ended; 0 before the first one.",
+            "Unix time of the end of the last batch; 0 before the first one.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.commit_duration = Histogram(
             "tidegate_stream_commit_duration_seconds",
-            "One table's write and commit.",
+            "Seconds to write and commit one table.",
             ["table"],
             buckets=LATENCY_BUCKETS,
             registry=registry,
@@ -71,37 +71,37 @@ class StreamMetrics:
         self.rows = Counter("tidegate_stream_rows_total", "Rows committed.", ["table"], registry=registry)
         self.late = Counter(
             "tidegate_stream_late_rows_total",
-            "Rows of readings that were older than the watermark's delay when the gateway received them; all are stored.",
+            "Rows of readings that were older than the watermark's delay when the gateway received them; all of them are stored.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.duplicates = Counter(
             "tidegate_stream_duplicate_rows_total",
-            "Rows dropped: identity already stored.",
+            "Rows dropped because their identity was already stored.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.conflicts = Counter(
             "tidegate_stream_conflicting_duplicates_total",
-            "Records refused: an identity of theirs is stored with other content, or long ago.",
+            "Records rejected because one of their identities was stored with other content, or long ago.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.unchecked = Counter(
             "tidegate_stream_duplicate_rows_unchecked_total",
-            "Copies refused as unchecked_duplicate: the stored row is gone, or look-ups took their share of time.",
+            "Copies rejected as unchecked_duplicate: the stored row is gone, or look-ups used up their share of time.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.identities = Gauge(
             "tidegate_stream_identities",
-            "Identities that redeliveries are recognised by: ranges of counters, and points (all other ids) of the horizon.",
+            "Identities for recognising redeliveries, by kind: ranges of counters, and points (all other ids) of the horizon.",
             ["kind"],
             registry=registry,
         )
         self.identities_fill = Gauge(
             "tidegate_stream_identities_fill_ratio",
-            "Identities held against the limit of their kind; past it the oldest are forgotten.",
+            "Share of the limit that the identities of a kind use; above the limit the oldest are forgotten.",
             ["kind"],
             registry=registry,
         )
@@ -117,7 +117,7 @@ class StreamMetrics:
             self.identities_evicted.labels(kind)
         stage_latency = Histogram(
             "tidegate_stage_latency_seconds",
-            "From stage to stage, every reading of every batch: kafka_to_batch is backlog, batch_to_commit processing.",
+            "Seconds between stages for every reading: kafka_to_batch is backlog, batch_to_commit is processing.",
             ["stage"],
             buckets=LATENCY_BUCKETS,
             registry=registry,
@@ -125,13 +125,13 @@ class StreamMetrics:
         self.stages = {stage: stage_latency.labels(stage) for stage in STAGES}
         self.lag = Gauge(
             "tidegate_stream_offsets_behind",
-            "Records in Kafka not yet committed.",
+            "Records in Kafka that the query has not committed yet.",
             ["query", "topic"],
             registry=registry,
         )
         self.last_commit = Gauge(
             "tidegate_table_last_commit_timestamp_seconds",
-            "When the table was last written.",
+            "Unix time at which the table was last written.",
             ["table"],
             registry=registry,
         )
@@ -139,20 +139,20 @@ class StreamMetrics:
             "tidegate_table_files", "Data files of the table's newest version.", ["table"], registry=registry
         )
         self.table_small_files = Gauge(
-            "tidegate_table_small_files", "Files of those that wait to be joined.", ["table"], registry=registry
+            "tidegate_table_small_files", "Data files of the table that wait to be joined.", ["table"], registry=registry
         )
         self.table_bytes = Gauge(
-            "tidegate_table_size_bytes", "Size of the data files of the newest version.", ["table"], registry=registry
+            "tidegate_table_size_bytes", "Bytes of the data files of the table's newest version.", ["table"], registry=registry
         )
         self.table_snapshot_load = Gauge(
             "tidegate_table_snapshot_load_seconds",
-            "What opening the table takes: the log is read up to its newest version.",
+            "Seconds to open the table, which reads its log up to the newest version.",
             ["table"],
             registry=registry,
         )
         self.table_maintained = Gauge(
             "tidegate_table_maintained_timestamp_seconds",
-            "When all that was due to the table had last been done; overdue where that is some minutes ago.",
+            "Unix time at which all due maintenance of the table was last done; maintenance is overdue after some minutes.",
             ["table"],
             registry=registry,
         )
@@ -164,25 +164,25 @@ class StreamMetrics:
         )
         self.clock_behind = Gauge(
             "tidegate_stream_clock_behind_seconds",
-            "How far the newest landed row is ahead of this machine's clock; 0 where the clock is later, as it should be.",
+            "Seconds that the newest landed row is ahead of this machine's clock; 0 if it is not, as it should be.",
             registry=registry,
         )
         self.restarts = Counter(
             "tidegate_stream_query_restarts_total",
-            "Query restarts after a passing fault.",
+            "Restarts of the query after a temporary error.",
             ["query"],
             registry=registry,
         ).labels(query)
         self.chore_duration = Histogram(
             "tidegate_stream_chore_duration_seconds",
-            "What the writing process does beside landing: one run of it.",
+            "Duration of one run of a chore of the writing process, besides landing, in seconds.",
             ["chore"],
             buckets=CHORE_BUCKETS,
             registry=registry,
         )
         self.chore_failures = Counter(
             "tidegate_stream_chore_failures_total",
-            "Runs that failed and are tried again.",
+            "Runs of a chore that failed; each is tried again.",
             ["chore"],
             registry=registry,
         )
@@ -193,35 +193,35 @@ class StreamMetrics:
         )
         self.rollup_bound = Gauge(
             "tidegate_rollup_watermark_bound_seconds",
-            "How old the watermark becomes by the settings: its delay, and without readings the idle timeout as well.",
+            "Age in seconds that the watermark reaches by the settings: its delay, plus the idle timeout without readings.",
             registry=registry,
         )
         self.rollup_newest = Gauge(
             "tidegate_rollup_newest_reading_timestamp_seconds",
-            "When the newest reading that the rollups hold was received; its age is their freshness.",
+            "Unix time at which the newest reading in the rollups was received; its age is their freshness.",
             registry=registry,
         )
         self.rollup_windows = Counter(
             "tidegate_rollup_windows_written_total",
-            "Windows that were new, changed or became final.",
+            "Windows written because they were new, changed or became final.",
             ["table"],
             registry=registry,
         )
         self.rollup_corrections = Counter(
             "tidegate_rollup_corrections_total",
-            "Windows that were corrected after they were final.",
+            "Windows corrected after they were final.",
             ["table"],
             registry=registry,
         )
         self.sql = SqlStreamMetrics(registry)
         self.poison_outcomes = Counter(
             "tidegate_stream_poison_outcomes_total",
-            "Records in the outcomes topic that are no outcomes: the ledger passes them over.",
+            "Records in the outcomes topic that are not outcomes; the ledger skips them.",
             registry=registry,
         )
         self.ledger_unaccounted = Gauge(
             "tidegate_ledger_unaccounted_messages",
-            "Messages that are missing or too many in settled rows of the ledger, of rows written in the last 24 hours.",
+            "Messages missing or surplus in settled ledger rows that were written in the last 24 hours.",
             registry=registry,
         )
         for phase in PHASES:

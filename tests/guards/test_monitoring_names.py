@@ -100,7 +100,7 @@ def test_only_counters_are_totals_and_instants_are_timestamps(own: list[Any]) ->
             family.name
         )
         assert "_total" not in family.name, family.name
-        if family.documentation.startswith(("When ", "Event time")):
+        if family.documentation.startswith(("Unix time", "Event time")):
             assert family.name.endswith("_timestamp_seconds"), family.name
         if family.name.endswith("_timestamp_seconds"):
             assert family.type == "gauge", family.name
