@@ -1,4 +1,4 @@
-"""How a host and an address of `/metrics` are written: once, for everyone who asks, links or shows."""
+"""Format of hosts and `/metrics` addresses, in one place for all code that requests, links or shows them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +12,7 @@ PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is asked; `netloc` always names the port, and an IPv6 address in brackets."""
+    """Address of a server; `netloc` always includes the port, and an IPv6 address is in brackets."""
 
     scheme: str
     netloc: str
@@ -20,21 +20,21 @@ class Address:
 
     @property
     def url(self) -> str:
-        """All of it."""
+        """The whole URL."""
         return f"{self.scheme}://{self.netloc}{self.path}"
 
 
 def reached_at(host: str, port: int) -> str:
-    """`host:port` as it stands in a URL; a server that is bound to every address is reached by loopback."""
+    """Return `host:port` as in a URL; a server bound to every address is reached over loopback."""
     host = EVERYWHERE.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str, *, path: str = "/metrics") -> Address:
-    """`host:port` or a URL; without a path it means `path`.
+    """Parse `host:port` or a URL; without a path, use `path`.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -42,7 +42,7 @@ def parse_address(text: str, *, path: str = "/metrics") -> Address:
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment or text != text.strip():
             raise ValueError
     except (ValueError, KeyError):
-        # Not repeated: a URL may hold a password.
-        msg = "an address is host:port or http(s)://host:port/path, without user, query or spaces"
+        # The message does not repeat the text: a URL may hold a password.
+        msg = "invalid address: use host:port or http(s)://host:port/path, without user, query or spaces"
         raise ValueError(msg) from None
     return Address(parts.scheme, reached_at(parts.hostname, port), parts.path if parts.path.strip("/") else path)

@@ -1,4 +1,4 @@
-"""Adds many observations to a histogram at once: a call per reading would cost more than landing it."""
+"""Add many observations to a histogram at once: a call per reading would cost more than landing the reading."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ __all__ = ["bucket_bounds", "observe_counts", "observe_same"]
 
 
 def bucket_bounds(histogram: Histogram) -> list[float]:
-    """The histogram's upper bounds, the last one infinite."""
+    """Return the histogram's upper bounds; the last one is infinite."""
     return list(histogram._upper_bounds)
 
 
 def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) -> None:
-    """Add `counts[i]` observations to bucket i (each observation in one bucket only), `total` is their sum."""
+    """Add `counts[i]` observations to bucket i (each observation in one bucket only); `total` is the sum of their values."""
     for bucket, count in zip(histogram._buckets, counts, strict=True):
         if count:
             bucket.inc(count)

@@ -1,7 +1,7 @@
 """`/metrics` and `/healthz` of one process, on loopback by default.
 
-Each process has one registry and one exporter. `/healthz` asks a callable of the process, so that a stuck loop reads as
-unhealthy (503) although the port still answers.
+Each process has one registry and one exporter. `/healthz` asks a callable of the process, so that a stuck loop is reported as
+unhealthy (503) even though the port still answers.
 """
 
 import socket
@@ -30,7 +30,7 @@ class Exporter:
         healthy: Callable[[], tuple[bool, str]],
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
-            # A peer that sends half a request must not hold its thread for ever.
+            # A peer that sends half a request must not block its thread forever.
             timeout = 10
 
             def do_GET(self) -> None:
@@ -41,7 +41,7 @@ class Exporter:
                     ok, detail = healthy()
                     self._answer(200 if ok else 503, "text/plain; charset=utf-8", f"{detail}\n".encode())
                 else:
-                    self._answer(404, "text/plain; charset=utf-8", b"wanted: /metrics or /healthz\n")
+                    self._answer(404, "text/plain; charset=utf-8", b"Not found: use /metrics or /healthz.\n")
 
             def _answer(self, status: int, content_type: str, body: bytes) -> None:
                 self.send_response(status)
@@ -51,19 +51,19 @@ class Exporter:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Scrapes are no news."""
+                """Log nothing: scrapes are routine."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
             def server_bind(self) -> None:
-                """Without a look-up of the host's name, which nobody needs and which may take seconds."""
+                """Bind without looking up the host's name, which is not needed and may take seconds."""
                 TCPServer.server_bind(self)
                 self.server_name, self.server_port = host, self.server_address[1]
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Someone who gave up waiting is no fault of ours; anything else is told as ever."""
+                """Ignore a peer that gave up waiting; report all other errors as usual."""
                 if not isinstance(sys.exception(), ConnectionError | TimeoutError):
                     super().handle_error(request, client_address)
 

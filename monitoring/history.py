@@ -1,8 +1,8 @@
-"""What the parts told in the last minutes: enough for the built-in checks and for the page's rates, and no more.
+"""Samples of the parts in the last minutes: enough for the built-in checks and for the page's rates.
 
-It reads as Prometheus does: counter resets, stale series, a look-back of five minutes. Two differences: an increase is not
-extrapolated past its first and last sample, and a series ends a while after its part stopped telling it rather than at once, so
-that one answer that came late ends nothing.
+It follows Prometheus: counter resets, stale series, a look-back of five minutes. There are two differences. An increase is not
+extrapolated past its first and last sample. A series ends some time after its part stopped serving it, not at once, so that one
+late answer ends nothing.
 """
 
 import logging
@@ -24,21 +24,21 @@ Labels = tuple[tuple[str, str], ...]
 Values = dict[Labels, float]
 
 LOOKBACK_SECONDS: Final = 300.0
-"""A sample speaks for so long where nothing newer came."""
+"""A sample is valid for this long without a newer one."""
 GRACE_SECONDS: Final = 10.0
-"""A series that its part does not tell any more lives on for so long, ..."""
+"""A series that its part no longer serves is kept for this long, ..."""
 GRACE_PERIODS: Final = 2.5
-"""... and for so many periods of a part that is asked more rarely: one missed answer ends nothing of it either."""
+"""... and, for a part that is asked more rarely, for this many periods: one missed answer must not end its series."""
 SPACING_SECONDS: Final = 1.5
-"""Samples that come closer replace each other: memory is bounded by time, however often somebody looks."""
+"""Samples closer together replace each other, so that memory use depends on time and not on the number of looks."""
 MOST_SERIES: Final = 4000
-"""A target with more than any of ours is none of ours: what is past it is not kept."""
+"""Limit of kept series. No part of Tidegate has this many, so a target above the limit is not one of Tidegate's."""
 
 logger = logging.getLogger("tidegate.monitoring.history")
 
 
 class Series:
-    """The samples of one series in order of time; NaN marks where it ended."""
+    """Samples of one series in order of time; NaN marks its end."""
 
     __slots__ = ("at", "values")
 
@@ -47,7 +47,7 @@ class Series:
         self.values = array("d")
 
     def put(self, at: float, value: float) -> None:
-        """Add a sample, or replace the newest where the two before are close."""
+        """Add a sample, or replace the newest one if it is close to the one before it."""
         if self.at and at < self.at[-1]:
             return
         if len(self.at) > 1 and at - self.at[-2] < SPACING_SECONDS:
@@ -57,24 +57,24 @@ class Series:
         self.values.append(value)
 
     def ended(self) -> bool:
-        """Whether its newest sample says that it ended."""
+        """Return whether the newest sample marks the end of the series."""
         return isnan(self.values[-1])
 
     def cut(self, before: float) -> None:
-        """Forget what is older; in steps of a minute, since it moves the rest."""
+        """Remove older samples, in steps of a minute, since each removal moves the rest."""
         if self.at and self.at[0] < before - 60:
             count = bisect_left(self.at, before)
             del self.at[:count], self.values[:count]
 
     def value_at(self, now: float) -> float | None:
-        """The sample that speaks for an instant."""
+        """Return the sample that is valid at an instant."""
         index = bisect_right(self.at, now) - 1
         if index < 0 or self.at[index] < now - LOOKBACK_SECONDS or isnan(self.values[index]):
             return None
         return self.values[index]
 
     def growth(self, since: float, until: float) -> tuple[float, float] | None:
-        """What a counter gained, resets added, and in how many seconds; None with fewer than two samples."""
+        """Return a counter's increase, corrected for resets, and its seconds; None with fewer than two samples."""
         window = slice(bisect_left(self.at, since), bisect_right(self.at, until))
         samples = [(at, v) for at, v in zip(self.at[window], self.values[window], strict=True) if not isnan(v)]
         if len(samples) < 2:
@@ -83,7 +83,7 @@ class Series:
         return samples[-1][1] - samples[0][1] + lost, samples[-1][0] - samples[0][0]
 
     def within(self, since: float, until: float) -> list[float]:
-        """Its values in a window, ends left out."""
+        """Return the values in a window, without end marks."""
         window = slice(bisect_left(self.at, since), bisect_right(self.at, until))
         return [value for value in self.values[window] if not isnan(value)]
 
@@ -103,9 +103,9 @@ class History:
     def add(
         self, at: float, job: str, scrape: Scrape | None, *, instance: str | None = None, every_seconds: float = 0.0
     ) -> None:
-        """What a part told at a time (epoch seconds); None where it did not answer.
+        """Add the answer of a part at a time (epoch seconds); None if it did not answer.
 
-        `instance` tells addresses apart where a job has several; `every_seconds` is how often the part is asked.
+        `instance` distinguishes the addresses of a job that has several; `every_seconds` is the interval between requests.
         """
         source: Labels = (("job", job),) if instance is None else (("instance", instance), ("job", job))
         with self._lock:
@@ -120,7 +120,7 @@ class History:
             self._forget(at)
 
     def _begin_anew(self) -> None:
-        """The clock was set back: what is known of the future would hide what comes."""
+        """Clear everything after the clock was set back: samples from the future would hide new ones."""
         self._series.clear()
         self._of_source.clear()
         self._now = 0.0
@@ -145,13 +145,13 @@ class History:
         return True
 
     def _tell_full(self, metric: str, labels: Labels) -> None:
-        """Once: what is not kept is missing on the page and in the built-in checks."""
+        """Warn once: series that are not kept are missing on the page and in the built-in checks."""
         if not self._is_full:
             self._is_full = True
             job = dict(labels).get("job", "?")
             logger.warning(
-                "the monitor keeps %d series and no more: %s of %s is the first that it does not; what its checks and its "
-                "page say of such is not whole. Does an address in monitoring.targets tell more than one part of Tidegate?",
+                "the monitor keeps %d series at most and drops others, first %s of %s; its checks and its page are incomplete "
+                "for them. Check whether an address in monitoring.targets serves more than one part of Tidegate.",
                 MOST_SERIES, metric, job,
             )  # fmt: skip
 
@@ -172,34 +172,34 @@ class History:
                         keys.discard((metric, labels))
 
     def latest(self, metric: str, now: float | None = None, /, **labels: str) -> Values:
-        """The value of each series whose labels include the given ones; none of those that ended or are 5 min old."""
+        """Return the value of each series with the given labels, without series that ended or are older than 5 min."""
         moment = self._now if now is None else now
         with self._lock:
             found = {key: series.value_at(moment) for key, series in self._matching(metric, labels)}
         return {key: value for key, value in found.items() if value is not None}
 
     def increase(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
-        """What each counter gained in the last seconds; a fall to a lower value is a restart and loses nothing."""
+        """Return each counter's increase in the last seconds; a lower value counts as a restart from 0."""
         return {key: gained for key, (gained, _) in self._growth(metric, seconds, now, labels).items()}
 
     def rate(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
-        """What each counter gained per second, over the time between its first and last sample of the window."""
+        """Return each counter's increase per second, over the time between its first and last sample in the window."""
         found = self._growth(metric, seconds, now, labels)
         return {key: gained / took for key, (gained, took) in found.items() if took > 0}
 
     def changes(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
-        """How often each gauge changed in the last seconds."""
+        """Return how often each gauge changed in the last seconds."""
         found = self._within(metric, seconds, now, labels)
         return {key: float(sum(map(operator.ne, values, values[1:]))) for key, values in found.items()}
 
     def least(self, metric: str, seconds: float, now: float | None = None, /, **labels: str) -> Values:
-        """The least value of each gauge in the last seconds."""
+        """Return the smallest value of each gauge in the last seconds."""
         return {key: min(values) for key, values in self._within(metric, seconds, now, labels).items()}
 
     def quantiles(
         self, metric: str, seconds: float, quantiles: Sequence[float], now: float | None = None, /, **labels: str
     ) -> list[float] | None:
-        """Quantiles, in the histogram's unit, of what was observed in the last seconds; None where nothing was."""
+        """Return quantiles, in the histogram's unit, of the observations in the last seconds; None without any."""
         counts: dict[float, float] = {}
         for key, count in self.increase(f"{metric}_bucket", seconds, now, **labels).items():
             bound = float(dict(key)["le"])
@@ -212,7 +212,7 @@ class History:
     def _within(
         self, metric: str, seconds: float, now: float | None, labels: Mapping[str, str]
     ) -> dict[Labels, list[float]]:
-        """Without those that have no sample in the window."""
+        """Return the values per series, without series that have no sample in the window."""
         until = self._now if now is None else now
         with self._lock:
             found = {key: series.within(until - seconds, until) for key, series in self._matching(metric, labels)}

@@ -1,6 +1,6 @@
-"""What the two objectives count, told once: alerts, snapshot and dashboards read it in their own words.
+"""Indicators of the two objectives, defined once for alerts, snapshot and dashboards.
 
-The canary's messages are no part of validity: all of them are good, and beside a small fleet they would hide what it is refused.
+Validity excludes the canary's messages: all of them are good, and in a small fleet they would hide rejections.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from prometheus_client.utils import floatToGoString
 __all__ = ["ARRIVED", "INSTALLATION", "Count", "Indicator", "freshness", "validity", "without"]
 
 ARRIVED: Final = "tidegate_canary_acknowledged_total"
-"""The canary's messages that the broker took: only these can be among what the gateway received."""
+"""Canary messages that the broker accepted: only these can be among the messages that the gateway received."""
 INSTALLATION: Final = "cluster"
-"""The label that tells installations in one Prometheus apart; series without it are all of one."""
+"""Label that distinguishes installations in one Prometheus; series without it belong to one installation."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """Events of a counter: one bucket of it where `le` is given, all values of the labels in `over` together."""
+    """Events of a counter: one of its buckets if `le` is given, summed over the labels in `over`."""
 
     metric: str
     le: str = ""
@@ -27,16 +27,16 @@ class Count:
 
     @property
     def where(self) -> str:
-        """Which of its series, in PromQL."""
+        """Label matcher of the series, in PromQL."""
         return f'le="{self.le}"' if self.le else ""
 
 
 @dataclass(frozen=True)
 class Indicator:
-    """Events, and which of them were bad: either these are counted, or the good ones.
+    """Events and how many of them were bad, counted either by the bad or by the good ones.
 
     Attributes:
-        beside: counted in `events` though nobody means them.
+        beside: events to subtract from `events`.
     """
 
     events: Count
@@ -45,18 +45,18 @@ class Indicator:
     beside: Count | None = None
 
     def all_promql(self, count: Callable[[Count], str]) -> str:
-        """How many events; `count` says how one counter is asked."""
+        """Return the number of events; `count` gives the expression of one counter."""
         events = count(self.events)
         return events if self.beside is None else without(events, count(self.beside))
 
     def bad_promql(self, count: Callable[[Count], str]) -> str:
-        """How many of them were bad."""
+        """Return the number of bad events."""
         if self.bad is not None:
             return count(self.bad)
         return f"clamp_min({count(self.events)} - {count(self.good or self.events)}, 0)"
 
     def ratio(self, count: Callable[[Count], float | None]) -> float | None:
-        """The share of good events from figures; None where nothing was counted."""
+        """Return the share of good events, from figures; None if nothing was counted."""
         events = count(self.events)
         if events is None:
             return None
@@ -66,13 +66,13 @@ class Indicator:
 
 
 def without(events: str, beside: str) -> str:
-    """PromQL: events less those of another job of the same installation; without that job nothing is taken off."""
+    """Return PromQL for events minus those of another job of the same installation; without that job, for all events."""
     less = f"{events} - on({INSTALLATION}) group_left() sum by ({INSTALLATION}) ({beside})"
     return f"clamp_min(({less}) or {events}, 0)"
 
 
 def freshness(seconds: float) -> Indicator:
-    """Canary readings queryable in time, of those due."""
+    """Return the indicator of canary readings that were queryable in time, among those due."""
     bound = floatToGoString(seconds)  # type: ignore[no-untyped-call]
     return Indicator(
         events=Count("tidegate_canary_published_total"),
@@ -81,7 +81,7 @@ def freshness(seconds: float) -> Indicator:
 
 
 def validity() -> Indicator:
-    """Messages of the fleet that were not refused, of those received."""
+    """Return the indicator of the fleet's messages that were not rejected, among those received."""
     return Indicator(
         events=Count("tidegate_gateway_messages_received_total", over=("qos",)),
         bad=Count("tidegate_gateway_messages_rejected_total", over=("reason",)),

@@ -1,7 +1,7 @@
-"""The monitor's look, every few seconds: asks all parts at once, remembers, judges, and publishes one snapshot.
+"""The monitor's look, every few seconds: ask all parts at once, keep their answers, judge, and publish one snapshot.
 
-A part that does not answer in time counts as one that does not answer; its late answer is thrown away, and it is not asked again
-before.
+A part that answers late counts as one that does not answer. Its late answer is dropped, and the part is not asked again before it
+has come.
 """
 
 import logging
@@ -26,7 +26,7 @@ logger = logging.getLogger("tidegate.monitoring.look")
 
 
 class Target:
-    """One `/metrics` address of one job, asked on a thread of its own at each turn."""
+    """One `/metrics` address of one job, asked on its own thread at each turn."""
 
     def __init__(self, job: str, url: str, *, every_seconds: float, instance: str | None = None) -> None:
         self.job, self.url, self.instance = job, url, instance
@@ -37,7 +37,7 @@ class Target:
         self._done.set()
 
     def ask(self) -> bool:
-        """Ask unless it is too early; False where this turn has no news of it."""
+        """Ask unless it is too early; return False if the target is not part of this turn."""
         now = time.monotonic()
         if now - self._asked_at < self.every_seconds - MARGIN_SECONDS:
             return False
@@ -48,28 +48,28 @@ class Target:
         return True
 
     def answer(self, deadline: float) -> Scrape | None:
-        """What it told; None where it did not until then."""
+        """Return the answer; None without one at the deadline."""
         return self._answer if self._done.wait(max(0.0, deadline - time.monotonic())) else None
 
     def _ask(self) -> None:
         try:
             self._answer = scrape(self.url, timeout_seconds=TIMEOUT_SECONDS)
         except Exception:
-            logger.exception("what %s told cannot be read", self.url)
+            logger.exception("the answer of %s cannot be read", self.url)
         finally:
             self._done.set()
 
 
 class Look:
-    """Turns until stopped.
+    """Loop of turns that runs until it is stopped.
 
     Args:
-        targets: whom to ask.
-        own: (job, what this process tells of itself).
-        history: where answers are remembered.
+        targets: the addresses to ask.
+        own: (job, callable that returns this process's own samples).
+        history: where answers are kept.
         publish: (now) -> None, called after all answers are in: judges and publishes.
-        every_seconds: between two turns.
-        news: asked a few times a second; where it gives another value, the next turn follows at once.
+        every_seconds: from one turn to the next.
+        news: called a few times a second; a new value starts the next turn at once.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Look:
         self._fault = ""
 
     def run(self, stop: threading.Event) -> None:
-        """Until stopped; a turn that fails is told and followed by the next."""
+        """Turn until stopped; a turn that fails is logged, and the next one follows."""
         while not stop.is_set():
             due = time.monotonic() + self._every_seconds
             known = self._newest()
@@ -101,7 +101,7 @@ class Look:
             self._pause(stop, due, known)
 
     def _pause(self, stop: threading.Event, due: float, known: object) -> None:
-        """Until the next turn is due, or there is news since `known`."""
+        """Wait until the next turn is due, or the news differs from `known`."""
         while not stop.wait(max(0.05, min(NEWS_SECONDS, due - time.monotonic()))):
             if time.monotonic() >= due or self._newest() != known:
                 return
@@ -109,11 +109,11 @@ class Look:
     def _newest(self) -> object:
         try:
             return self._news()
-        except Exception as error:  # the turn that is due comes all the same
+        except Exception as error:  # the next turn comes when it is due
             return type(error)
 
     def turn(self) -> None:
-        """One look."""
+        """Run one look."""
         asked = [target for target in self._targets if target.ask()]
         deadline = time.monotonic() + TIMEOUT_SECONDS + MARGIN_SECONDS
         answers = [(target, target.answer(deadline)) for target in asked]
@@ -125,21 +125,21 @@ class Look:
         self._publish(now)
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether the look turns, in words."""
+        """Return whether the look runs, with a description."""
         age = time.monotonic() - self._turned_at
         if age > STUCK_SECONDS:
             why = f" ({self._fault})" if self._fault else ""
-            return False, f"the look has not turned for {age:.0f} s{why}"
-        return True, f"looked {age:.0f} s ago"
+            return False, f"the monitor's loop has not turned for {age:.0f} s{why}"
+        return True, f"last look {age:.0f} s ago"
 
     def _tell(self, fault: str) -> None:
         if fault != self._fault:
-            logger.exception("a look failed, the next one follows")
+            logger.exception("a look failed; the next one follows")
         self._fault = fault
 
 
 def own_scrape(registry: CollectorRegistry, wanted: Collection[str]) -> Scrape:
-    """What this process tells of itself, without asking itself over HTTP."""
+    """Return this process's own samples, without a request over HTTP."""
     values: dict[Any, float] = {}
     for family in registry.collect():
         for sample in family.samples:

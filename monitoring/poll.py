@@ -1,7 +1,6 @@
-"""Asks something every few seconds on a thread of its own and keeps the newest answer; who wants it never waits.
+"""Ask a question every few seconds on its own thread and keep the newest answer; readers never wait.
 
-A question that hangs keeps its own poll from asking again and nothing else, not even the end of the process. An answer is
-forgotten after three missed periods.
+A question that hangs blocks only its own poll, and not the end of the process. An answer is dropped after three missed periods.
 """
 
 import logging
@@ -22,7 +21,7 @@ logger = logging.getLogger("tidegate.monitoring.poll")
 
 
 class IncompleteError(Exception):
-    """Raised by a question that saw some of what it asks for: this is an answer, and it counts as failed all the same."""
+    """A partial answer: raised by a question, it is kept as the answer, but the question counts as failed."""
 
     def __init__(self, fault: str, answer: Any) -> None:
         super().__init__(fault)
@@ -30,16 +29,16 @@ class IncompleteError(Exception):
 
 
 class Poll(Generic[T]):
-    """One question. `fault` is what keeps it from being answered; empty while it is.
+    """One question that is repeated. `fault` says why it has no answer; it is empty while it has one.
 
     Args:
-        name: what asks, for the log.
+        name: name of the poll, for the log.
         every_seconds: from one question to the next.
         ask: the question.
-        default: the answer where there is none.
-        take: gets each answer at once, and `default` when the answer is forgotten; what it raises is a fault of the answer.
+        default: the value without an answer.
+        take: gets each answer at once, and `default` when the answer is dropped; an exception counts as a fault of the answer.
         done: called after each question that was answered in full.
-        at_end: frees what `ask` holds, once no question is under way any more.
+        at_end: frees the resources of `ask` after the last question.
     """
 
     def __init__(
@@ -62,27 +61,27 @@ class Poll(Generic[T]):
         self.fault = ""
 
     def start(self) -> None:
-        """Begin to ask; a second call does nothing."""
+        """Start to ask; a second call does nothing."""
         if self._thread.ident is None:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; a question that is under way goes on."""
+        """Stop asking; a question that is running continues."""
         self._stop.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the question that is under way, where any was asked. One that hangs for longer ends with the process."""
+        """Wait for the running question, if there is one. A question that hangs longer ends with the process."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
 
     @property
     def newest(self) -> T:
-        """The newest answer, as long as it is worth something."""
+        """Newest answer, or `default` if it is too old."""
         self.forget_old()
         return self._answer
 
     def forget_old(self) -> None:
-        """Forget the answer if none has come for too long."""
+        """Drop the answer if no new one has come for too long."""
         with self._lock:
             silent = time.monotonic() - self._answered_at
             if self._forgotten or silent <= max(LEAST_PATIENCE_SECONDS, MISSED_PERIODS * self._every_seconds):
@@ -122,6 +121,6 @@ class Poll(Generic[T]):
     def _fail(self, error: Exception) -> None:
         fault = str(error) or type(error).__name__
         if fault != self.fault:
-            what = "saw not all" if isinstance(error, IncompleteError) else "has no answer"
+            what = "has an incomplete answer" if isinstance(error, IncompleteError) else "has no answer"
             logger.warning("%s %s: %s", self._name, what, fault)
         self.fault = fault

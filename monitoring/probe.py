@@ -1,6 +1,6 @@
-"""Probes: what other systems tell of themselves, each a poll whose answers are served as metrics.
+"""Probes: polls of other systems whose answers are served as metrics.
 
-What a probe said is forgotten after three missed periods, and whether its system can be reached is then no.
+An answer is dropped after three missed periods; the system then counts as unreachable.
 """
 
 import time
@@ -16,9 +16,9 @@ __all__ = ["Probe", "Probes"]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One of `PROBES`: what to ask and how often. `close` frees what it holds, once no look runs any more.
+    """One of `PROBES`: its look and how often it runs. `close` frees its resources after the last look.
 
-    A look that saw a part raises IncompleteError: the part is served, and the look counts as failed all the same.
+    A look with a partial result raises IncompleteError: the partial result is served, but the look counts as failed.
     """
 
     name: str
@@ -28,27 +28,27 @@ class Probe:
 
 
 class Probes:
-    """All probes of one monitor. One that hangs holds neither the others, nor the monitor's look, nor its end."""
+    """All probes of one monitor. A probe that hangs blocks neither the others, nor the monitor's look, nor its shutdown."""
 
     def __init__(self, probes: Iterable[Probe], metrics: MonitorMetrics) -> None:
         self._polls = {probe.name: _served(probe, metrics) for probe in probes}
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start all probes."""
         for poll in self._polls.values():
             poll.start()
 
     def check(self) -> None:
-        """To be called now and then: forget what is old."""
+        """Drop old answers; call this regularly."""
         for poll in self._polls.values():
             poll.forget_old()
 
     def faults(self) -> dict[str, str]:
-        """Per probe what keeps it from answering; empty while it answers."""
+        """Return the fault of each probe; empty text while it answers."""
         return {name: poll.fault for name, poll in self._polls.items()}
 
     def close(self, *, seconds: float = 1.0) -> None:
-        """End those that can be ended in this time; the others hang, and end with the process."""
+        """Stop the probes within this time; one that hangs ends with the process."""
         deadline = time.monotonic() + seconds
         for poll in self._polls.values():
             poll.stop()
@@ -57,10 +57,10 @@ class Probes:
 
 
 def _served(probe: Probe, metrics: MonitorMetrics) -> Poll[Samples]:
-    """The poll of a probe: timed, its failures counted, its answers served, the end of each complete look told."""
+    """Return the poll of a probe with its metrics: duration, failures, samples, and the end of each complete look."""
     name, failures = probe.name, metrics.probe_failures.labels(probe.name)
     complete = metrics.probe_complete.labels(name)
-    # Whoever has seen nothing yet is as blind as one that sees nothing any more, from the start on.
+    # A probe without any answer yet must count as overdue in the same way as one that stopped answering, so time runs from here.
     complete.set_to_current_time()
 
     def ask() -> Samples:
@@ -83,6 +83,6 @@ def _served(probe: Probe, metrics: MonitorMetrics) -> Poll[Samples]:
 
 
 def _unreachable(probe: str) -> Samples:
-    """What is known of a system that does not answer: that it does not."""
+    """Return the samples of a system that does not answer: not reachable."""
     reachable = [family.name for family in PROBES[probe] if family.name.endswith("_reachable") and not family.labels]
     return {name: [((), 0.0)] for name in reachable}

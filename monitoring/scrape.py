@@ -1,4 +1,4 @@
-"""Reads another process's `/metrics`: totals, rates and quantiles for `status` and the canary's judgement."""
+"""Read another process's `/metrics`: totals, rates and quantiles for `status` and for judging the canary."""
 
 import http.client
 import urllib.error
@@ -13,30 +13,30 @@ from prometheus_client.parser import text_string_to_metric_families
 __all__ = ["SILENT", "Scrape", "healthz", "histogram_quantiles", "quantile_of_buckets", "scrape"]
 
 SILENT: Final = "does not answer yet"
-"""The words of `healthz` for an address where nobody answers, or not in HTTP."""
+"""Text of `healthz` for an address that does not answer, or not in HTTP."""
 NO_ANSWER: Final = (OSError, http.client.HTTPException, ValueError)
-"""A process that is killed in the middle of its answer leaves half of it: cut off, no HTTP at all, or no metrics."""
+"""Errors of an address without a usable answer. A process killed while it answers leaves a cut answer, no HTTP, or no metrics."""
 
 OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A proxy of the environment must not come between processes of one machine."""
+"""Opener without a proxy: processes of one machine must not use the environment's proxy."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
 class Scrape:
-    """The samples of one answer; `at` is monotonic seconds."""
+    """Samples of one answer; `at` is in monotonic seconds."""
 
     at: float
     values: dict[Key, float]
 
     def total(self, name: str, **labels: str) -> float:
-        """Sum over all series of a name whose labels include the given ones; 0 where there is none."""
+        """Return the sum over all series of a name with the given labels; 0 without any."""
         wanted = set(labels.items())
         return sum(value for (key, series), value in self.values.items() if key == name and wanted <= set(series))
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Value per value of one label."""
+        """Return the sum of a metric per value of one label."""
         found: dict[str, float] = {}
         for (key, series), value in self.values.items():
             if key == name and (text := dict(series).get(label)) is not None:
@@ -45,7 +45,7 @@ class Scrape:
 
 
 def scrape(url: str, *, timeout_seconds: float = 1.0) -> Scrape | None:
-    """The samples that a `/metrics` address serves now; None where nobody answers."""
+    """Return the samples that a `/metrics` address serves now; None without an answer."""
     try:
         with OPENER.open(url, timeout=timeout_seconds) as answer:
             values = _samples(answer.read().decode("utf-8"))
@@ -63,7 +63,7 @@ def _samples(text: str) -> dict[Key, float]:
 
 
 def healthz(url: str, *, timeout_seconds: float = 1.0) -> tuple[bool, str]:
-    """What a `/healthz` address says: (healthy, its words)."""
+    """Return the answer of a `/healthz` address: (healthy, its text)."""
     try:
         with OPENER.open(url, timeout=timeout_seconds) as answer:
             return True, answer.read().decode("utf-8").strip()
@@ -84,9 +84,9 @@ def _words(error: urllib.error.HTTPError) -> str:
 def histogram_quantiles(
     now: Scrape, before: Scrape | None, name: str, quantiles: Sequence[float], **labels: str
 ) -> list[float] | None:
-    """Quantiles in the histogram's unit of what was observed between two scrapes (from the start without `before`).
+    """Return quantiles, in the histogram's unit, of the observations between two scrapes (from the start without `before`).
 
-    Interpolated within a bucket, as Prometheus does; what lies past the last bound counts as the last bound. None where
+    Values are interpolated within a bucket, as in Prometheus; observations above the last bound count as the last bound. None if
     nothing was observed.
     """
     buckets = _buckets(now, name, labels)
@@ -109,7 +109,7 @@ def _buckets(samples: Scrape, name: str, labels: dict[str, str]) -> list[tuple[f
 
 
 def quantile_of_buckets(buckets: Sequence[tuple[float, float]], quantile: float) -> float:
-    """One quantile of cumulative (bound, count) pairs in order; the caller saw that something was counted."""
+    """Return one quantile of sorted cumulative (bound, count) pairs; the last count must be above 0."""
     rank = quantile * buckets[-1][1]
     lower_bound, lower_count = 0.0, 0.0
     for bound, count in buckets:

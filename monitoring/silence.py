@@ -1,22 +1,22 @@
-"""When a device counts as silent: one rule for the fleet's figures, for the page of one device and for what people query."""
+"""Rule for silent devices, shared by the fleet's figures, the page of one device and the query for people."""
 
 from typing import Final
 
 __all__ = ["LEAST_LIFE", "LEAST_SILENCE", "MOST_SILENCE", "SHORT_LIFE_SILENCE", "SILENT_DEVICES", "silence_seconds"]
 
 MOST_SILENCE: Final = "greatest(259200, 20 * {interval})"
-"""SQL: one without a word for so many seconds counts no more, it was switched off. Three days are longer than a weekend; by the
-interval as well, since one that sends once a day is silent after five."""
+"""SQL: seconds of silence after which a device counts as switched off and is no longer judged. Three days are longer than a
+weekend. The interval counts as well, since a device that sends once a day is silent after five days."""
 LEAST_SILENCE: Final = "greatest(60, 5 * {interval})"
-"""SQL: more seconds without a word than these are silence, ..."""
+"""SQL: seconds without a message after which a device is silent, ..."""
 LEAST_LIFE: Final = "greatest(600, 10 * {interval})"
-"""... of one that was heard over so many seconds at least: what sent three messages and left has no habit that it breaks."""
+"""... if its messages span at least this many seconds: a device that sent three messages and left has no usual interval."""
 SHORT_LIFE_SILENCE: Final = "greatest(3600, 5 * {interval})"
-"""It is silent after an hour all the same: most of those broke down in their first minutes."""
+"""SQL: seconds after which a device with a shorter span is silent, an hour at least: most of these failed in their first minutes."""
 
 
 def silence_seconds(interval: str) -> str:
-    """SQL: after so many seconds without a reading its values are out of date; `interval` may be null."""
+    """Return SQL for the seconds without a reading after which a device's values are stale; `interval` may be null."""
     return f"CASE WHEN {interval} > 0 THEN {LEAST_SILENCE.format(interval=interval)} ELSE 3600 END"
 
 
@@ -28,4 +28,4 @@ SILENT_DEVICES: Final = (
     f"AND epoch(last_seen) - epoch(first_seen) >= {LEAST_LIFE.format(**_INTERVAL)} "
     f"THEN {LEAST_SILENCE.format(**_INTERVAL)} ELSE {SHORT_LIFE_SILENCE.format(**_INTERVAL)} END ORDER BY last_seen LIMIT 50"
 )
-"""For people: those that count as silent, longest first (while all of the way is well: an outage of ours counts here)."""
+"""Query for people: the silent devices, longest first. It does not exclude outages of the pipeline itself."""

@@ -1,4 +1,4 @@
-"""Whom to ask for metrics, by the settings: for the monitor and for Prometheus alike."""
+"""Addresses of `/metrics` by the settings, for the monitor and for Prometheus."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from monitoring.settings import MonitoringSettings, Part
 __all__ = ["JVMS", "MetricsTarget", "metrics_targets"]
 
 JVMS: Final = ("kafka", "spark")
-"""Their answer costs more, so they are asked less often."""
+"""Parts whose answers cost more, so they are asked less often."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsTarget:
-    """One address of a part; `instance` tells it from the others of the same part."""
+    """One address of a part; `instance` distinguishes it from the part's other addresses."""
 
     address: Address
     instance: str
 
 
 def metrics_targets(settings: MonitoringSettings) -> dict[Part, tuple[MetricsTarget, ...]]:
-    """By part: what `targets` names, else this host's port; a port 0 and an empty list are no target."""
+    """Return the targets by part: those in `targets`, else this host's port. Port 0 and an empty list mean no target."""
     ports: dict[Part, int] = {
         "gateway": settings.gateway_port,
         "stream": settings.stream_port,
@@ -38,7 +38,7 @@ def metrics_targets(settings: MonitoringSettings) -> dict[Part, tuple[MetricsTar
 
 
 def _told_apart(given: tuple[str, ...]) -> tuple[MetricsTarget, ...]:
-    """By host:port, as Prometheus does; where two paths of one server are asked, by the path as well."""
+    """Return targets with host:port as instance, as in Prometheus; with two paths on one server, also with the path."""
     addresses = dict.fromkeys(map(parse_address, given))
     times = Counter(each.netloc for each in addresses)
     return tuple(MetricsTarget(each, each.netloc + (each.path if times[each.netloc] > 1 else "")) for each in addresses)

@@ -84,7 +84,7 @@ def test_part_of_an_answer_is_one_and_a_fault_too(wait_until: Wait, caplog: pyte
     poll.start()
     wait_until(lambda: poll.newest == 3 and poll.fault == "no second half")
     ended(poll)
-    assert "poll halves saw not all: no second half" in caplog.text
+    assert "poll halves has an incomplete answer: no second half" in caplog.text
 
 
 def test_what_it_holds_is_freed_after_its_last_question(wait_until: Wait, never: threading.Event) -> None:
