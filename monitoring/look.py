@@ -130,7 +130,7 @@ class Look:
         if age > STUCK_SECONDS:
             why = f" ({self._fault})" if self._fault else ""
             return False, f"the monitor's loop has not turned for {age:.0f} s{why}"
-        return True, f"last look {age:.0f} s ago"
+        return True, f"looked {age:.0f} s ago"
 
     def _tell(self, fault: str) -> None:
         if fault != self._fault:

@@ -1,1 +1,1 @@
-"""What the page shows, from what was scraped: pure functions, in: memory, alerts, side data; out: JSON-ready data."""
+"""Snapshots for the page. Pure functions: memory of scrapes, alerts and side data in, JSON-ready data out."""

@@ -1,4 +1,4 @@
-"""One look as the page, `status` and the stream of snapshots see it."""
+"""Builds the snapshot of one look for the page, `status` and the stream of snapshots."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from monitoring.snapshot.side import Names, Side
 __all__ = ["METRICS", "build_snapshot"]
 
 METRICS: Final = figures.METRICS | kafka.METRICS | host.METRICS | tables.METRICS | stations.METRICS
-"""Sample names that the memory must keep for it."""
+"""Sample names that the memory must keep for a snapshot."""
 
 _NO_DEVICES: Final[dict[str, Any]] = {
     "known": None,
@@ -26,7 +26,7 @@ _NO_DEVICES: Final[dict[str, Any]] = {
 def build_snapshot(
     memory: History, side: Side, names: Names, settings: MonitoringSettings, *, now: float
 ) -> dict[str, Any]:
-    """JSON-ready data; what is not known is None or empty, never zero."""
+    """Return one snapshot as JSON-ready data; unknown values are None or empty, never zero."""
     rates, latency = figures.fleet_rates(memory), figures.latency_ms(memory)
     behind = kafka.lag(memory, names)
     listed = tables.tables(memory, side.tables, now)

@@ -1,4 +1,4 @@
-"""The three signals: throughput, latency, errors; and the objectives. The canary's own messages are taken off the fleet's."""
+"""Throughput, latency, errors and objectives. Figures of the fleet exclude the canary's own messages."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -24,7 +24,7 @@ RATE_SECONDS: Final = 10.0
 LATENCY_SECONDS: Final = 120.0
 MEMORY_SECONDS: Final = 1200.0
 BURNING_SECONDS: Final = (300.0, 60.0)
-"""An objective is missed now where it is in both: not for one bad minute, and no longer once it is well again."""
+"""An objective counts as missed now if it is missed in both windows: one bad minute is not enough, and recovery ends it soon."""
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 _RECEIVED: Final = "tidegate_gateway_messages_received_total"
@@ -58,11 +58,11 @@ METRICS: Final = frozenset(
         *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
     }
 )  # fmt: skip
-"""Sample names that these figures need in the memory."""
+"""Sample names that the memory must keep for these figures."""
 
 
 def fleet_rates(memory: History) -> dict[str, float | None]:
-    """Messages and rows per second of the fleet; None while unknown."""
+    """Return messages and rows per second of the fleet; None while unknown."""
     mute = {job for job in (_GATEWAY, _STREAM) if is_silent(memory, job)}
 
     def rate(metric: str, job: str = _GATEWAY, **labels: str) -> float | None:
@@ -81,28 +81,28 @@ def fleet_rates(memory: History) -> dict[str, float | None]:
 
 
 def latency_ms(memory: History) -> dict[str, float | None]:
-    """The canary's publish to queryable, of the last two minutes."""
+    """Return the canary's latency from publish to queryable, over the last two minutes."""
     return _quantiles_ms(memory, _END_TO_END)
 
 
 def readings_latency_ms(memory: History) -> dict[str, float | None]:
-    """Receive to commit of all readings."""
+    """Return the latency of all readings from receive to commit."""
     return _quantiles_ms(memory, _STAGE, stage="receive_to_commit")
 
 
 def hops(memory: History) -> list[dict[str, Any]]:
-    """The canary's latency, hop by hop."""
+    """Return the canary's latency per hop."""
     return [{"hop": hop, **_quantiles_ms(memory, _HOP, hop=hop)} for hop in HOPS]
 
 
 def clock_skew_ms(memory: History) -> dict[str, float]:
-    """The hops that differing clocks made negative, and by how much at worst."""
+    """Return the hops that differing clocks made negative, each with its lowest value."""
     worst = by_label(memory.latest(_SKEW), "hop")
     return {hop: round(-abs(seconds) * 1000, 1) for hop, seconds in worst.items() if seconds}
 
 
 def errors(memory: History) -> list[dict[str, Any]]:
-    """What was refused since the gateway's start, most first; conflicting copies are refused by the stream."""
+    """Return the rejections since the gateway's start by reason, most frequent first; the stream rejects conflicting copies."""
     totals, parts = by_label(memory.latest(_REJECTED), "reason"), by_label(memory.latest(_PARTS_REJECTED), "reason")
     rates = by_label(memory.rate(_REJECTED, RATE_SECONDS), "reason")
     conflict = "conflicting_duplicate"
@@ -123,10 +123,10 @@ def errors(memory: History) -> list[dict[str, Any]]:
 
 
 def objectives(memory: History, settings: MonitoringSettings, *, watched_seconds: float) -> dict[str, Any]:
-    """How much of each objective was kept over the monitor's memory, and what is left of the budget at this pace.
+    """Return the good share of each objective over the monitor's memory, and the rest of its budget at this pace.
 
-    1 of the budget is left where all was good, 0 where just as much was bad as the objective allows, less below it. `burns`
-    says whether it is missed at this moment.
+    The rest is 1 if everything was good, 0 if as much was bad as the objective allows, and negative below that. `burns` says
+    whether the objective is missed now.
     """
     window = min(MEMORY_SECONDS, watched_seconds)
 
@@ -156,7 +156,7 @@ def objectives(memory: History, settings: MonitoringSettings, *, watched_seconds
 
 
 def canary(memory: History, now: float) -> dict[str, float | None]:
-    """What the canary sent and saw since its start."""
+    """Return the canary's counts since its start, the age of its last reading and its longest wait."""
     last_seen = total(memory.latest(_LAST_SEEN))
     return {
         "published": total(memory.latest(_PUBLISHED)),

@@ -1,6 +1,6 @@
-"""The way of the data as six stations, each with what goes through it and whether it is well.
+"""Path of the data as six stations, each with its figures and its state.
 
-A station is bad as soon as what it stands for does not answer or is not ready; an alert about it makes it a warning at least.
+A station is bad as soon as its part does not answer or is not ready. An alert about a station makes it at least a warning.
 """
 
 import math
@@ -47,7 +47,7 @@ METRICS: Final = frozenset(
 
 Figure = dict[str, Any]
 Verdict = tuple[str, str]
-"""State and detail of a station."""
+"""(state, detail) of a station."""
 
 JVM_JOBS: Final = tuple(f"tidegate-{part}" for part in JVMS)
 STATES: Final = ("unknown", "ok", "warn", "bad")
@@ -64,13 +64,13 @@ PARTS: Final = {
 
 
 def parts_of(memory: History, side: Side) -> dict[str, dict[str, Any]]:
-    """Every part with its state: as its supervisor says, else as it answers."""
+    """Return every part with its state: from its supervisor, or else by its answers."""
     if side.parts is not None:
         return {name: {key: part.get(key) for key in ("state", "since", "detail")} for name, part in side.parts.items()}
     found = {}
     for job, address in side.targets.items():
         if job in JVM_JOBS:
-            continue  # without the agent a JVM runs as well
+            continue  # a JVM may run without the agent
         answers = memory.latest(_UP, job=job).values()
         found[job.removeprefix("tidegate-")] = _part(min(answers, default=None), f"{address} does not answer")
     for name, metric in (("broker", _BROKER), ("kafka", _KAFKA)):
@@ -104,7 +104,7 @@ def flow(
     latency_seconds: float | None = None,
     wanted_seconds: float = math.inf,
 ) -> list[dict[str, Any]]:
-    """The six stations in the order of the way; `latency_seconds` is what half of the canary's readings take at least."""
+    """Return the six stations in order of the path; `latency_seconds` is the canary's median latency."""
     look = _Look(memory, side, names)
     stations = (
         ("devices", "Devices", _devices_state(side), _devices(side, rates)),
@@ -131,7 +131,7 @@ def _station(
 
 
 def _held(alert: Mapping[str, Any]) -> str:
-    """How bad an alert makes its station: what follows from another fault, or may pass, is a warning at most."""
+    """Return the state that an alert gives its station: at most a warning if it is pending or follows from another alert."""
     if alert["state"] != "firing" or alert.get("explained_by"):
         return "warn"
     return _HELD.get(alert["severity"], "ok")
@@ -148,7 +148,7 @@ def _told(alerts: Iterable[Mapping[str, Any]], station: str) -> Iterable[Mapping
 
 
 def _supervised(look: _Look, name: str) -> Verdict | None:
-    """What the supervisor says is wrong with a part; None where it says nothing of the kind."""
+    """Return the problem that the supervisor reports about a part; None without one."""
     part = (look.side.parts or {}).get(name)
     if part is None or part["state"] in ("ready", "done", "unknown"):
         return None
@@ -158,7 +158,7 @@ def _supervised(look: _Look, name: str) -> Verdict | None:
 
 
 def _answers(look: _Look, name: str, metric: str) -> Verdict:
-    """A part that a probe asks."""
+    """Return the verdict on a part that a probe checks."""
     wrong, reachable = _supervised(look, name), look.one(metric)
     if reachable == 0:
         return ("warn" if wrong and wrong[0] == "warn" else "bad"), wrong[1] if wrong else "does not answer"
@@ -168,13 +168,13 @@ def _answers(look: _Look, name: str, metric: str) -> Verdict:
         return (
             ("ok", "")
             if (look.side.parts or {}).get(name, {}).get("state") == "ready"
-            else ("unknown", "not asked yet")
+            else ("unknown", "not checked yet")
         )
     return "ok", ""
 
 
 def _target(look: _Look, name: str) -> Verdict:
-    """A part that is scraped."""
+    """Return the verdict on a part that is scraped."""
     job = f"tidegate-{name}"
     if wrong := _supervised(look, name):
         return wrong
@@ -182,7 +182,7 @@ def _target(look: _Look, name: str) -> Verdict:
     if silent := answers.count(0):
         many = f"{silent} of {len(answers)} do not answer" if len(answers) > 1 else "does not answer"
         return "bad", f"{many} at {look.side.targets.get(job, 'its address')}"
-    return ("ok", "") if answers else ("unknown", "not asked yet")
+    return ("ok", "") if answers else ("unknown", "not checked yet")
 
 
 def _gateway_state(look: _Look) -> Verdict:
@@ -193,7 +193,7 @@ def _gateway_state(look: _Look) -> Verdict:
 
 
 def _stream_state(look: _Look, latency_seconds: float | None, wanted_seconds: float) -> Verdict:
-    """A stream that runs and does not keep up is no stream that is well."""
+    """Return the verdict on the stream; one that runs but does not keep up is a warning."""
     state, detail = _target(look, "stream")
     if state != "ok":
         return state, detail
@@ -204,20 +204,20 @@ def _stream_state(look: _Look, latency_seconds: float | None, wanted_seconds: fl
         return "warn", f"the oldest record has waited for {behind:.0f} s"
     if latency_seconds is not None and latency_seconds > wanted_seconds:
         most = LATENCY_BUCKETS[-1]
-        took = f"{latency_seconds:.1f} s or more" if latency_seconds < most else f"more than {most:g} s"
-        return "warn", f"half of the readings take {took}, wanted {wanted_seconds:g} s"
+        took = f"{latency_seconds:.1f} s" if latency_seconds < most else f"more than {most:g} s"
+        return "warn", f"median latency is {took}, objective {wanted_seconds:g} s"
     return state, detail
 
 
 def _devices_state(side: Side) -> Verdict:
     if "known" not in side.devices:
-        return "unknown", "the tables say nothing of devices yet"
+        return "unknown", "no devices in the tables yet"
     silent = _silent(side.devices) or 0
     return "ok", f"{silent:.0f} silent" if silent else ""
 
 
 def _silent(devices: Mapping[str, Any]) -> float | None:
-    """How many; those that are listed are only the longest silent."""
+    """Return the number of silent devices; the list has only those that are silent longest."""
     many: float | None = devices.get("silent_count")
     return len(devices["silent"]) if many is None and "silent" in devices else many
 
@@ -226,9 +226,9 @@ def _tables_state(look: _Look, tables: Sequence[Mapping[str, Any]]) -> Verdict:
     if wrong := look.side.probes.get("tables"):
         return "bad", wrong
     if not tables:
-        return "unknown", "no table yet"
+        return "unknown", "no tables yet"
     stream = _target(look, "stream")
-    return ("warn", "nothing is written: the stream is down") if stream[0] == "bad" else ("ok", "")
+    return ("warn", "no rows are written: the stream is down") if stream[0] == "bad" else ("ok", "")
 
 
 def _figure(name: str, value: float | None, unit: str = "") -> Figure:

@@ -1,4 +1,4 @@
-"""The machine: processor, waiting for disks, memory, free space."""
+"""Figures of the machine: CPU, I/O wait, memory, free disk space."""
 
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ METRICS: Final = frozenset({_CPU, _AVAILABLE, _TOTAL, _FREE, _DAYS})
 
 
 def host(memory: History) -> dict[str, float | None]:
-    """Shares of all processors' time of the last half minute, what of the last minute was busy, and memory."""
+    """Return memory and shares of CPU time: busy and I/O wait over the last half minute, busy over the last minute."""
     busy, waited = _shares(memory, RATE_SECONDS)
     return {
         "cpu_ratio": finite(busy),
@@ -31,14 +31,17 @@ def host(memory: History) -> dict[str, float | None]:
 
 
 def _shares(memory: History, seconds: float) -> tuple[float | None, float | None]:
-    """What of the processors' time was busy, and what waited for a disk."""
+    """Return the shares of CPU time that were busy and that waited for a disk."""
     modes = by_label(memory.rate(_CPU, seconds), "mode")
     spent, waited = sum(modes.values()), modes.get("iowait", 0.0)
     return (1 - (modes.get("idle", 0.0) + waited) / spent, waited / spent) if spent > 0 else (None, None)
 
 
 def disk(memory: History, free_bytes: float | None, now: float) -> dict[str, Any]:
-    """The fullest of the disks that hold data, and the one that is full first; `free_bytes` where no probe tells."""
+    """Return the least free space of the disks that hold data, and the soonest time until one is full.
+
+    `free_bytes` is used while no probe has figures.
+    """
     told, days = memory.latest(_FREE), memory.latest(_DAYS)
     soonest = min(days.values()) if days else None
     return {

@@ -1,4 +1,4 @@
-"""Kafka as the page shows it: partitions with their ends, and how far the groups are."""
+"""Kafka for the page: partitions with their end offsets, and progress of the consumer groups."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from monitoring.snapshot.side import Names
 __all__ = ["METRICS", "kafka", "kafka_rate", "lag"]
 
 RATE_SECONDS: Final = 30.0
-"""The probe asks every few seconds only."""
+"""Window of the rates; the probe runs only every few seconds."""
 
 _END: Final = "kafka_topic_partition_current_offset"
 _COMMITTED: Final = "kafka_consumergroup_current_offset"
@@ -25,7 +25,7 @@ METRICS: Final = frozenset({_END, _COMMITTED, _LAG, _LAG_SECONDS, _LOSS, _BROKER
 
 
 def kafka(memory: History, names: Names) -> dict[str, Any]:
-    """Partitions and groups, in the order of their names."""
+    """Return brokers, partitions and groups, in order of their names."""
     return {
         "brokers": total(memory.latest(_BROKERS)),
         "partitions": _partitions(memory, names),
@@ -34,9 +34,9 @@ def kafka(memory: History, names: Names) -> dict[str, Any]:
 
 
 def lag(memory: History, names: Names) -> dict[str, float]:
-    """Records not landed yet, per topic: as Kafka has it, so that it grows while the stream is down.
+    """Return the records not landed yet, per topic, as Kafka reports them, so that the lag grows while the stream is down.
 
-    While Kafka does not answer nobody knows: what the stream last saw would look like none.
+    The lag is unknown while Kafka does not answer: the stream's last figure would look like no lag.
     """
     if _is_away(memory):
         return {}
@@ -45,7 +45,7 @@ def lag(memory: History, names: Names) -> dict[str, float]:
 
 
 def kafka_rate(memory: History, topic: str) -> float | None:
-    """Records appended to a topic per second; None while Kafka does not answer."""
+    """Return the records appended to a topic per second; None while Kafka does not answer."""
     return None if _is_away(memory) else total(memory.rate(_END, RATE_SECONDS, topic=topic))
 
 
@@ -54,7 +54,7 @@ def _is_away(memory: History) -> bool:
 
 
 def _rates(memory: History, metric: str) -> Mapping[Labels, float]:
-    """None while Kafka does not answer: what was before is no rate of now."""
+    """Return rates; none while Kafka does not answer, since earlier rates do not hold any more."""
     return {} if _is_away(memory) else memory.rate(metric, RATE_SECONDS)
 
 
@@ -94,7 +94,7 @@ def _groups(memory: History) -> list[dict[str, Any]]:
 
 
 def _keyed(series: Mapping[Labels, float], *names: str) -> dict[tuple[str, ...], float]:
-    """Sums by the values of these labels."""
+    """Return sums by the values of these labels."""
     found: dict[tuple[str, ...], float] = {}
     for labels, value in series.items():
         named = dict(labels)

@@ -1,4 +1,4 @@
-"""Sums over series that know the difference between zero and unknown."""
+"""Sums over series that distinguish zero from unknown."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,18 +9,18 @@ __all__ = ["by_label", "finite", "is_silent", "less", "total"]
 
 
 def is_silent(memory: History, job: str) -> bool:
-    """Whether nobody of a job answered the last look: what it told before is no figure of now."""
+    """Return whether no target of a job answered the last look, so that its earlier figures do not hold any more."""
     answers = memory.latest("up", job=job).values()
     return bool(answers) and not any(answers)
 
 
 def total(series: Mapping[Labels, float]) -> float | None:
-    """The sum of all series; None where there is none."""
+    """Return the sum of all series; None without any."""
     return finite(sum(series.values())) if series else None
 
 
 def by_label(series: Mapping[Labels, float], label: str) -> dict[str, float]:
-    """The sum per value of one label."""
+    """Return the sum per value of one label."""
     found: dict[str, float] = {}
     for labels, value in series.items():
         for name, text in labels:
@@ -30,10 +30,10 @@ def by_label(series: Mapping[Labels, float], label: str) -> dict[str, float]:
 
 
 def finite(value: float | None, digits: int = 3) -> float | None:
-    """The number as JSON can have it, not longer than it means anything."""
+    """Return the rounded number, or None if JSON cannot express it."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
 def less(value: float | None, taken: Iterable[float | None]) -> float | None:
-    """Without what is not meant; never below zero, since two clocks of two processes count."""
+    """Return `value` minus the values in `taken`; never below zero, since two processes count at different moments."""
     return None if value is None else finite(max(0.0, value - sum(each or 0.0 for each in taken)))

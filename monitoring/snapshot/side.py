@@ -1,4 +1,4 @@
-"""What a snapshot tells beside metrics: given by the process that serves it, each part by whoever knows it."""
+"""Data of a snapshot besides metrics, given by the process that serves it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ __all__ = ["Names", "Side"]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names that monitoring, which knows no hop, is told: Kafka's topics and the group that lands them."""
+    """Kafka's topic and the group that lands it, passed in because monitoring imports no hop."""
 
     readings: str
     group: str
@@ -20,13 +20,13 @@ class Side:
     """Side data of one look.
 
     Attributes:
-        parts: of the embedded run, by name: state, since, detail; None where nobody supervises, and targets speak.
-        ready: whether that run is, as its supervisor says.
-        started_at: when this monitor began to look.
-        targets: job -> address, as they are scraped.
-        probes: probe -> what keeps it from answering; empty text while it answers.
-        alerts: all that are told now, each as the page shows it.
-        command: what a person writes before and behind the words of a command: name and where.
+        parts: parts of the embedded run, by name: state, since, detail; None without a supervisor, when the targets count.
+        ready: whether the embedded run is ready, as its supervisor reports.
+        started_at: start of this monitor in epoch seconds.
+        targets: job -> scraped address.
+        probes: probe -> its fault; empty text while it answers.
+        alerts: all current alerts, each as the page shows it.
+        command: the program's name and its options (`name`, `where`), for complete commands on the page.
     """
 
     version: str

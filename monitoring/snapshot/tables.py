@@ -1,4 +1,4 @@
-"""The tables with their freshness: sizes as the stream tells them, versions as their logs have them."""
+"""Tables for the page: sizes from the stream's metrics, versions and commit times from the tables' logs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,11 +17,11 @@ METRICS: Final = frozenset({_FILES, _SMALL, _BYTES, _COMMITTED})
 
 
 def tables(memory: History, known: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
-    """One row per table that is on the disk or that the stream tells of.
+    """Return one row per table that is on the disk or that the stream reports.
 
     Args:
-        memory: of scrapes.
-        known: name, version and committed_at (epoch seconds) of what is on the disk.
+        memory: the memory of scrapes.
+        known: name, version and committed_at (epoch seconds) of the tables on the disk.
         now: epoch seconds.
     """
     told = {name: by_label(memory.latest(metric), "table") for name, metric in _TOLD.items()}
