@@ -12,7 +12,7 @@ LEAST_SILENCE: Final = "greatest(60, 5 * {interval})"
 LEAST_LIFE: Final = "greatest(600, 10 * {interval})"
 """... if its messages span at least this many seconds: a device that sent three messages and left has no usual interval."""
 SHORT_LIFE_SILENCE: Final = "greatest(3600, 5 * {interval})"
-"""SQL: seconds after which a device with a shorter span is silent, an hour at least: most of these failed in their first minutes."""
+"""SQL: seconds after which a device with a shorter span is silent, an hour or more: most of these fail in their first minutes."""
 
 
 def silence_seconds(interval: str) -> str:

@@ -1,1 +1,1 @@
-"""`tidegate monitor`: looks at all parts, judges, and serves the ops page. Reads only; what it redrives, a person asked for."""
+"""`tidegate monitor`: checks all parts, judges, and serves the ops page. It only reads, except for redrives by a person."""

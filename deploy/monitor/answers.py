@@ -1,4 +1,4 @@
-"""The answers of the page, from the tables and from Kafka; what cannot be answered becomes one sentence and a status."""
+"""Answers of the page, from the tables and from Kafka. A failure becomes one sentence and an HTTP status."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ __all__ = ["make_answers"]
 def make_answers(
     settings: Settings, stop: threading.Event, flow: FlowTime, *, newest: Callable[[], Settings] | None = None
 ) -> Answers:
-    """The page's answers; heavy libraries are imported when the first one is asked for.
+    """Return the page's answers; heavy libraries are imported at the first request.
 
     Args:
-        settings: of the whole pipeline.
+        settings: the settings of the whole pipeline.
         stop: ends a redrive between two steps.
-        flow: in which spans data came through.
-        newest: the settings with the routes that apply now; without it those given.
+        flow: the spans in which data reached the tables.
+        newest: returns the settings with the current routes; without it, `settings` are used.
     """
     newest = newest or (lambda: settings)
     root, redriver, left_out = settings.lake.root, Redriver(newest, stop), LeftOutFields(newest)
@@ -43,14 +43,14 @@ def make_answers(
         from deploy.monitor.dead_letters import ID, list_dead_letters
 
         if before is not None and not ID.fullmatch(before):
-            raise PageError(400, f"{before[:100]!r} is no id of a dead letter.")
+            raise PageError(400, f"{before[:100]!r} is not an id of a dead letter.")
         return _told(lambda: list_dead_letters(root, reason, name, limit, before))
 
     def dead_letter(letter: str) -> dict[str, Any]:
         from deploy.monitor.dead_letters import ID, show_dead_letter
 
         if not ID.fullmatch(letter):
-            raise PageError(400, f"{letter[:100]!r} is no id of a dead letter.")
+            raise PageError(400, f"{letter[:100]!r} is not an id of a dead letter.")
         return _told(lambda: show_dead_letter(root, letter, newest()), unavailable=404)
 
     def redrive(ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
@@ -78,10 +78,10 @@ def make_answers(
 
 
 def _told(ask: Callable[[], dict[str, Any]], *, unavailable: int = 503) -> dict[str, Any]:
-    """The answer in JSON's words: a number that is none becomes null.
+    """Return the answer as JSON-ready data; NaN and infinity become null.
 
     Raises:
-        PageError: there is none.
+        PageError: the answer failed.
     """
     try:
         found: dict[str, Any] = plain(ask())

@@ -1,11 +1,11 @@
-"""The probe `audit`: proves the balance of what came in, in a process of its own, one at a time.
+"""The probe `audit`: proves the balance of received messages with audits, each in its own process, one at a time.
 
-A look starts an audit that is due, and tells the newest figures, however long one takes. Each audit reaches back to what the one
-before has proven: through an outage in which none could be made, and through one in which what came in did not land. Messages
-that have only not landed yet are no loss: the stream's lag has alerts of its own.
+A look starts an audit that is due and returns the newest figures, however long the audit takes. Each audit reaches back to the
+time that the one before has proven. It so covers outages in which no audit could run, or in which messages did not land.
+Messages that have only not landed yet are not a loss: the stream's lag has its own alerts.
 
-What one finds wrong is told until one that reaches back to it finds nothing. Such a look back grows longer with time, so it
-follows the one before only after twenty times what that took; between them new time is looked at as usual.
+A finding is reported until an audit that reaches back to it finds nothing. Such a look back grows longer with time, so the next
+one follows only after twenty times its duration; in between, audits of new time run as usual.
 """
 
 import time
@@ -24,20 +24,20 @@ MOST_WINDOW_SECONDS: Final = 6 * 3600.0
 OVERLAP_SECONDS: Final = 60.0
 TIMEOUT_SECONDS: Final = 900.0
 LOOK_BACK_SHARE: Final = 0.05
-"""Of the time, at most, for looks back at what was found wrong."""
+"""Maximum share of the time for audits that look back at a finding."""
 
 Start = Callable[[float], AuditRun]
-"""(window in seconds) -> an audit that is under way."""
+"""(window in seconds) -> a running audit."""
 
 
 class AuditProbe:
-    """Looks at `tidegate audit`, and starts one when it is due.
+    """Starts `tidegate audit` when it is due, and reads its result.
 
     Args:
-        config: the settings file that the audit is given.
-        every_seconds: between the starts of two audits.
-        keep: where what is wrong is kept over a restart; None keeps it in memory only.
-        start: starts one, in place of `tidegate audit`.
+        config: the settings file for the audit.
+        every_seconds: from the start of one audit to the next.
+        keep: file that keeps a finding over a restart; None keeps it in memory only.
+        start: starts an audit, in place of `tidegate audit`.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class AuditProbe:
         self.newest: Mapping[str, Any] | None = None
 
     def look(self) -> Samples:
-        """The figures of the newest audit.
+        """Return the figures of the newest audit.
 
         Raises:
-            UnavailableError: the one that was under way found nothing.
-            OSError: none can be started.
+            UnavailableError: the audit that was running failed.
+            OSError: an audit cannot be started.
         """
         if accepted := self._finding.was_accepted():
             self._begin_anew(accepted)
@@ -74,21 +74,22 @@ class AuditProbe:
         return self._samples
 
     def close(self) -> None:
-        """End the one that is under way."""
+        """End the running audit."""
         if self._run is not None:
             self._run.close()
             self._run = None
 
     def _begin_anew(self, accepted: Finding) -> None:
-        """At once, and behind what was accepted: one that is under way would find it again."""
+        """Start at once with a new audit after the accepted time: a running audit would find the same again."""
         self.close()
         self._proven_until = max(self._proven_until, accepted.until)
         self._due_at = time.monotonic()
 
     def _window(self, now: float) -> float:
-        """Back to what is proven; but no longer than can be read, and after one that was broken off no longer than usual.
+        """Return the window of the next audit in seconds: back to the proven time, up to a limit.
 
-        Now and then all the way back to what is wrong, however long that is.
+        After an audit that was stopped, the window is not longer than usual. From time to time it reaches back to the finding,
+        however old that is.
         """
         most = self._every_seconds + OVERLAP_SECONDS if self._was_too_long else MOST_WINDOW_SECONDS
         usual = min(most, max(0.0, now - self._proven_until) + OVERLAP_SECONDS)
@@ -97,7 +98,7 @@ class AuditProbe:
         return max(usual, now - held.since + OVERLAP_SECONDS) if held is not None and self._is_look_back else usual
 
     def _rest(self, run: AuditRun) -> None:
-        """After a look back: it may become longer each time, and must not take all of the time."""
+        """Set the earliest time of the next look back: each one may take longer, and must not take all of the time."""
         if self._is_look_back:
             self._look_back_at = time.monotonic() + run.seconds / LOOK_BACK_SHARE
 
@@ -110,7 +111,7 @@ class AuditProbe:
                 self._was_too_long = not self._is_look_back
                 self._rest(run)
             else:
-                # What kept it from being made mostly passes; figures are missing until the next one ends.
+                # The error is mostly temporary, and figures are missing until the next audit ends: start it soon.
                 self._due_at = min(self._due_at, time.monotonic() + FIRST_SECONDS)
             raise
         if found is not None:
@@ -123,16 +124,16 @@ class AuditProbe:
             self._look_soon_again(messages=int(found["received"]))
 
     def _look_soon_again(self, *, messages: int) -> None:
-        """Until one has looked at messages nothing is proven: the first ones are waited for no longer than need be."""
+        """Start the next audit soon until one has seen messages: nothing is proven before."""
         self._has_seen = self._has_seen or messages > 0
         if not self._has_seen:
             self._due_at = min(self._due_at, time.monotonic() + FIRST_SECONDS)
 
     def _prove(self, at: float, *, pending: int) -> float:
-        """Remember how far the balance is proven; how many seconds before its window nobody will ever look at.
+        """Keep how far the balance is proven; return the seconds before the window that no audit will cover.
 
-        With messages that have not landed, nothing is: they may still be lost, so the next audit looks at them again.
-        What is wrong is held by itself, and need not hold this back.
+        With messages that have not landed nothing is proven: they may still be lost, so the next audit covers them again. A
+        finding is kept separately and does not delay this.
         """
         if pending:
             return 0.0
@@ -168,7 +169,7 @@ class AuditProbe:
 
 
 def _samples_of(held: Finding | None) -> Samples:
-    """What is wrong: what the newest audit found is in it, and what earlier ones found and nothing has cleared up."""
+    """Return the samples of the faults found by the newest audit, and by earlier ones that no audit has cleared."""
     faults = held.faults if held else Faults()
     return {
         "tidegate_audit_unaccounted_messages": [((), float(faults.unaccounted))],
@@ -179,6 +180,6 @@ def _samples_of(held: Finding | None) -> Samples:
 
 def _gap(skipped: float, window: float) -> str:
     return (
-        f"What was received in the {skipped:.0f} s before was not looked at: this audit reaches back {window:.0f} s. "
-        f"`tidegate audit --since {skipped + window:.0f}s` looks at all of it."
+        f"Messages received in the {skipped:.0f} s before were not audited: this audit reaches back {window:.0f} s. "
+        f"To audit all of them, run `tidegate audit --since {skipped + window:.0f}s`."
     )

@@ -1,8 +1,8 @@
-"""What a running audit found wrong: held until one that looks at all of it again finds nothing, or a person accepts it.
+"""Finding of the monitor's audits: kept until an audit of the same time finds nothing, or a person accepts it.
 
-Without this a loss would be told for one audit and be well with the next, which no longer reaches back to it. It is a small
-file beside the settings, so that a monitor that starts anew knows it. Only the monitor writes it; `tidegate audit --accept` takes
-it away and leaves a report.
+Without it a loss would be reported by one audit and be gone with the next, which no longer reaches back to it. The finding is a
+small file next to the settings, so that a restarted monitor has it. Only the monitor writes the file; `tidegate audit --accept`
+removes it and leaves a report.
 """
 
 import json
@@ -20,13 +20,13 @@ __all__ = ["Audited", "Faults", "Finding", "FindingFile", "accept_finding", "fin
 FILE_NAME: Final = "audit-finding.json"
 
 Ranges = Mapping[str, tuple[int, int]]
-"""Partition -> first offset, and the one after the last."""
+"""Partition -> (first offset, offset after the last)."""
 
 logger = logging.getLogger("tidegate.deploy.monitor")
 
 
 class Faults(NamedTuple):
-    """What must all be 0."""
+    """Counts that must all be 0."""
 
     unaccounted: int = 0
     duplicate_rows: int = 0
@@ -35,15 +35,15 @@ class Faults(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One audit that came to its end. Instants are epoch seconds, of receive.
+    """One finished audit. Times are receive times in epoch seconds.
 
     Attributes:
-        since: where it began to look.
-        until: when it was started.
-        pending: messages that have not landed yet, and may still be lost.
-        faults: what it found, without those.
-        read: what it read of each partition.
-        oldest: the first offset that Kafka then had of each.
+        since: start of the audited time.
+        until: start of the audit.
+        pending: messages that have not landed yet and may still be lost.
+        faults: the faults that it found, without pending messages.
+        read: the offsets that it read of each partition.
+        oldest: the first offset of each partition that Kafka then had.
     """
 
     since: float
@@ -55,7 +55,7 @@ class Audited:
 
     @classmethod
     def of(cls, report: Mapping[str, Any], *, began_at: float, window_seconds: float) -> Self:
-        """From what `tidegate audit --json` says."""
+        """Return an audit from the report of `tidegate audit --json`."""
         pending = int(report.get("pending", 0))
         unaccounted = max(0, int(report["unaccounted"]) - pending)
         faults = Faults(unaccounted, int(report["duplicate_rows"]), int(report["order_violations"]))
@@ -64,7 +64,7 @@ class Audited:
         return cls(since, began_at, pending, faults, read, dict(_by_partition(report.get("oldest"))))
 
     def can_see(self, read: Ranges) -> bool:
-        """Whether Kafka still has these records: retention took none, and no topic was made anew or cut."""
+        """Return whether Kafka still has these records: retention deleted none, and no topic was recreated or truncated."""
         ends = {where: end for where, (_, end) in self.read.items()}
         return all(
             self.oldest.get(where, end) <= start and ends.get(where, start) >= end
@@ -75,7 +75,10 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, in what was received when, and which records show it. `provable` ends once Kafka has not all of them."""
+    """Faults, the receive time in which they lie, and the records that show them.
+
+    `provable` is False once Kafka no longer has all of these records.
+    """
 
     since: float
     until: float
@@ -84,17 +87,18 @@ class Finding:
     provable: bool = True
 
     def told(self) -> str:
-        """As a note of the audit."""
+        """Return the finding as a note of the audit."""
         end = (
-            "Until an audit that reaches back to it finds nothing, or until `tidegate audit --accept`, it stands."
+            "The finding stays until an audit of this time finds nothing, or until `tidegate audit --accept`."
             if self.provable
-            else "Kafka no longer has all of its records, so no audit can clear it: it stands until `tidegate audit --accept`."
+            else "Kafka no longer has all records of this time, so no audit can clear the finding: accept it with "
+            "`tidegate audit --accept`."
         )
-        return f"What is wrong lies in what was received from {_clock(self.since)} to {_clock(self.until)}. {end}"
+        return f"Faults are in messages received from {_clock(self.since)} to {_clock(self.until)}. {end}"
 
 
 def finding_after(held: Finding | None, audited: Audited) -> Finding | None:
-    """What is held after one more audit: None only where nothing was, or where all of it was proven to be well."""
+    """Return the finding after one more audit; None only if there is no fault, or the audit has cleared all of it."""
     wrong = any(audited.faults)
     if held is None:
         return Finding(audited.since, audited.until, audited.faults, audited.read) if wrong else None
@@ -102,11 +106,11 @@ def finding_after(held: Finding | None, audited: Audited) -> Finding | None:
     if provable and audited.since <= held.since:
         if wrong:
             return Finding(held.since, audited.until, audited.faults, audited.read)
-        # What has not landed may be what is lost.
+        # Pending messages may be the lost ones.
         return held if audited.pending else None
     if not wrong:
         return replace(held, provable=provable)
-    # The same faults may lie in both where the times overlap: an audit of all of it will tell.
+    # Where the times overlap, both may contain the same faults; an audit of the whole time will show it.
     both = [
         max(pair) if audited.since < held.until else sum(pair) for pair in zip(held.faults, audited.faults, strict=True)
     ]
@@ -114,10 +118,10 @@ def finding_after(held: Finding | None, audited: Audited) -> Finding | None:
 
 
 class FindingFile:
-    """The finding that is held, and its file. `fault` says why it is not kept over a restart; empty where it is.
+    """The current finding and its file. `fault` says why it would not survive a restart; it is empty if it would.
 
     Args:
-        file: where it is kept; None keeps it in memory only.
+        file: file of the finding; None keeps it in memory only.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -126,21 +130,21 @@ class FindingFile:
         self._is_kept = self.held is not None
 
     def take(self, audited: Audited) -> None:
-        """One more audit."""
+        """Update the finding with one more audit."""
         before, self.held = self.held, finding_after(self.held, audited)
         if self.held is None:
             if before is not None:
-                logger.info("an audit found what was wrong to be well again: %s", before.told())
+                logger.info("an audit cleared the finding: %s", before.told())
                 self._forget()
         elif self.held != before:
             self._keep(self.held)
 
     def was_accepted(self) -> Finding | None:
-        """The one that a person accepted since the last call: its file is gone."""
+        """Return the finding that a person accepted since the last call, which removes its file; else None."""
         if self.held is None or not self._is_kept or self._file is None or self._file.exists():
             return None
         accepted, self.held, self._is_kept = self.held, None, False
-        logger.info("a person accepted what the audit found: %s", accepted.told())
+        logger.info("a person accepted the audit's finding: %s", accepted.told())
         return accepted
 
     def _keep(self, held: Finding) -> None:
@@ -149,7 +153,9 @@ class FindingFile:
         try:
             write_json(self._file, asdict(held))
         except OSError as error:
-            self.fault = f"{self._file} cannot be written ({error.strerror}), so a restart of the monitor forgets it."
+            self.fault = (
+                f"{self._file} cannot be written ({error.strerror}): a restart of the monitor loses the finding."
+            )
             logger.warning("%s", self.fault)
         else:
             self._is_kept, self.fault = True, ""
@@ -161,12 +167,12 @@ class FindingFile:
 
 
 def finding_file(folder: Path) -> Path:
-    """Where the monitor whose settings lie in this folder keeps its finding."""
+    """Return the file in which the monitor with settings in this folder keeps its finding."""
     return folder / FILE_NAME
 
 
 def accept_finding(folder: Path, author: str) -> tuple[Finding, Path] | None:
-    """Take the finding from the monitor and leave a report beside it; None where there is none."""
+    """Remove the monitor's finding and write a report next to it; return None without a finding."""
     file = finding_file(folder)
     held = _read(file)
     if held is None:
@@ -186,7 +192,7 @@ def _read(file: Path) -> Finding | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        logger.warning("%s cannot be read (%s): what an earlier audit found is not known", file, error)
+        logger.warning("%s cannot be read (%s): the finding of an earlier audit is unknown", file, error)
         return None
 
 

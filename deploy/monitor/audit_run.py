@@ -1,4 +1,4 @@
-"""One run of `tidegate audit` in a process of its own with low priority; who looks at it never waits."""
+"""One run of `tidegate audit` in its own process with low priority; polling it never blocks."""
 
 import json
 import os
@@ -21,24 +21,24 @@ KILL_SECONDS: Final = 2.0
 
 
 class TooLongError(UnavailableError):
-    """It was broken off: a shorter one may come to its end."""
+    """The audit was stopped because it took too long; one with a shorter window may finish."""
 
 
 class AuditRun:
-    """A process that is under way from here on.
+    """A process that runs from its creation on.
 
     Args:
-        command: what is run; it answers JSON on stdout.
-        timeout_seconds: one that takes longer is broken off.
+        command: the command; it writes JSON to stdout.
+        timeout_seconds: a run that takes longer is stopped.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the process cannot be started.
     """
 
     def __init__(self, command: Sequence[str], *, timeout_seconds: float) -> None:
         self.began_at = time.time()
         self._began, self._timeout_seconds = time.monotonic(), timeout_seconds
-        # Files and not pipes: nobody reads while it runs, and a pipe that is full would hold it for ever.
+        # Files instead of pipes: nothing reads while it runs, and a full pipe would block it forever.
         self._out, self._words = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         try:
             self._process = subprocess.Popen(
@@ -50,21 +50,21 @@ class AuditRun:
 
     @property
     def seconds(self) -> float:
-        """How long it has been under way."""
+        """Seconds since the start."""
         return time.monotonic() - self._began
 
     def poll(self) -> Mapping[str, Any] | None:
-        """What it found; None while it is under way.
+        """Return the audit's report; None while it runs.
 
         Raises:
-            TooLongError: it took too long, and was ended.
-            UnavailableError: it found nothing; says why.
+            TooLongError: the audit took too long and was stopped.
+            UnavailableError: the audit failed; the message says why.
         """
         if self._process.poll() is None:
             if self.seconds <= self._timeout_seconds:
                 return None
             self.close()
-            message = f"the audit took longer than {self._timeout_seconds:.0f} s and was broken off"
+            message = f"the audit took longer than {self._timeout_seconds:.0f} s and was stopped"
             raise TooLongError(message)
         try:
             return self._found()
@@ -72,10 +72,10 @@ class AuditRun:
             self._forget()
 
     def close(self) -> None:
-        """End it where it still runs."""
+        """End the process if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
-            with suppress(subprocess.TimeoutExpired):  # its disk hangs: it ends when that does
+            with suppress(subprocess.TimeoutExpired):  # its disk hangs: it ends when the disk answers again
                 self._process.wait(KILL_SECONDS)
         self._forget()
 
@@ -85,7 +85,7 @@ class AuditRun:
             found["unaccounted"], found["received"]
         except (ValueError, KeyError, TypeError):
             words = _all_of(self._words).decode("utf-8", "replace").strip().splitlines()
-            message = f"the audit could not be made: {words[-1] if words else f'exit code {self._process.returncode}'}"
+            message = f"the audit failed: {words[-1] if words else f'exit code {self._process.returncode}'}"
             raise UnavailableError(message) from None
         return found
 
@@ -95,7 +95,7 @@ class AuditRun:
 
 
 def audit_command(config: Path, window_seconds: float) -> list[str]:
-    """`tidegate audit` of the last seconds."""
+    """Return the command of `tidegate audit` for the last seconds."""
     return [
         *_nice(), sys.executable, "-P", "-m", "deploy.cli", "audit", "--json", "--since", f"{window_seconds:.0f}s",
         "--wait", str(WAIT_SECONDS), "--config", str(config),

@@ -1,4 +1,4 @@
-"""When the certificate that a TLS server shows ends, whatever else may be wrong with it."""
+"""Expiry of a TLS server's certificate, also of an invalid certificate."""
 
 import socket
 import ssl
@@ -15,11 +15,13 @@ _GENERALIZED_TIME: Final = 0x18
 
 
 def certificate_end(host: str, port: int, *, timeout_seconds: float = 3.0) -> float:
-    """Epoch seconds. Shakes hands and closes: nothing is sent over the connection, no credentials above all.
+    """Return the end of the server's certificate in epoch seconds.
+
+    It only does the TLS handshake and closes the connection; it sends no data and no credentials.
 
     Raises:
-        OSError: nobody is there, no TLS is spoken, or not in time.
-        ValueError: what is shown is no certificate.
+        OSError: the server is unreachable, does not use TLS, or does not answer in time.
+        ValueError: the server sends no certificate, or data that is not one.
     """
     until = time.monotonic() + timeout_seconds
     with socket.create_connection((host, port), timeout=timeout_seconds) as plain:
@@ -27,30 +29,29 @@ def certificate_end(host: str, port: int, *, timeout_seconds: float = 3.0) -> fl
         with _context().wrap_socket(plain, server_hostname=host) as secure:
             shown = secure.getpeercert(binary_form=True)
     if shown is None:
-        message = f"{host}:{port} shows no certificate"
+        message = f"{host}:{port} sends no certificate"
         raise ValueError(message)
     return not_after(shown)
 
 
 def _context() -> ssl.SSLContext:
-    """Takes any certificate: one that has ended, is signed by itself or bears another name must be seen, not refused."""
+    """Return a context that accepts any certificate: an expired, self-signed or misnamed one must be read, not rejected."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    # Else a short key would be refused before it is seen.
+    # Otherwise a short key would be rejected before the certificate is read.
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     return context
 
 
 def not_after(der: bytes) -> float:
-    """The end of an X.509 certificate in DER, in epoch seconds.
+    """Return the end of an X.509 certificate in DER, in epoch seconds.
 
-    Python tells the fields of a peer's certificate only after it has verified it, which one that has ended does not pass. So the
-    way to this field is walked here: Certificate > tbsCertificate > [version] serial, algorithm, issuer, validity > notAfter
-    (RFC 5280, 4.1).
+    Python shows the fields of a peer's certificate only after verification, which an expired one fails. So this function walks
+    to the field itself: Certificate > tbsCertificate > [version] serial, algorithm, issuer, validity > notAfter (RFC 5280, 4.1).
 
     Raises:
-        ValueError: it is no such certificate.
+        ValueError: the data is not such a certificate.
     """
     _, certificate, _ = _element(der, _SEQUENCE)
     _, fields, _ = _element(certificate, _SEQUENCE)
@@ -65,7 +66,7 @@ def not_after(der: bytes) -> float:
 
 
 def _element(data: bytes, wanted: int | None = None) -> tuple[int, bytes, bytes]:
-    """The first element's tag and content, and what is behind it."""
+    """Return the first element's tag and content, and the data after it."""
     if len(data) < 2 or (wanted is not None and data[0] != wanted):
         message = "not a certificate: another field was expected"
         raise ValueError(message)
@@ -82,8 +83,8 @@ def _element(data: bytes, wanted: int | None = None) -> tuple[int, bytes, bytes]
 def _time(kind: int, text: str) -> float:
     if kind == _UTC_TIME:
         text = ("19" if text >= "50" else "20") + text
-    # strptime takes a single digit for two.
+    # strptime accepts one digit in place of two.
     if kind not in {_UTC_TIME, _GENERALIZED_TIME} or len(text) != len("YYYYmmddHHMMSSZ"):
-        message = "not a certificate: its end is no time"
+        message = "not a certificate: its end is not a time"
         raise ValueError(message)
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()

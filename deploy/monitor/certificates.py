@@ -1,4 +1,4 @@
-"""The probe `certificates`: when those of the MQTT broker and of Kafka end, asked rarely."""
+"""The probe `certificates`: expiry of the certificates of the MQTT broker and of Kafka, checked rarely."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Address = tuple[str, int]
 
 
 def tls_servers(settings: Settings) -> dict[str, tuple[Address, ...]]:
-    """Addresses of the servers that are reached by TLS, by `server` label; empty where none is."""
+    """Return the addresses of servers reached over TLS, by `server` label; empty without any."""
     servers: dict[str, tuple[Address, ...]] = {}
     if settings.mqtt.tls:
         servers["mqtt"] = ((settings.mqtt.host, settings.mqtt.port),)
@@ -30,7 +30,7 @@ def tls_servers(settings: Settings) -> dict[str, tuple[Address, ...]]:
 
 
 def _address(text: str) -> Address:
-    """`host`, `host:port`, `[v6]:port`, each perhaps with `SSL://` before it, as the Kafka client reads them."""
+    """Parse `host`, `host:port` or `[v6]:port`, each with or without `SSL://`, like the Kafka client."""
     host, _, port = text.strip().rpartition("://")[2].rpartition(":")
     if not port.isdecimal():
         host, port = f"{host}:{port}" if host else port, str(KAFKA_PORT)
@@ -38,7 +38,7 @@ def _address(text: str) -> Address:
 
 
 class CertificateProbe:
-    """May look as often as it likes: each server is asked once an hour, and after a failure once a minute."""
+    """Checks each server once an hour, and after a failure once a minute, however often `look` is called."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class CertificateProbe:
         self._faults: dict[str, str] = {}
 
     def look(self) -> Samples:
-        """When each server's certificate ends: the first to end of its addresses. No sample where none could be reached.
+        """Return the earliest expiry over the addresses of each server; no sample for a server that could not be reached.
 
         Raises:
-            IncompleteError: one cannot be seen. At every look until it can: alerts count looks that failed.
+            IncompleteError: a certificate cannot be read. Every look raises it until then, since alerts count failed looks.
         """
         for server, addresses in self._servers.items():
             if self._clock() >= self._due.get(server, 0.0):
@@ -73,7 +73,7 @@ class CertificateProbe:
             try:
                 ends.append(self._end_of(host, port))
             except (OSError, ValueError) as error:
-                faults.append(f"the certificate of {server} at {host}:{port} cannot be seen: {error}")
+                faults.append(f"the certificate of {server} at {host}:{port} cannot be read: {error}")
         self._ends.pop(server, None)
         self._faults.pop(server, None)
         if ends:

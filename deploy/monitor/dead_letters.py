@@ -1,4 +1,4 @@
-"""Dead letters for the page: counted, listed, and one with its bytes. What devices sent is text of an answer, and stays text."""
+"""Dead letters for the page: counts, a list, and one with its bytes. Content from devices stays plain text in every answer."""
 
 import base64
 import re
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ID", "count_unread", "letters_of", "list_dead_letters", "show_dead_letter", "unknown_letters"]
 
 ID: Final = re.compile(r"[A-Za-z0-9._-]{1,300}")
-"""A topic's name, a partition, an offset: nothing that could end a text in SQL."""
+"""A topic's name, a partition and an offset: no character that could end a text in SQL."""
 SUMMARY_SECONDS: Final = 7 * 86_400.0
 MOST_PAYLOAD_BYTES: Final = 256 * 1024
 
@@ -30,7 +30,7 @@ UNREAD: Final = (
     Reason.TOO_LARGE, Reason.BAD_ENCODING, Reason.BAD_JSON, Reason.TOO_DEEP, Reason.DUPLICATE_KEY, Reason.NOT_OBJECT,
     Reason.UNSUPPORTED_VERSION, Reason.UNDECODED, Reason.INTERNAL_ERROR,
 )  # fmt: skip
-"""Refusals of a message that nobody could read: what number it had in its device's sequence is not known."""
+"""Reasons of messages that could not be read, so that their sequence number is unknown."""
 
 _ROWS: Final = """
 SELECT id, reason, stage, device, mqtt_topic, received_at, path, got, wanted, partial, redriven_as
@@ -59,7 +59,7 @@ FROM letters WHERE {where} AND NOT partial AND reason IN ({reasons})"""
 def list_dead_letters(
     root: str, reason: str | None, device: str | None, limit: int, before: str | None = None
 ) -> dict[str, Any]:
-    """The last week's letters: how many of each cause, whatever reason is chosen, and the newest before a letter."""
+    """Return the last week's dead letters: counts by reason, for all reasons, and the newest ones older than `before`."""
     if "dead_letters" not in table_names(root):
         return {"causes": [], "letters": []}
     return {
@@ -69,14 +69,14 @@ def list_dead_letters(
 
 
 def count_unread(root: str, device: str, seconds: float) -> int:
-    """Messages of the device that were refused so early that nobody knows their number in its sequence."""
+    """Return the number of the device's messages that were rejected before their sequence number was read."""
     where = f"device = {sql_text(device)} AND received_at >= {since(seconds)}"
     reasons = ", ".join(map(sql_text, UNREAD))
     return int(ask_letters(root, _UNREAD.format(where=where, reasons=reasons)).to_pylist()[0]["count"])
 
 
 def _causes(root: str, device: str | None) -> list[dict[str, Any]]:
-    """By reason, most first, each with the devices that have most of it."""
+    """Return the counts by reason, highest first, each with the devices that have the most."""
     query = _CAUSES.format(where=_where(None, device), most=DEVICES_OF_A_CAUSE)
     rows = [{**row, "last_received_at": epoch(row["last_received_at"])} for row in ask_letters(root, query).to_pylist()]
     of_device = ("device", "mqtt_topic", "letters", "redriven", "last_received_at")
@@ -95,7 +95,7 @@ def _causes(root: str, device: str | None) -> list[dict[str, Any]]:
 
 
 def unknown_letters(root: str, ids: Sequence[str]) -> list[str]:
-    """Those of the ids that no letter has, in their order."""
+    """Return the ids without a dead letter, in their order."""
     if not ids or "dead_letters" not in table_names(root):
         return list(ids)
     listed = ", ".join(map(sql_text, ids))
@@ -106,7 +106,7 @@ def unknown_letters(root: str, ids: Sequence[str]) -> list[str]:
 def letters_of(
     root: str, *, reason: str | None = None, device: str | None = None, limit: int, before: str | None = None
 ) -> list[dict[str, Any]]:
-    """The newest letters, of one reason or device where it is given, and older than the letter `before`."""
+    """Return the newest dead letters, of one reason or device if given, and older than the dead letter `before`."""
     where = _where(reason, device)
     if before is not None:
         where += f" AND {_OLDER.format(before=sql_text(before))}"
@@ -115,12 +115,12 @@ def letters_of(
 
 
 def show_dead_letter(root: str, letter: str, settings: "Settings | None" = None) -> dict[str, Any]:
-    """One letter: its facts, its bytes for people and for programs, and what to do next.
+    """Return one dead letter: its facts, its bytes for people and for programs, and the next step.
 
-    With `settings` also the `draft` of a route for its topic, None where the topic has one or no draft reads it.
+    With `settings`, also return the `draft` of a route for its topic; None if the topic has a route or no draft reads it.
 
     Raises:
-        UnavailableError: there is none of this id.
+        UnavailableError: there is no dead letter of this id.
     """
     row = show_letter(root, letter)
     payload: bytes = row.pop("payload", None) or b""
@@ -135,7 +135,7 @@ def show_dead_letter(root: str, letter: str, settings: "Settings | None" = None)
 
 
 def _draft(root: str, row: Mapping[str, Any], settings: "Settings") -> str | None:
-    """The route that `tidegate route suggest` drafts for a letter, as TOML."""
+    """Return the route that `tidegate route suggest` drafts for a dead letter, as TOML."""
     if row["reason"] not in (Reason.NO_ROUTE, Reason.UNDECODED) or not row["mqtt_topic"]:
         return None
     from deploy.dlq.samples import dead_samples

@@ -1,4 +1,4 @@
-"""What the page of one device shows, from the tables: bounded in time, so that a large table costs no more than a small one."""
+"""Data of the page of one device, from the tables. Queries are bounded in time, so that a large table costs no more."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ __all__ = ["find_devices", "show_device"]
 DAY: Final = 86_400.0
 LETTERS: Final = 20
 SURELY_HEARD_SECONDS: Final = 60.0
-"""No rule calls a device silent sooner after its last word."""
+"""No rule counts a device as silent sooner after its last message."""
 COUNTS: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "gap", "late")
 
 _ROW: Final = """
@@ -36,7 +36,7 @@ _LEDGER: Final = "SELECT {sums} FROM ledger WHERE device = {device} AND minute >
 
 
 def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
-    """Devices whose id contains the text, in either case; the newest heard first."""
+    """Return the devices whose id contains the text, ignoring case; the last seen first."""
     if "devices" not in table_names(root):
         return {"devices": []}
     where = f"contains(lower(device), lower({sql_text(search)}))" if search else "true"
@@ -44,13 +44,13 @@ def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
 
 
 def show_device(root: str, device: str, flow: FlowTime, left_out: LeftOutFields | None = None) -> dict[str, Any]:
-    """All that its page shows; what is not known of it is None or empty.
+    """Return everything that the device's page shows; unknown values are None or empty.
 
     Args:
-        root: of the tables.
-        device: its id.
-        flow: in which spans data came through.
-        left_out: what mappings leave out, by route.
+        root: the root of the tables.
+        device: the device's id.
+        flow: the spans in which data reached the tables.
+        left_out: the fields that mappings leave out, by route.
     """
     names, quoted, now = table_names(root), sql_text(device), time.time()
     rows: list[Any] = []
@@ -79,20 +79,20 @@ def show_device(root: str, device: str, flow: FlowTime, left_out: LeftOutFields 
 
 
 def _hear(row: dict[str, Any], received: Iterable[float | None], now: float) -> None:
-    """`devices` is a pass behind what has landed, and what stands beside it on the page is not."""
+    """Use the newest receive time, since `devices` lags one pass behind `readings` and the page shows both."""
     newest = max((at for at in received if at is not None), default=row["last_seen"])
     if newest > row["last_seen"]:
         row |= {"last_seen": newest, "silent_seconds": max(0.0, now - newest)}
 
 
 def _is_silent(root: str, quoted: str, flow: FlowTime) -> bool | None:
-    """Whether the fleet's figures count it as silent; None where it does not count at all."""
+    """Return whether the fleet's figures count the device as silent; None if they do not judge it."""
     rows = run_sql(root, _SILENT.format(judged=judged_devices(flow), device=quoted)).to_pylist()
     return rows[0]["is_silent"] if rows else None
 
 
 def _stale_since(root: str, quoted: str) -> float | None:
-    """From when on its values are out of date; None where they are not, or an older stream writes the table."""
+    """Return the time since which values of the device are stale; None if none is, or if an older stream writes the table."""
     try:
         rows = run_sql(root, _STALE.format(device=quoted)).to_pylist()
     except TidegateError:

@@ -1,6 +1,6 @@
-"""The last readings of one device for its page: numbers to plot, and texts as the runs in which they stayed the same.
+"""Last readings of one device for its page: numbers to plot, and texts joined while they stay the same.
 
-Retained messages, which a broker replays, are no word of the device: they are left out.
+Retained messages are left out: a broker replays them, so they do not come from the device now.
 """
 
 import time
@@ -13,12 +13,12 @@ from lakehouse.query import run_sql
 __all__ = ["LastReadings", "last_readings", "text_runs"]
 
 SPANS: Final = (3600.0, 86_400.0)
-"""How far before its newest message a device's readings are looked for: first near, then further."""
+"""Seconds before the device's newest message in which readings are searched: first the short span, then the long one."""
 POINTS: Final = 200
 METRICS: Final = 12
 RUNS: Final = 5
 MOST_TEXT: Final = 400
-"""Characters shown of a text; `device watch` and SQL have all of it."""
+"""Characters shown of a text; `device watch` and SQL show the whole text."""
 
 _READINGS: Final = """
 WITH these AS (
@@ -37,13 +37,13 @@ ORDER BY max(received_at) DESC, metric"""
 
 @dataclass(frozen=True, slots=True)
 class LastReadings:
-    """What a device told last.
+    """Last readings of a device.
 
     Attributes:
-        metrics: with a number: metric, unit, at, value; `at` is in ascending epoch seconds.
+        metrics: readings with a number: metric, unit, at, value; `at` is in ascending epoch seconds.
         texts: metric, text, first_at, last_at, count; the newest first.
-        received_at: when the newest was received; None without any.
-        topics: those that the messages were published to.
+        received_at: receive time of the newest reading; None without any.
+        topics: MQTT topics of the messages.
     """
 
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -53,7 +53,10 @@ class LastReadings:
 
 
 def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReadings:
-    """Of the device whose name is this SQL; it was heard at this time or later, or nobody knows it yet: then of the last hour."""
+    """Return the last readings of a device, given by its quoted SQL name.
+
+    `heard_at` is a time at or before its last message; without it, search the last hour.
+    """
     rows: list[Mapping[str, Any]] = []
     spans, heard_at = (SPANS[:1], time.time()) if heard_at is None else (SPANS, heard_at)
     for span in spans:
@@ -77,7 +80,7 @@ def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReading
 
 
 def text_runs(metric: str, at: Iterable[float], texts: Iterable[str]) -> list[dict[str, Any]]:
-    """A text that stays is one run, however often it was told; the newest first."""
+    """Join equal consecutive texts to runs; the newest run first."""
     return list(_runs(metric, at, texts))[::-1]
 
 

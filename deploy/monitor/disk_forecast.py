@@ -1,8 +1,8 @@
-"""When a disk will be full, at the pace of the last hours.
+"""Forecast of the time until a disk is full, at the pace of the last hours.
 
-The pace is the median of what was written within an hour, over all hours of the window. Within an hour cleaning up evens out: old
-files go once an hour, and joins write what is there already a second time. Of what happens once the median knows nothing: a
-copy of a large file or a large deletion stands in a minority of the hours.
+The pace is the median growth per hour, over all hours of the window. Within an hour the effects of maintenance even out: old
+files are deleted once an hour, and joins write existing data a second time. The median ignores single events, such as a copy of a
+large file or a large deletion, since they affect a minority of the hours.
 """
 
 from collections import deque
@@ -16,20 +16,20 @@ SAMPLE_SECONDS: Final = 600.0
 SPAN_SECONDS: Final = 3600.0
 WINDOW_SECONDS: Final = 6 * 3600.0
 LEAST_SECONDS: Final = 3 * 3600.0
-"""From then on less than half of the spans hold what happened once, and the caches and the backlog of a start are past."""
+"""Least known time: then a single event affects less than half of the spans, and caches and backlog of a start are over."""
 
 Used = Sequence[tuple[float, float]]
-"""(seconds, bytes that are used) in order of time."""
+"""(seconds, used bytes) in order of time."""
 
 
 class DiskForecast:
-    """Remembers some hours of each disk's use."""
+    """Some hours of each disk's use."""
 
     def __init__(self) -> None:
         self._used: dict[str, deque[tuple[float, float]]] = {}
 
     def days(self, mount: str, *, used: float, free: float, now: float) -> float | None:
-        """As `days_to_full` has it, after a look at `now` (seconds of a clock that only ascends)."""
+        """Add a sample at `now` (seconds of a monotonic clock) and return the days until the disk is full."""
         known = self._used.setdefault(mount, deque())
         if not known or now - known[-1][0] >= SAMPLE_SECONDS:
             known.append((now, used))
@@ -39,7 +39,7 @@ class DiskForecast:
 
 
 def days_to_full(used: Iterable[tuple[float, float]], free: float) -> float | None:
-    """Days until the disk is full; infinite where its use does not grow, None while too little is known of it.
+    """Return the days until the disk is full; infinite if its use does not grow, None while too little is known.
 
     Args:
         used: (seconds, bytes) in order of time.
@@ -53,7 +53,7 @@ def days_to_full(used: Iterable[tuple[float, float]], free: float) -> float | No
 
 
 def _paces(known: Used) -> list[float]:
-    """Bytes per second from each sample to the first one that is an hour later."""
+    """Return the bytes per second from each sample to the first one at least an hour later."""
     paces, later = [], 0
     for at, bytes_ in known:
         while later < len(known) and known[later][0] - at < SPAN_SECONDS:

@@ -1,7 +1,7 @@
-"""The probe `tables`: the fleet as `devices` and `ledger` know it; who is silent, who talks most, whose messages are refused.
+"""The probe `tables`: figures of the fleet from `devices` and `ledger`: silent devices, top senders, rejections.
 
-Both are read without a JVM, in two scans. The canary is left out. A look is followed by a pause of twenty times what it cost, so
-that it never takes more than a twentieth of one core, however large the fleet is.
+The probe reads both without a JVM, in two scans, and leaves out the canary. After a look it pauses for twenty times the look's
+CPU time, so that it never takes more than a twentieth of one core, however large the fleet is.
 """
 
 import logging
@@ -73,11 +73,11 @@ logger = logging.getLogger("tidegate.deploy.monitor")
 
 
 class FleetProbe:
-    """Looks at most as often as it is called.
+    """Reads the tables when it is called, unless a pause is due.
 
     Args:
-        root: of the tables.
-        flow: when what devices sent came through to the tables; only then is silence theirs.
+        root: the root of the tables.
+        flow: the spans in which data reached the tables; only in these does a device's silence count.
     """
 
     def __init__(self, root: str, flow: FlowTime) -> None:
@@ -87,7 +87,7 @@ class FleetProbe:
         self.devices: Mapping[str, Any] = {}
 
     def look(self) -> Samples:
-        """Families of the probe; `devices` is then what the page shows.
+        """Return the families of the probe and set `devices`, the data for the page.
 
         Raises:
             TidegateError: a table cannot be read.
@@ -131,20 +131,20 @@ class FleetProbe:
         return {**found, "offenders": named}
 
     def _ask_refused(self) -> Mapping[str, Any] | None:
-        """Which devices are refused for a reason for which they were not in the day before."""
+        """Return the devices with rejections for a reason that they did not have in the day before."""
         from deploy.local.canary import DEVICE
 
         query = _REFUSED.format(canary=sql_text(DEVICE), clean=since(CLEAN_SECONDS), news=since(NEWS_SECONDS), top=TOP)
         return self._row("dead_letters", query)
 
     def _ask_latest(self) -> Mapping[str, Any] | None:
-        """How many values there are, and how many of them are out of date; None where an older stream writes the table."""
+        """Return the number of values and how many of them are stale; None if an older stream writes the table."""
         from deploy.local.canary import DEVICE
 
         try:
             return self._row("latest", _LATEST.format(canary=sql_text(DEVICE)))
         except TidegateError as error:
-            logger.debug("latest cannot be asked: %s", error)
+            logger.debug("the table latest cannot be queried: %s", error)
             return None
 
     def _reasons(self, devices: list[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The machine under the pipeline: processors, memory, and the disks that hold its data, under node_exporter's names."""
+"""Figures of the machine: CPUs, memory, and the disks that hold data, under node_exporter's names."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from monitoring.metrics.families import Samples
 
 __all__ = ["HostProbe", "mountpoint"]
 
-# node_exporter's; a platform tells those that it has (macOS: four). Guests' time is in `user` already.
+# node_exporter's modes; a platform reports those that it has (macOS: four). Guests' time is already part of `user`.
 _MODES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _BLOCK_DEVICES: Final = Path("/sys/block")
 
@@ -22,9 +22,9 @@ _Series = list[tuple[tuple[str, ...], float]]
 
 
 class HostProbe:
-    """Looks at this machine; `paths` are the folders whose disks matter, such as Kafka's and the tables'.
+    """Reads figures of this machine; `paths` are the folders whose disks matter, such as Kafka's and the tables'.
 
-    Two folders on one disk are one series. A folder that is not there yet counts by the nearest one above it.
+    Two folders on one disk are one series. For a folder that does not exist yet, the nearest parent counts.
     """
 
     def __init__(self, paths: Iterable[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class HostProbe:
         self._forecast, self._clock = DiskForecast(), clock
 
     def look(self) -> Samples:
-        """All families of the probe `host`; what this platform does not tell is left out, not 0."""
+        """Return all families of the probe `host`; figures that the platform does not report are left out, not 0."""
         memory = psutil.virtual_memory()
         return {
             "node_cpu_seconds_total": self._cpu(),
@@ -44,7 +44,7 @@ class HostProbe:
         }
 
     def _cpu(self) -> _Series:
-        """Never less than before: Linux takes back some of `idle` and `iowait`, and a counter that falls reads as a restart."""
+        """Return CPU seconds by mode, never less than before: Linux may reduce `idle` and `iowait`, as if after a restart."""
         times: Any = psutil.cpu_times()
         for mode in _MODES:
             if hasattr(times, mode):
@@ -56,7 +56,7 @@ class HostProbe:
         size: _Series = []
         days: _Series = []
         for mount in self._mounts:
-            # A disk that was taken away has no figures; the others have.
+            # A removed disk must not hide the figures of the others.
             with suppress(OSError):
                 usage = psutil.disk_usage(mount)
                 free.append(((mount,), float(usage.free)))
@@ -72,7 +72,7 @@ class HostProbe:
 
 
 def mountpoint(path: Path) -> str:
-    """Where the file system that holds `path`, or will hold it, is mounted."""
+    """Return the mount point of the file system that holds `path`, or will hold it."""
     place = path.resolve()
     while not place.exists() or not os.path.ismount(place):
         if place == place.parent:
@@ -82,7 +82,7 @@ def mountpoint(path: Path) -> str:
 
 
 def _disk_busy() -> _Series:
-    """Summed over real devices alone: a volume or a loop on top of one would count its time twice."""
+    """Return the busy seconds of real devices only: a volume or loop device on top would count the time twice."""
     counters: dict[str, Any] = psutil.disk_io_counters(perdisk=True) or {}
     told = {name: each.busy_time for name, each in counters.items() if hasattr(each, "busy_time")}
     real = {name: busy for name, busy in told.items() if (_BLOCK_DEVICES / name / "device").exists()}

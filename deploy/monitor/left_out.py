@@ -1,7 +1,7 @@
-"""Fields that mappings leave out, for the page of a device: those of the routes that its messages come by.
+"""Fields that mappings leave out, for the page of a device: those of the routes that match its topics.
 
-Gateways count by route (gateway/left_out.py), and a route belongs to a device by the topics of its messages. Where the payload
-decides between routes, all that it may have come by count.
+Gateways count by route (gateway/left_out.py), and the topics of a device's messages give its routes. If the payload decides
+between routes, all candidates count.
 """
 
 import logging
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["LeftOutFields"]
 
 KEPT_SECONDS: Final = 60.0
-"""Gateways write about once a minute."""
+"""Seconds that an answer is kept; gateways write about once a minute."""
 PATIENCE_SECONDS: Final = 1.0
-"""How long the first who asks waits for Kafka; the page asks again within seconds."""
+"""Seconds that the first request waits for Kafka; the page asks again within seconds."""
 
 logger = logging.getLogger("tidegate.monitor.left_out")
 
 
 class LeftOutFields:
-    """Reads what gateways wrote when somebody looks at a device, at most once a minute and on a thread of its own."""
+    """Reads the gateways' records when a device is shown, at most once a minute, on its own thread."""
 
     def __init__(self, newest: Callable[[], Settings], *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`newest` gives the settings with the routes that apply now."""
+        """`newest` returns the settings with the current routes."""
         self._newest, self._clock = newest, clock
         self._table: RouteTable | None = None
         self._lock, self._answered = threading.Lock(), threading.Event()
@@ -37,7 +37,7 @@ class LeftOutFields:
         self._due_at, self._is_reading = -1.0, False
 
     def of(self, topics: Iterable[str]) -> list[dict[str, Any]] | None:
-        """Rows `{gateway, route, field, count, since, next}`, most frequent first; None where Kafka gave no answer yet."""
+        """Return rows `{gateway, route, field, count, since, next}`, most frequent first; None before an answer from Kafka."""
         self._refresh()
         rows = self._rows
         if not rows:
@@ -67,9 +67,9 @@ class LeftOutFields:
             table = compile_routes(settings.routes, settings.gateway)
             rows = with_steps(found, table, settings.gateway.vendors)
             self._table, self._rows = table, [{**row, "since": row["since_ms"] / 1000} for row in rows]
-        except Exception as error:  # The page shows the device without them.
+        except Exception as error:  # The page shows the device without these fields.
             self._rows = None
-            logger.warning("the fields that mappings leave out cannot be read: %s", error)
+            logger.warning("fields left out by mappings cannot be read from Kafka: %s", error)
         finally:
             self._due_at, self._is_reading = self._clock() + KEPT_SECONDS, False
             self._answered.set()

@@ -1,4 +1,4 @@
-"""The parts of the embedded run, as its supervisor last wrote them down beside the settings file."""
+"""Parts of the embedded run, from the state that its supervisor writes next to the settings file."""
 
 import time
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ STALE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """What the supervisor says: each part, and whether the run as a whole is ready."""
+    """State from the supervisor: each part, and whether the whole run is ready."""
 
     parts: Mapping[str, Mapping[str, Any]]
     ready: bool
 
 
 def supervised(data: Path) -> Supervised | None:
-    """None where no supervisor wrote lately: then the parts speak for themselves."""
+    """Return the supervisor's state; None if it wrote nothing lately, so that the parts' own answers count."""
     state = read_state(data)
     try:
         if time.time() - float(state.get("at", 0.0)) > STALE_SECONDS:

@@ -1,4 +1,4 @@
-"""Which probes this monitor runs, by the settings."""
+"""Probes that this monitor runs, by the settings."""
 
 import uuid
 from collections.abc import Iterator
@@ -26,20 +26,20 @@ _CONNECTED: Final = "tidegate_gateway_connected"
 _LAG: Final = "tidegate_kafka_lag_seconds"
 
 NEEDED: Final = frozenset({_STREAMS, _CONNECTED, _LAG})
-"""Sample names that probes look up in the memory."""
+"""Sample names that the memory must keep for the probes."""
 
 
 def make_probes(
     settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe, *, data: Path
 ) -> Iterator[Probe]:
-    """Those whose systems are named by the settings; `data` is the folder of an embedded run."""
+    """Yield the probes for the systems in the settings; `data` is the folder of an embedded run."""
     from deploy.monitor.certificates import CertificateProbe, tls_servers
     from deploy.monitor.host import HostProbe
     from gateway.broker_figures import BrokerFigures
     from ingest.cluster import ClusterProbe
 
     yield Probe("host", HOST_SECONDS, HostProbe(_folders(settings, data)).look)
-    # Unique: a second monitor with the same id would throw the first one out, and be thrown out by it.
+    # The id is unique: two monitors with the same id would disconnect each other again and again.
     broker = BrokerFigures(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
     yield Probe("broker", BROKER_SECONDS, broker.look, broker.close)
     kafka = ClusterProbe(settings.kafka, lambda: groups_of(history, settings))
@@ -52,17 +52,16 @@ def make_probes(
 
 
 def _folders(settings: Settings, data: Path) -> list[Path]:
-    """Whose disks hold data: the tables' and, of an embedded run, Kafka's and the broker's."""
+    """Return the folders that hold data: the tables' and, in an embedded run, Kafka's and the broker's."""
     root = settings.lake.root
     tables = [to_path(root)] if is_local(root) else []
     return [*tables, data] if (data / "run.json").exists() else tables
 
 
 def groups_of(history: History, settings: Settings) -> list[str]:
-    """The landing's group, one of each SQL-defined stream, and those of other programs that the settings name.
+    """Return the landing's group, one group per SQL-defined stream, and the groups of other programs in the settings.
 
-    Streams are those that are applied, also while nothing runs them. Those that the stream tells of are the same, and its
-    rewound copies.
+    The streams are all applied ones, even while nothing runs them. Metrics of the stream add its rewound copies.
     """
     from streaming.sql.applied import applied_names
 
@@ -72,7 +71,7 @@ def groups_of(history: History, settings: Settings) -> list[str]:
 
 
 def is_flowing(history: History) -> bool:
-    """Whether what devices send now would be in the tables within half a minute: else silence says nothing of them."""
+    """Return whether messages sent now would reach the tables within half a minute; only then is a device's silence known."""
 
     def all_at(metric: str, **labels: str) -> list[float]:
         return list(history.latest(metric, **labels).values())

@@ -1,4 +1,4 @@
-"""What Prometheus knows and the built-in checks cannot: alerts over hours, such as the burn of an error budget."""
+"""Alerts from Prometheus that the built-in checks cannot evaluate, such as the burn of an error budget over hours."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -13,14 +13,14 @@ __all__ = ["answers", "burning"]
 
 TIMEOUT_SECONDS: Final = 1.0
 WATCHDOG: Final = "TidegateWatchdog"
-"""Fires at all times, for whoever waits for it; to a person it is no news."""
+"""Alert that always fires, for a dead man's switch; it is not shown to people."""
 MOST_BYTES: Final = 4 * 1024**2
 
 Burning = tuple[bool, list[dict[str, Any]]]
 
 
 def answers(url: str) -> Callable[[], bool]:
-    """Whether the server at this address says that it is ready; for Prometheus and Alertmanager alike."""
+    """Return a check of whether the server at this address is ready; for Prometheus and Alertmanager."""
 
     def ask() -> bool:
         try:
@@ -33,7 +33,7 @@ def answers(url: str) -> Callable[[], bool]:
 
 
 def burning(url: str, alerts: Iterable[Alert]) -> Callable[[], Burning]:
-    """(whether Prometheus answers, its alerts of these that no built-in check sees), asked at each call."""
+    """Return a query for (whether Prometheus answers, its alerts among `alerts` without a built-in check)."""
     wanted = {alert.name: alert for alert in alerts if not alert.builtin and alert.name != WATCHDOG}
 
     def ask() -> Burning:

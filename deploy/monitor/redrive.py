@@ -1,4 +1,4 @@
-"""A redrive that a person asked for on the page: these letters, one redrive at a time."""
+"""Redrive of selected dead letters, started by a person on the page; one redrive at a time."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -14,26 +14,26 @@ MESSAGES_PER_SECOND: Final = 200.0
 
 
 class Redriver:
-    """Judges and produces as `tidegate dlq redrive` does. `stop` ends one that runs, between two steps."""
+    """Redrives like `tidegate dlq redrive`. `stop` ends a running redrive between two steps."""
 
     def __init__(self, newest: Callable[[], Settings], stop: threading.Event) -> None:
-        """`newest` gives the settings with the routes that apply now."""
+        """`newest` returns the settings with the current routes."""
         self._newest, self._stop = newest, stop
         self._busy = threading.Lock()
 
     def redrive(self, ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
-        """The report, and which ids no letter has: they were mistyped, or retention deleted them.
+        """Redrive these dead letters; return the report and the `unknown` ids, which were mistyped or deleted by retention.
 
         Raises:
-            PageError: another one runs, or an id is none.
-            TidegateError: it cannot be done now.
+            PageError: another redrive is running, or an id is invalid.
+            TidegateError: the redrive is not possible now.
         """
         from deploy.dlq.run import run_redrive
 
         if wrong := [each for each in ids if not ID.fullmatch(each)]:
-            raise PageError(400, f"{wrong[0][:100]!r} is no id of a dead letter.")
+            raise PageError(400, f"{wrong[0][:100]!r} is not an id of a dead letter.")
         if not self._busy.acquire(blocking=False):
-            raise PageError(503, "Another redrive runs; try again when it has ended.")
+            raise PageError(503, "Another redrive is running. Try again when it has ended.")
         try:
             settings = self._newest()
             unknown = unknown_letters(settings.lake.root, ids)

@@ -1,4 +1,4 @@
-"""The monitor as a process: wires probes, look, alerts, snapshot and page, and ends within seconds of a signal."""
+"""The monitor's process: connects probes, look, alerts, snapshot and page, and ends within seconds of a signal."""
 
 import shlex
 import shutil
@@ -64,12 +64,12 @@ def run_monitor(settings: Settings, config: Path) -> None:
 
 
 class Monitor:
-    """All of one monitor; a context: it serves and probes within it, and looks while `look.run` does.
+    """One monitor as a context manager: it serves and probes inside the context, and looks while `look.run` runs.
 
     Args:
-        settings: of the whole pipeline.
-        config: the file they came from; beside it lies the state of an embedded run.
-        stop: set when it is to end.
+        settings: the settings of the whole pipeline.
+        config: the settings file; the state of an embedded run is next to it.
+        stop: event that ends the monitor.
     """
 
     def __init__(self, settings: Settings, config: Path, stop: threading.Event) -> None:
@@ -135,7 +135,7 @@ class Monitor:
         self._cleanup.close()
 
     def _states(self) -> dict[str, Any]:
-        """The state of each part of an embedded run: a part that dies is shown at once."""
+        """Return the state of each part of an embedded run, so that a part that dies is shown at once."""
         run = supervised(self._data)
         return {name: part.get("state") for name, part in run.parts.items()} if run else {}
 
@@ -171,7 +171,7 @@ class Monitor:
 
 
 class _Polls:
-    """What is asked beside the look."""
+    """Polls that run besides the look."""
 
     def __init__(self, settings: Settings, ask_burning: Any) -> None:
         monitoring, tables = settings.monitoring, TablesOnDisk(settings.lake.root)
@@ -210,7 +210,7 @@ class _Polls:
 
 
 def _command_line(config: Path) -> CommandLine:
-    """How a person reaches what this monitor watches: the embedded run of its folder, else by its settings."""
+    """Return the command line for this monitor's pipeline: the embedded run of its folder, or else its settings file."""
     run, file = read_run(config.absolute().parent), config.absolute()
     if run is not None and run.config == file.name:
         return of_data(file.parent)
@@ -218,7 +218,7 @@ def _command_line(config: Path) -> CommandLine:
 
 
 def _free(root: str) -> float | None:
-    """Free bytes of the disk under the tables, or under the folder that they will be in."""
+    """Return the free bytes of the disk with the tables, or with the folder where they will be."""
     if not is_local(root):
         return None
     folder = to_path(root).absolute()

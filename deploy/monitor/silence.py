@@ -1,4 +1,4 @@
-"""Which devices are silent, as SQL over `devices`; the rule is that of monitoring/silence.py."""
+"""SQL over `devices` that judges which devices are silent, by the rule of monitoring/silence.py."""
 
 import time
 from typing import Final
@@ -23,9 +23,9 @@ WITH heard AS (
 
 
 def judged_devices(flow: FlowTime) -> str:
-    """The beginning of a query that may select from `judged`: device, seen, silent_seconds, interval_s, is_silent.
+    """Return the start of a query that can select from `judged`: device, seen, silent_seconds, interval_s, is_silent.
 
-    `is_silent` is NULL for those that do not count: heard too long ago, or so far for a short time only.
+    `is_silent` is NULL for devices that are not judged: seen too long ago, or only for a short time so far.
     """
     return _JUDGED.format(
         flowing="true" if flow.flowing else "false",

@@ -1,6 +1,6 @@
-"""Which tables there are and how new, from the names of the files of their logs.
+"""Existing tables and their age, from the file names of their logs.
 
-A log may have a hundred thousand files: it is listed once, and from then on asked for the version after the newest known one.
+A log may have a hundred thousand files: it is listed once, and then only checked for the version after the newest known one.
 """
 
 import os
@@ -15,19 +15,19 @@ __all__ = ["TablesOnDisk"]
 
 
 class TablesOnDisk:
-    """The tables under one root; nothing of an object store, where each look would cost a request."""
+    """Tables under one local root; an object store gives none, since each look would cost a request."""
 
     def __init__(self, root: str) -> None:
         self._root = to_path(root) if is_local(root) else None
         self._known: dict[Path, int] = {}
 
     def look(self) -> list[dict[str, Any]]:
-        """Name, version and committed_at (epoch seconds) of each table, by name."""
+        """Return name, version and committed_at (epoch seconds) of each table, sorted by name."""
         return sorted(self._tables(), key=lambda table: str(table["name"]))
 
     def _tables(self) -> Iterator[dict[str, Any]]:
         for log in self._root.glob("*/_delta_log") if self._root is not None else ():
-            # A table may be dropped while we look.
+            # A table may be dropped during the look.
             with suppress(OSError):
                 if (version := self._version(log)) is not None:
                     at = _commit(log, version).stat().st_mtime
@@ -36,7 +36,7 @@ class TablesOnDisk:
     def _version(self, log: Path) -> int | None:
         version = self._known.get(log)
         if version is None or not _commit(log, version).exists():
-            version = _newest(log)  # new to us, or made anew
+            version = _newest(log)  # a new or recreated table
         while version is not None and _commit(log, version + 1).exists():
             version += 1
         if version is not None:

@@ -1,4 +1,4 @@
-"""Whom the monitor scrapes, by the settings."""
+"""Addresses that the monitor scrapes, by the settings."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ __all__ = ["addresses", "targets_of"]
 
 
 def addresses(settings: MonitoringSettings) -> dict[Part, tuple[str, ...]]:
-    """`/metrics` addresses by part; the monitor does not ask itself."""
+    """Return `/metrics` addresses by part; the monitor does not scrape itself."""
     found = metrics_targets(settings).items()
     return {part: tuple(each.address.url for each in targets) for part, targets in found if part != "monitor"}
 
 
 def targets_of(settings: MonitoringSettings) -> Iterator[Target]:
-    """One per address; several of a part are told apart by `instance`, as Prometheus does."""
+    """Yield one target per address; `instance` distinguishes several of one part, as in Prometheus."""
     for part, targets in metrics_targets(settings).items():
         if part == "monitor":
             continue

@@ -1,4 +1,4 @@
-"""Times of the tables, from SQL and to it."""
+"""Conversion of table times from and to SQL."""
 
 import time
 from datetime import datetime
@@ -8,10 +8,10 @@ __all__ = ["epoch", "since"]
 
 
 def epoch(value: Any) -> float | None:
-    """Epoch seconds of a time of a table."""
+    """Return a table's time in epoch seconds; None for other values."""
     return value.timestamp() if isinstance(value, datetime) else None
 
 
 def since(seconds: float) -> str:
-    """An expression of DuckDB for this long ago: a constant, by which files are left out."""
+    """Return a DuckDB expression for the time this long ago; as a constant it lets DuckDB skip files."""
     return f"make_timestamptz({int((time.time() - seconds) * 1_000_000)})"

@@ -1,4 +1,4 @@
-"""Topics for the page: which there are, and records of one of them. What they hold is text of an answer, and stays text."""
+"""Topics for the page: a list, and records of one topic. Their content stays plain text in every answer."""
 
 import math
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ from monitoring.page.answers import TopicRequest
 __all__ = ["is_shown", "list_topics", "show_topic"]
 
 OURS: Final = "telemetry."
-"""Topics of others are none of this page's: it is open to who reaches it, and they may hold anything."""
+"""Prefix of shown topics. The page needs no login, so it does not show topics of others, whatever they hold."""
 
 
 def is_shown(name: str) -> bool:
-    """Whether the page shows this topic."""
+    """Return whether the page shows this topic."""
     return name.startswith(OURS) or is_own_topic(name)
 
 
 def list_topics(kafka: KafkaSettings) -> dict[str, Any]:
-    """The topics, with their partitions and how long they keep records.
+    """Return the topics with their partitions and retention.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -34,14 +34,14 @@ def list_topics(kafka: KafkaSettings) -> dict[str, Any]:
 
 
 def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
-    """Records of one topic, newest first, and how far it was looked for them.
+    """Return records of one topic, newest first, and how far the search went.
 
     Raises:
-        UnavailableError: there is no such topic or partition, or it may not be read.
+        UnavailableError: the topic or partition does not exist, or may not be read.
         RetryableError: Kafka does not answer.
     """
     if not is_shown(wanted.name):
-        message = f"Topic {wanted.name} is none of Tidegate's: this page shows those that begin with {OURS}"
+        message = f"Topic {wanted.name} is not one of Tidegate's: this page shows only topics that begin with {OURS}"
         raise UnavailableError(message)
     look = peek(
         kafka,

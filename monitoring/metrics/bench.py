@@ -41,7 +41,10 @@ BENCH: Final = (
         "counter",
     ),
     Family("tidegate_bench_memory_bytes", "Resident memory in bytes of the brokers and of the clients.", _PART),
-    Family("tidegate_bench_memory_available_bytes", "Bytes of memory that programs on this machine can use without swapping."),
+    Family(
+        "tidegate_bench_memory_available_bytes",
+        "Bytes of memory that programs on this machine can use without swapping.",
+    ),
     Family("tidegate_bench_disk_available_bytes", "Free bytes of the disk that holds the brokers' data."),
     Family(
         "tidegate_bench_io_wait_seconds_total",
@@ -50,13 +53,20 @@ BENCH: Final = (
         "counter",
     ),
     Family("tidegate_bench_context_switches_total", "Context switches of this machine.", (), "counter"),
-    Family("tidegate_bench_kafka_bytes_total", "Bytes that the brokers received (in) and sent (out).", _KIND, "counter"),
+    Family(
+        "tidegate_bench_kafka_bytes_total", "Bytes that the brokers received (in) and sent (out).", _KIND, "counter"
+    ),
     Family(
         "tidegate_bench_kafka_request_seconds",
         "Kafka's TotalTimeMs of the slowest broker in seconds, by percentile, over about five minutes.",
         ("request", "percentile"),
     ),
     Family("tidegate_bench_kafka_errors_total", "Answers of the brokers with an error.", (), "counter"),
-    Family("tidegate_bench_kafka_failed_requests_total", "Requests that failed because of an error in a broker.", (), "counter"),
+    Family(
+        "tidegate_bench_kafka_failed_requests_total",
+        "Requests that failed because of an error in a broker.",
+        (),
+        "counter",
+    ),
     Family("tidegate_bench_kafka_purgatory_requests", "Requests that wait in the brokers.", ("request",)),
 )

@@ -28,7 +28,10 @@ class GatewayMetrics:
         )
         self.readings = Counter("tidegate_gateway_readings_total", "Readings produced to Kafka.", registry=registry)
         self.rejected = Counter(
-            "tidegate_gateway_messages_rejected_total", "Messages that became dead letters.", ["reason"], registry=registry
+            "tidegate_gateway_messages_rejected_total",
+            "Messages that became dead letters.",
+            ["reason"],
+            registry=registry,
         )
         self.rejected_parts = Counter(
             "tidegate_gateway_parts_rejected_total",

@@ -39,11 +39,15 @@ KAFKA_JVM: Final = (
     Family(f"{_TOPICS}_bytesout_total", "Bytes sent to consumers, all topics together.", (), "counter"),
     Family(f"{_TOPICS}_bytesrejected_total", "Bytes of records rejected for their size.", (), "counter"),
     Family(f"{_TOPICS}_messagesin_total", "Records received from producers, all topics together.", (), "counter"),
-    Family(f"{_TOPICS}_totalproducerequests_total", "Produce requests, counted once per topic in a request.", (), "counter"),
-    Family(f"{_TOPICS}_totalfetchrequests_total", "Fetch requests, counted once per topic in a request.", (), "counter"),
+    Family(
+        f"{_TOPICS}_totalproducerequests_total", "Produce requests, counted once per topic in a request.", (), "counter"
+    ),
+    Family(
+        f"{_TOPICS}_totalfetchrequests_total", "Fetch requests, counted once per topic in a request.", (), "counter"
+    ),
     Family(
         f"{_TOPICS}_failedproducerequests_total",
-        "Produce requests that failed because of the broker; a client's mistake counts as an error instead.",
+        "Produce requests that failed because of the broker; mistakes of clients count as errors instead.",
         (),
         "counter",
     ),
@@ -73,7 +77,9 @@ KAFKA_JVM: Final = (
         ("delayedOperation",),
     ),
     Family(f"{_REPLICAS}_underreplicatedpartitions", "Partitions with a replica out of sync."),
-    Family(f"{_REPLICAS}_underminisrpartitioncount", "Partitions with fewer replicas in sync than min.insync.replicas."),
+    Family(
+        f"{_REPLICAS}_underminisrpartitioncount", "Partitions with fewer replicas in sync than min.insync.replicas."
+    ),
     Family(f"{_REPLICAS}_isrshrinks_total", "Times that a replica fell out of sync.", (), "counter"),
     Family(f"{_REPLICAS}_isrexpands_total", "Times that a replica came back in sync.", (), "counter"),
     Family(f"{_REPLICAS}_partitioncount", "Partitions on this broker."),
@@ -82,7 +88,9 @@ KAFKA_JVM: Final = (
     Family("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader."),
     Family("kafka_server_raft_metrics_current_state", "1 for the current state of this node's controller.", ("state",)),
     Family("kafka_log_log_size", "Bytes on disk of Tidegate's topics, by partition.", ("topic", "partition")),
-    Family("kafka_log_logmanager_offlinelogdirectorycount", "Data folders that Kafka no longer uses after a disk error."),
+    Family(
+        "kafka_log_logmanager_offlinelogdirectorycount", "Data folders that Kafka no longer uses after a disk error."
+    ),
 )
 
 SPARK_JVM: Final = (
@@ -102,11 +110,18 @@ SPARK_JVM: Final = (
     Family("spark_executor_succeededtasks_total", "Completed tasks.", _EXECUTOR, "counter"),
     Family("spark_executor_cputime_total", "CPU time of tasks in nanoseconds.", _EXECUTOR, "counter"),
     Family("spark_executor_runtime_total", "Run time of tasks in milliseconds.", _EXECUTOR, "counter"),
-    Family("spark_executor_jvmgctime_total", "Garbage collection time during tasks in milliseconds.", _EXECUTOR, "counter"),
+    Family(
+        "spark_executor_jvmgctime_total", "Garbage collection time during tasks in milliseconds.", _EXECUTOR, "counter"
+    ),
     Family("spark_executor_recordsread_total", "Rows that tasks read.", _EXECUTOR, "counter"),
     Family("spark_executor_recordswritten_total", "Rows that tasks wrote.", _EXECUTOR, "counter"),
     Family("spark_executor_shufflebyteswritten_total", "Bytes that tasks wrote to shuffles.", _EXECUTOR, "counter"),
-    Family("spark_executor_diskbytesspilled_total", "Bytes spilled to disk because they did not fit into memory.", _EXECUTOR, "counter"),
+    Family(
+        "spark_executor_diskbytesspilled_total",
+        "Bytes spilled to disk because they did not fit into memory.",
+        _EXECUTOR,
+        "counter",
+    ),
 )
 """Metrics of Spark's driver. With a local master its only executor is the driver, and `executor_id` is `driver`."""
 

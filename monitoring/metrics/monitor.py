@@ -22,7 +22,11 @@ KAFKA: Final = (
     Family("kafka_topic_partition_oldest_offset", "Oldest offset that the partition still has.", _PARTITION),
     Family("kafka_topic_partition_in_sync_replica", "Replicas of the partition that are in sync.", _PARTITION),
     Family("kafka_topic_partition_leader", "Id of the partition's leader; -1 without a leader.", _PARTITION),
-    Family("kafka_topic_partition_under_replicated_partition", "1 while a replica of the partition is out of sync.", _PARTITION),
+    Family(
+        "kafka_topic_partition_under_replicated_partition",
+        "1 while a replica of the partition is out of sync.",
+        _PARTITION,
+    ),
     Family(
         "tidegate_kafka_under_min_isr_partitions",
         "Partitions of the topic with fewer replicas in sync than min.insync.replicas: Kafka rejects records for them.",
@@ -165,7 +169,10 @@ class MonitorMetrics:
         )
         self.viewers = Gauge("tidegate_monitor_page_viewers", "Browsers that follow the page.", registry=registry)
         self.requests = Counter(
-            "tidegate_monitor_page_requests_total", "Answers of the page, by class of HTTP status.", ["code"], registry=registry
+            "tidegate_monitor_page_requests_total",
+            "Answers of the page, by class of HTTP status.",
+            ["code"],
+            registry=registry,
         )
         for probe in PROBES:
             self.probe_duration.labels(probe)

@@ -139,10 +139,16 @@ class StreamMetrics:
             "tidegate_table_files", "Data files of the table's newest version.", ["table"], registry=registry
         )
         self.table_small_files = Gauge(
-            "tidegate_table_small_files", "Data files of the table that wait to be joined.", ["table"], registry=registry
+            "tidegate_table_small_files",
+            "Data files of the table that wait to be joined.",
+            ["table"],
+            registry=registry,
         )
         self.table_bytes = Gauge(
-            "tidegate_table_size_bytes", "Bytes of the data files of the table's newest version.", ["table"], registry=registry
+            "tidegate_table_size_bytes",
+            "Bytes of the data files of the table's newest version.",
+            ["table"],
+            registry=registry,
         )
         self.table_snapshot_load = Gauge(
             "tidegate_table_snapshot_load_seconds",

@@ -1,1 +1,1 @@
-"""Server of the ops page: snapshots in, HTTP out. It is read-only without a token and calls `Answers` for data outside snapshots."""
+"""Server of the ops page: snapshots in, HTTP out. It is read-only without a token; `Answers` give data outside snapshots."""

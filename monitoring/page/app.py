@@ -241,7 +241,9 @@ def _wanted(body: bytes) -> tuple[list[str], bool]:
     Raises:
         PageError: the body has another form.
     """
-    sentence = f'Invalid body: send {{"ids": [1 to {MOST_LETTERS} ids of dead letters], "dry_run": true or false}} as JSON.'
+    sentence = (
+        f'Invalid body: send {{"ids": [1 to {MOST_LETTERS} ids of dead letters], "dry_run": true or false}} as JSON.'
+    )
     try:
         found = json.loads(body)
         ids, dry_run = found["ids"], found["dry_run"]

@@ -80,9 +80,7 @@ class Guard:
             raise PageError(405, f"Method not allowed: use {', '.join(METHODS)}.")
         named = host_name(headers)
         if scope["path"] not in FOR_MACHINES and not self._is_ours(named, scope.get("server")):
-            sentence = (
-                f"Host {named[:100]!r} is not allowed. Add it to monitoring.page_hosts to allow it."
-            )
+            sentence = f"Host {named[:100]!r} is not allowed. Add it to monitoring.page_hosts to allow it."
             raise PageError(403, sentence)
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
             raise PageError(403, "Cross-site requests are not allowed; other sites may only link here.")
@@ -136,7 +134,9 @@ def check_token(headers: Headers, file: str | None) -> None:
         raise PageError(403, sentence)
     kind, _, given = headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), _digest(token)):
-        raise PageError(401, "The page's token is missing or wrong. Open the page with #token=... at the end of its address.")
+        raise PageError(
+            401, "The page's token is missing or wrong. Open the page with #token=... at the end of its address."
+        )
 
 
 def _digest(text: str) -> bytes:

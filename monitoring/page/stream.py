@@ -40,7 +40,9 @@ class Viewers:
             self._loop = asyncio.get_running_loop()
             self._board.listen(self._wake_from_afar)
         if self._count >= MOST_VIEWERS:
-            raise PageError(503, f"{MOST_VIEWERS} browsers have this page open already, which is the limit. Close one and reload.")
+            raise PageError(
+                503, f"{MOST_VIEWERS} browsers have this page open, which is the limit. Close one and reload."
+            )
         return _Stream(self, self._follow(), ping=15, send_timeout=SEND_SECONDS)
 
     def entered(self, change: int) -> None:

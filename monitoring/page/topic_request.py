@@ -52,7 +52,9 @@ def topic_request(query: Mapping[str, str]) -> TopicRequest:
     given = _Given(query)
     name, begin = given.text("name"), given.text("from") or "newest"
     if not _NAME.fullmatch(name):
-        raise PageError(400, "Missing or invalid ?name=: use the name of a topic, which has only letters, digits and ._-.")
+        raise PageError(
+            400, "Missing or invalid ?name=: use the name of a topic, which has only letters, digits and ._-."
+        )
     if begin not in BEGINS:
         raise PageError(400, f"Invalid ?from=: use one of {', '.join(BEGINS)}.")
     partition = given.whole("partition", 2**31 - 1)

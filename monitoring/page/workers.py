@@ -59,7 +59,9 @@ class Workers:
                 _Question(question, lambda value, error: _tell(loop, tell, value, error), answer.done)
             )
         except queue.Full:
-            raise PageError(503, "The monitor is busy: too many requests wait for an answer. Try again in a moment.") from None
+            raise PageError(
+                503, "The monitor is busy: too many requests wait for an answer. Try again in a moment."
+            ) from None
         try:
             return await asyncio.wait_for(answer, patience_seconds)
         except TimeoutError:

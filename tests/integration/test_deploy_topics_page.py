@@ -77,7 +77,7 @@ def test_records_are_json_and_pages_go_on_by_what_an_answer_says(topic: str, ask
 def test_topics_of_others_are_none_of_the_pages(settings: KafkaSettings) -> None:
     nowhere = settings.model_copy(update={"bootstrap_servers": "127.0.0.1:1"})
     for name in ("payments", "__consumer_offsets", "telemetry"):
-        with pytest.raises(UnavailableError, match=f"Topic {name} is none of Tidegate's"):
+        with pytest.raises(UnavailableError, match=f"Topic {name} is not one of Tidegate's"):
             show_topic(nowhere, topic_request({"name": name}))
 
 

@@ -204,7 +204,7 @@ def test_fifty_may_follow_and_the_next_is_told_so(served: Served, wait_until: Wa
         status, _, body = served.get("/api/stream")
         assert (status, json.loads(body)["error"]) == (
             503,
-            "50 browsers have this page open already, which is the limit. Close one and reload.",
+            "50 browsers have this page open, which is the limit. Close one and reload.",
         )
         assert served.get("/api/status")[0] == 200
         viewer.close()

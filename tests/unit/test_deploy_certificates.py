@@ -106,7 +106,7 @@ def test_one_that_does_not_answer_has_no_sample_and_is_asked_again_sooner() -> N
 
 def seen(probe: CertificateProbe) -> object:
     """What a look that counts as failed has seen."""
-    with pytest.raises(IncompleteError, match="kafka at b:1 cannot be seen: b") as told:
+    with pytest.raises(IncompleteError, match="kafka at b:1 cannot be read: b") as told:
         probe.look()
     return told.value.answer[NAME]
 

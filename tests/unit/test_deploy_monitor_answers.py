@@ -165,7 +165,7 @@ def test_redrives_are_made_of_the_letters_asked_for_one_at_a_time(
     thread = threading.Thread(target=lambda: found.append(answers.redrive(["0-1", "topic.x-0-2"], True)))
     thread.start()
     assert running.wait(30)
-    with pytest.raises(PageError, match="Another redrive runs"):
+    with pytest.raises(PageError, match="Another redrive is running"):
         answers.redrive(["0-1"], False)
     go.set()
     thread.join(30)

@@ -221,8 +221,8 @@ def test_a_gap_that_is_too_long_is_stated_and_counted(probe: AuditProbe, script:
     assert value(samples, "skipped_seconds_total") == 1000
     assert probe.newest is not None
     assert probe.newest["notes"][-1] == (
-        "What was received in the 1000 s before was not looked at: this audit reaches back 21600 s. "
-        "`tidegate audit --since 22600s` looks at all of it."
+        "Messages received in the 1000 s before were not audited: this audit reaches back 21600 s. "
+        "To audit all of them, run `tidegate audit --since 22600s`."
     )
     clock.now += 600
     assert value(probe.look(), "skipped_seconds_total") == 1000
@@ -233,8 +233,8 @@ def test_one_that_was_broken_off_is_followed_by_a_usual_one(probe: AuditProbe, s
     """Else every one after it would be longer still, and none would ever end."""
     probe.look()
     clock.now += 6000
-    script.says = TooLongError("the audit took longer than 900 s and was broken off")
-    with pytest.raises(UnavailableError, match="broken off"):
+    script.says = TooLongError("the audit took longer than 900 s and was stopped")
+    with pytest.raises(UnavailableError, match="was stopped"):
         probe.look()
     script.says = PROVEN
     clock.now += 600
@@ -289,7 +289,7 @@ def test_a_run_that_finds_nothing_tells_its_last_words(run: Callable[..., AuditR
         with pytest.raises(UnavailableError, match=why):
             audit.poll()
 
-    fails("import sys; sys.exit('first\\nKafka does not answer.')", "could not be made: Kafka does not answer.")
+    fails("import sys; sys.exit('first\\nKafka does not answer.')", "the audit failed: Kafka does not answer.")
     fails("raise SystemExit(3)", "exit code 3")
     fails("print('[]')", "exit code 0")
 

@@ -116,9 +116,7 @@ def test_a_loss_is_told_as_long_as_it_is_one(running: Running) -> None:
     for _ in range(100):
         assert running.after() == 7
     assert running.audits.windows[-1] > 16 * 3600, "also past what an audit reaches back else"
-    assert running.notes.startswith(
-        "What is wrong lies in what was received from 1970-01-12 13:47 UTC to 1970-01-13 06:38"
-    )
+    assert running.notes.startswith("Faults are in messages received from 1970-01-12 13:47 UTC to 1970-01-13 06:38")
     running.audits.lost = []
     assert running.after() == 0, "its files were put back"
     assert running.notes == ""
@@ -145,11 +143,11 @@ def test_a_loss_whose_proof_retention_took_does_not_become_well(running: Running
     running.audits.lost = [running.clock.now] * 7
     assert running.after(60) == 7
     running.after()
-    assert "Until an audit that reaches back to it finds nothing" in running.notes
+    assert "stays until an audit of this time finds nothing" in running.notes
     running.audits.oldest = running.clock.now
     for _ in range(20):
         assert running.after() == 7
-    assert "no audit can clear it: it stands until `tidegate audit --accept`" in running.notes
+    assert "no audit can clear the finding: accept it with `tidegate audit --accept`" in running.notes
     assert running.audits.windows[-1] == 660, "and none is made in vain"
 
 
