@@ -264,7 +264,7 @@ def empty_snapshot() -> dict[str, Any]:
     nothing = dict.fromkeys(("p50", "p95", "p99"))
     snapshot = normal_snapshot()
     for box in snapshot["flow"]:
-        box |= {"state": "unknown", "detail": "not asked yet"}
+        box |= {"state": "unknown", "detail": "not checked yet"}
         box["figures"] = [figure | {"value": None} for figure in box["figures"]]
     for objective in snapshot["slo"].values():
         objective |= {"good_ratio": None, "budget_left": None}

@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_ends_nothing(clock: Clock, 
     running = Running(clock, tmp_path / "file")
     running.audits.lost = [clock.now] * 7
     assert running.after(60) == 7
-    assert "a restart of the monitor forgets it" in running.notes
+    assert "a restart of the monitor loses the finding" in running.notes
     assert running.after() == 7
     running.audits.lost = []
     assert running.after() == 0
