@@ -19,7 +19,7 @@ __all__ = ["CollectorRegistry", "Exporter"]
 
 
 class Exporter:
-    """Serves one registry over HTTP from a daemon thread; `port=0` takes a free one (read it back from `port`)."""
+    """HTTP server of one registry on a daemon thread; `port=0` takes a free port (read it back from `port`)."""
 
     def __init__(
         self,

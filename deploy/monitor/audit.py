@@ -31,7 +31,7 @@ Start = Callable[[float], AuditRun]
 
 
 class AuditProbe:
-    """Starts `tidegate audit` when it is due, and reads its result.
+    """Probe that starts `tidegate audit` when it is due, and reads its result.
 
     Args:
         config: the settings file for the audit.

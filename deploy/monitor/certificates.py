@@ -38,7 +38,7 @@ def _address(text: str) -> Address:
 
 
 class CertificateProbe:
-    """Checks each server once an hour, and after a failure once a minute, however often `look` is called."""
+    """Probe that checks each server once an hour, and after a failure once a minute, however often `look` is called."""
 
     def __init__(
         self,

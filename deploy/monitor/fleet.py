@@ -73,7 +73,7 @@ logger = logging.getLogger("tidegate.deploy.monitor")
 
 
 class FleetProbe:
-    """Reads the tables when it is called, unless a pause is due.
+    """Probe that reads the tables at each look, except during its pauses.
 
     Args:
         root: the root of the tables.

@@ -22,7 +22,7 @@ _Series = list[tuple[tuple[str, ...], float]]
 
 
 class HostProbe:
-    """Reads figures of this machine; `paths` are the folders whose disks matter, such as Kafka's and the tables'.
+    """Probe of this machine; `paths` are the folders whose disks matter, such as Kafka's and the tables'.
 
     Two folders on one disk are one series. For a folder that does not exist yet, the nearest parent counts.
     """

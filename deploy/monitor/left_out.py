@@ -26,7 +26,7 @@ logger = logging.getLogger("tidegate.monitor.left_out")
 
 
 class LeftOutFields:
-    """Reads the gateways' records when a device is shown, at most once a minute, on its own thread."""
+    """Cache of the gateways' records, read when a device is shown, at most once a minute, on its own thread."""
 
     def __init__(self, newest: Callable[[], Settings], *, clock: Callable[[], float] = time.monotonic) -> None:
         """`newest` returns the settings with the current routes."""

@@ -14,7 +14,7 @@ MESSAGES_PER_SECOND: Final = 200.0
 
 
 class Redriver:
-    """Redrives like `tidegate dlq redrive`. `stop` ends a running redrive between two steps."""
+    """Runner of redrives that works like `tidegate dlq redrive`. `stop` ends a running redrive between two steps."""
 
     def __init__(self, newest: Callable[[], Settings], stop: threading.Event) -> None:
         """`newest` returns the settings with the current routes."""

@@ -181,7 +181,7 @@ class StreamMetrics:
         ).labels(query)
         self.chore_duration = Histogram(
             "tidegate_stream_chore_duration_seconds",
-            "Duration of one run of a chore of the writing process, besides landing, in seconds.",
+            "Duration in seconds of one run of a chore, which is work of the writing process besides landing.",
             ["chore"],
             buckets=CHORE_BUCKETS,
             registry=registry,

@@ -41,7 +41,7 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Checks every request before the app handles it.
+    """Middleware that checks every request before the app handles it.
 
     Args:
         app: the guarded app.
@@ -89,7 +89,7 @@ class Guard:
             raise PageError(413, f"The request body is too large: at most {MOST_BODY_BYTES} bytes are allowed.")
 
     def _is_ours(self, name: str, server: tuple[str, int | None] | None) -> bool:
-        """Allowed names, and addresses of this machine itself, which no DNS server can point elsewhere."""
+        """Return whether the host is allowed, or an address of this machine, which no DNS server can point elsewhere."""
         if name in self._hosts:
             return True
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Parses a browser's request for records of a topic and checks every parameter."""
+"""Parse a browser's request for records of a topic and check every parameter."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Builds the snapshot of one look for the page, `status` and the stream of snapshots."""
+"""Build the snapshot of one look for the page, `status` and the stream of snapshots."""
 
 from typing import Any, Final
 

@@ -154,7 +154,7 @@ def test_what_is_no_json_is_shown_as_it_came(
 def test_a_message_of_which_only_the_beginning_was_kept_says_so(open_letter: Callable[..., Any]) -> None:
     tab = open_letter(b"abc", length=5000)
     whole(tab)
-    assert tab.page.inner_text("#panel details .note") == "Only the first 3 of 5,000 bytes were kept."
+    assert tab.page.inner_text("#panel details .note") == "Only the first 3 of 5,000 bytes are shown."
 
 
 def test_got_has_the_room_beside_it_on_a_wide_page(open_tab: Any, scripted_page: Any, page_stories: Stories) -> None:

@@ -52,12 +52,12 @@ function contentNodes(bytes, text, kept) {
   ];
 }
 
-/** The whole message, folded, with copy buttons; null if none of its bytes were kept. */
+/** The whole message, folded, with copy buttons; null without any bytes. */
 export function wholeMessage({ payload_base64: base64, payload_bytes: length }) {
   if (!base64) return null;
   const bytes = decoded(base64);
   const text = textOf(bytes);
-  const kept = length > bytes.length ? `Only the first ${number(bytes.length)} of ${number(length)} bytes were kept.` : "";
+  const kept = length > bytes.length ? `Only the first ${number(bytes.length)} of ${number(length)} bytes are shown.` : "";
   const words = `Whole message (${size(length ?? bytes.length)}${text === null ? ", not UTF-8: hex dump" : ""})`;
   const content = el("div", { class: "stack" });
   const fold = el("details", {}, el("summary", {}, words), content);

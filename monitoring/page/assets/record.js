@@ -19,7 +19,7 @@ function wrapped(text) {
 }
 
 function cutNote(piece) {
-  return piece?.cut ? el("p", { class: "note" }, `Cut: the whole has ${number(piece.bytes)} bytes.`) : null;
+  return piece?.cut ? el("p", { class: "note" }, `Only the beginning is shown; the total is ${number(piece.bytes)} bytes.`) : null;
 }
 
 function pieceNodes(title, piece) {

@@ -26,7 +26,7 @@ function verdicts(snapshot) {
     const words = ["Not ready", listed(lacking)].filter(Boolean).join(": ");
     found.push({ kind: down ? "bad" : "warn", words, href: "#parts-title" });
   } else if (stations.length && !firing.length) {
-    found.push({ kind: "bad", words: `Bad: ${listed(stations.map(({ label }) => label))}`, href: "#flow" });
+    found.push({ kind: "bad", words: `Unhealthy: ${listed(stations.map(({ label }) => label))}`, href: "#flow" });
   }
   if (firing.length) {
     const bad = stations.length > 0 || firing.some((alert) => alert.severity === "critical");
