@@ -1,7 +1,7 @@
 """The probe `audit`: proves the balance of received messages with audits, each in its own process, one at a time.
 
 A look starts an audit that is due and returns the newest figures, however long the audit takes. Each audit reaches back to the
-time that the one before has proven. It so covers outages in which no audit could run, or in which messages did not land.
+time that the one before has proven. This covers outages in which no audit could run, or in which messages did not land.
 Messages that have only not landed yet are not a loss: the stream's lag has its own alerts.
 
 A finding is reported until an audit that reaches back to it finds nothing. Such a look back grows longer with time, so the next
