@@ -201,7 +201,11 @@ def test_bytes_tombstones_and_what_was_cut_are_said_to_be(open_topic: Any, scrip
         a_record(2, key=None, value=a_piece('{"a": "bc', cut=True) | {"bytes": 70_000}),
     ]
     tab = open_topic()
-    wanted = ("this record deletes its key", "shown as base64", "Only the beginning is shown; the total is 70,000 bytes.")
+    wanted = (
+        "this record deletes its key",
+        "shown as base64",
+        "Only the beginning is shown; the total is 70,000 bytes.",
+    )
     for number, sentence in enumerate(wanted):
         tab.page.click(f"[data-record] >> nth={number}")
         tab.page.wait_for_selector(f"#panel >> text={sentence}")
