@@ -37,7 +37,7 @@ def test_commands_of_an_embedded_run_are_told_for_services_as_well(capsys: Captu
     assert run(["alerts", "explain", "TargetDown"]) == 0
     out = capsys.readouterr().out
     diagnosis = out[out.index("## Diagnosis") : out.index("## Mitigation")]
-    assert "`tidegate status` takes `--config FILE`" in diagnosis
+    assert "add `--config FILE` to `tidegate status`" in diagnosis
     assert "journalctl -u UNIT" in diagnosis
     assert "monitoring.canary_port = 0" in out
     assert "journalctl -u UNIT" in runbook_html("TidegateTargetDown")
