@@ -1,7 +1,7 @@
-"""All settings as one frozen model, and where each value came from.
+"""All settings as one frozen model, and the origin of each value.
 
 Order: defaults < TOML file < environment `TIDEGATE_<SECTION>__<FIELD>` < flags. This is the only module that reads the
-environment. All faults of a configuration are reported at once, each with its origin, key and a suggestion.
+environment. All errors of a configuration are reported at once, each with its origin, key and a suggestion.
 """
 
 import json
@@ -46,22 +46,38 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", title="Tidegate settings")
 
-    mqtt: MqttSettings = Field(default_factory=MqttSettings)
-    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    mqtt: MqttSettings = Field(default_factory=MqttSettings, description="The MQTT broker and the gateway's session.")
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="The Kafka cluster and its topics.")
     vendors: dict[str, VendorSettings] = Field(
         default_factory=dict,
-        description="Rules for what the decoders of a maker of devices give, for mappings whose `vendors` let them in.",
+        description="Rules per device vendor for the objects that its payload decoders return. They apply in mappings "
+        "whose `vendors` names the vendor.",
     )
-    gateway: GatewaySettings = Field(default_factory=GatewaySettings, validate_default=True)
+    gateway: GatewaySettings = Field(
+        default_factory=GatewaySettings,
+        validate_default=True,
+        description="Limits for messages, devices and memory of the gateway.",
+    )
     mappings: dict[str, MappingSettings] = Field(
-        default_factory=dict, description="JSON formats written as data, for the routes that name them."
+        default_factory=dict,
+        description="Decoders described in TOML, by name. A route uses one by naming it in `mapping`.",
     )
-    routes: tuple[RouteSettings, ...] = Field((), description="Which decoder reads which topics, first match wins.")
-    receipts: ReceiptSettings = Field(default_factory=ReceiptSettings)
-    stream: StreamSettings = Field(default_factory=StreamSettings)
-    lake: LakeSettings = Field(default_factory=LakeSettings)
-    monitoring: MonitoringSettings = Field(default_factory=MonitoringSettings)
-    embedded: EmbeddedSettings = Field(default_factory=EmbeddedSettings)
+    routes: tuple[RouteSettings, ...] = Field(
+        (), description="Rules that assign a decoder to topics, tried in this order. The first match is used."
+    )
+    receipts: ReceiptSettings = Field(
+        default_factory=ReceiptSettings, description="Receipts: the gateway's answers to devices, and their limits."
+    )
+    stream: StreamSettings = Field(
+        default_factory=StreamSettings, description="The Spark process that writes the tables."
+    )
+    lake: LakeSettings = Field(default_factory=LakeSettings, description="Location and retention of the Delta tables.")
+    monitoring: MonitoringSettings = Field(
+        default_factory=MonitoringSettings, description="Metrics, the monitor, its ops page and the objectives."
+    )
+    embedded: EmbeddedSettings = Field(
+        default_factory=EmbeddedSettings, description="The embedded run that `tidegate up` starts."
+    )
 
     @field_validator("gateway")
     @classmethod
@@ -71,7 +87,7 @@ class Settings(BaseModel):
     @field_validator("routes")
     @classmethod
     def _put_mappings_in(cls, routes: tuple[RouteSettings, ...], info: ValidationInfo) -> tuple[RouteSettings, ...]:
-        """Routes that name one of `mappings` hold it from here on; other names are those of shipped ones."""
+        """Replace the name of an own mapping in a route by the mapping; other names are those of shipped mappings."""
         own = info.data.get("mappings") or {}
 
         def mapping_of(route: RouteSettings) -> MappingSettings | str | None:
@@ -85,7 +101,7 @@ class Settings(BaseModel):
                 return found
             from gateway.routes import shipped_base
 
-            # Here, for the file that parts are started with holds what a route comes to, and varies nothing again.
+            # Resolve it here: the file that parts start with holds the final mapping and extends nothing.
             return shipped_base(found)
 
         return tuple(
@@ -100,15 +116,15 @@ def load_settings(
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The effective settings.
+    """Return the effective settings.
 
     Args:
         file: a TOML file, or None for the defaults.
         overrides: values of flags, keyed `section.field`; they win.
-        environ: the process environment, unless a test gives its own.
+        environ: replaces the process environment, for tests.
 
     Raises:
-        ConfigError: file unreadable, no TOML, unknown key or bad value; its text names every fault at once.
+        ConfigError: the file is unreadable or not TOML, a key is unknown or a value is wrong. The text lists all errors.
     """
     values: dict[str, Any] = {}
     origins = Origins(file)
@@ -134,7 +150,7 @@ def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origi
 
 
 def _structured(text: str) -> object:
-    """Lists and tables come as JSON; everything else stays text, which pydantic converts by the field's type."""
+    """Parse lists and tables as JSON; leave everything else as text, which pydantic converts by the field's type."""
     if text[:1] in ("[", "{"):
         try:
             return json.loads(text)
@@ -153,7 +169,7 @@ def _set(values: dict[str, Any], path: list[str], value: object) -> None:
 
 
 def masked(settings: Settings) -> dict[str, Any]:
-    """The settings as plain values for people: secrets read `**********`."""
+    """Return the settings as plain values for people; secrets are shown as `**********`."""
     plain: dict[str, Any] = settings.model_dump(mode="json")
     for section in plain.values():
         if isinstance(section, dict) and "extra" in section:
@@ -162,20 +178,20 @@ def masked(settings: Settings) -> dict[str, Any]:
 
 
 def data_dir(flag: Path | None) -> Path:
-    """Where an embedded run keeps its state: --data, else TIDEGATE_DATA, else ./tidegate-data."""
+    """Return the folder of an embedded run: --data, else TIDEGATE_DATA, else ./tidegate-data."""
     chosen = flag if flag is not None else Path(os.environ.get("TIDEGATE_DATA") or "tidegate-data")
     if chosen.exists() and not chosen.is_dir():
-        msg = f"--data {chosen} is a file, not a folder. Give a folder; it is made where it is missing."
+        msg = f"--data {chosen} is a file, not a folder. Name a folder; a missing one is created."
         raise ConfigError(msg)
     return chosen.expanduser().absolute()
 
 
 def child_environment(run_id: str, data: Path | None = None) -> dict[str, str]:
-    """The environment of a part of the embedded run whose folder is `data`.
+    """Return the environment of a part of the embedded run whose folder is `data`.
 
-    Settings are left out: the part's own file already holds them, and a port given there may have moved since. The run
-    id marks the process, so that a stop finds it even when its parent is gone. Temporary files go into the run's own
-    folder, where the next start clears away what a killed part left.
+    Settings are left out: the part's own file already holds them, and its ports may differ from those in the environment.
+    The run id marks the process, so that a stop finds it even when its parent is gone. Temporary files go into the run's
+    own folder; the next start deletes those that a killed part left there.
     """
     kept = {name: value for name, value in os.environ.items() if not (name.startswith(ENV_PREFIX) and "__" in name)}
     places = {"TMPDIR": str(data / "tmp"), "TIDEGATE_LOGS": str(data / "logs")} if data is not None else {}
@@ -183,17 +199,17 @@ def child_environment(run_id: str, data: Path | None = None) -> dict[str, str]:
 
 
 def java_locale(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What to set so that Java takes file names as UTF-8: in the C locale it opens no path with another letter."""
+    """Return the variables that make Java read file names as UTF-8; in the C locale it cannot open non-ASCII paths."""
     given = os.environ if environ is None else environ
     locale = next((given[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if given.get(name)), "C")
     return {"LC_ALL": "C.UTF-8"} if locale in ("C", "POSIX") else {}
 
 
 def fault_folder(arguments: Sequence[str]) -> Path:
-    """Where the traceback of an unforeseen fault goes: to the logs of its run, else among temporary files.
+    """Return the folder for the traceback of an unexpected error: the logs of the run, else the temporary folder.
 
     Args:
-        arguments: of the command, which may name the run by --data.
+        arguments: those of the command, which may name the run by --data.
     """
     named = next((Path(value) for flag, value in pairwise(arguments) if flag == "--data"), None)
     named = named or next((Path(text[7:]) for text in arguments if text.startswith("--data=")), None)

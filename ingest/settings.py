@@ -1,4 +1,4 @@
-"""Settings of hop 2: how to reach Kafka and how its topics are kept."""
+"""Settings of hop 2: the Kafka cluster and its topics."""
 
 from typing import Literal
 
@@ -8,26 +8,70 @@ __all__ = ["KafkaSettings"]
 
 
 class KafkaSettings(BaseModel):
-    """Kafka cluster, producer and topics."""
+    """Kafka cluster, producer and topics.
+
+    The gateway creates missing topics with these settings and never changes an existing topic. `tidegate topics set`
+    changes the retention of an existing one.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bootstrap_servers: str = "127.0.0.1:9092"
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = None
-    ssl_ca_file: str | None = None
-    partitions: int = Field(
-        6, ge=1, description="Of telemetry.readings; choose once: more later breaks per-device order."
+    bootstrap_servers: str = Field(
+        "127.0.0.1:9092", description="Addresses of brokers to connect to first: HOST:PORT, separated by commas."
     )
-    replication: int = Field(1, ge=1)
-    retention_bytes: int = Field(10 * 1024**3, ge=8 * 1024**2, description="Per partition of telemetry.readings.")
-    retention_hours: int = Field(7 * 24, ge=1)
-    max_record_bytes: int = Field(1024 * 1024, ge=64 * 1024)
-    linger_ms: int = Field(0, ge=0, le=1000)
-    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT",
+        description="Protocol to the brokers. The SSL protocols encrypt; the SASL protocols log in and need sasl_mechanism, "
+        "sasl_username and sasl_password.",
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="Login mechanism of the SASL protocols. PLAIN needs SASL_SSL."
+    )
+    sasl_username: str | None = Field(None, description="User name for the SASL protocols.")
+    sasl_password: SecretStr | None = Field(None, description="Password of sasl_username.")
+    ssl_ca_file: str | None = Field(
+        None,
+        description="PEM file with the certificate of the authority that signed the brokers' certificates. It needs one of "
+        "the SSL protocols.",
+    )
+    partitions: int = Field(
+        6,
+        ge=1,
+        description="Number of partitions of telemetry.readings. Choose it once: adding partitions later breaks the order of "
+        "each device's readings.",
+    )
+    replication: int = Field(
+        1,
+        ge=1,
+        description="Copies of each partition, at most the number of brokers. From 3 copies on, Kafka accepts records only "
+        "while all copies but at most one are in sync.",
+    )
+    retention_bytes: int = Field(
+        10 * 1024**3,
+        ge=8 * 1024**2,
+        description="Maximum size in bytes of each partition of telemetry.readings. Kafka deletes the oldest records beyond "
+        "it.",
+    )
+    retention_hours: int = Field(
+        7 * 24, ge=1, description="Hours that Kafka keeps records. retention_bytes may delete them earlier."
+    )
+    max_record_bytes: int = Field(
+        1024 * 1024,
+        ge=64 * 1024,
+        description="Largest record of telemetry.readings in bytes; dead letters may be twice as large. A message whose "
+        "record is larger becomes a dead letter with reason kafka_too_large.",
+    )
+    linger_ms: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Milliseconds that the producer waits to collect records for one request. More makes fewer requests and "
+        "adds this delay to each reading.",
+    )
+    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = Field(
+        "lz4", description="Compression of the records that the gateway and `tidegate produce` send."
+    )
     extra: dict[str, str] = Field(
         default_factory=dict,
-        description="Further librdkafka options, of those that ingest/security.py allows; any other is refused.",
+        description="More librdkafka options, limited to those that ingest/security.py allows. Any other option is an error.",
     )

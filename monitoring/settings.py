@@ -1,4 +1,4 @@
-"""Settings of the exporters, of the monitor with its ops page, and of the objectives that alerts hold the pipeline to."""
+"""Settings of the exporters, of the monitor with its ops page, and of the objectives that the alerts watch."""
 
 from typing import Final, Literal
 
@@ -11,85 +11,115 @@ __all__ = ["MonitoringSettings", "Part"]
 
 LEAST_AUDIT_SECONDS: Final = 30.0
 MOST_GROUPS: Final = 20
-"""Each has a client of its own in the monitor, and series per partition."""
+"""Each group needs its own client in the monitor, and has series per partition."""
 LONGEST_GROUP: Final = 255
 
 
 Part = Literal["gateway", "stream", "canary", "monitor", "kafka", "spark"]
-"""Who has `/metrics`."""
+"""Parts that serve `/metrics`."""
 
 
 class MonitoringSettings(BaseModel):
-    """Where each process serves `/metrics` and `/healthz`, and what the monitor watches.
+    """Addresses of `/metrics` and `/healthz`, the monitor's intervals, and the objectives.
 
-    Port 0 takes a free one, which nobody else knows: such a part is not watched, and nothing alarms about it.
+    A part whose port is 0 takes a free port that no other part knows. The monitor does not watch such a part and raises no
+    alert about it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str = Field("127.0.0.1", description="Address to bind for the page; loopback unless the network is trusted.")
+    host: str = Field(
+        "127.0.0.1", description="Address on which the ops page listens. Use loopback unless the network is trusted."
+    )
     metrics_host: str = Field(
         "127.0.0.1",
-        description="Address to bind for /metrics and /healthz of the parts and the JVM agents, apart from the page's.",
+        description="Address on which the parts and the JVM agents serve /metrics and /healthz. It is independent of the "
+        "page's address.",
     )
-    page_port: int = Field(9470, ge=0, le=65535, description="The ops page, and the monitor's own /metrics.")
-    gateway_port: int = Field(9471, ge=0, le=65535, description="Of the gateway's /metrics; 0 = not watched.")
-    stream_port: int = Field(9472, ge=0, le=65535, description="Of the stream's /metrics; 0 = not watched.")
+    page_port: int = Field(9470, ge=0, le=65535, description="Port of the ops page and of the monitor's own /metrics.")
+    gateway_port: int = Field(9471, ge=0, le=65535, description="Port of the gateway's /metrics. 0: not watched.")
+    stream_port: int = Field(9472, ge=0, le=65535, description="Port of the stream's /metrics. 0: not watched.")
     canary_port: int = Field(
-        9473, ge=0, le=65535, description="Of the canary's /metrics; 0 = not watched, for who runs no canary."
+        9473,
+        ge=0,
+        le=65535,
+        description="Port of the canary's /metrics. Set 0 (not watched) if you do not run a canary.",
     )
     kafka_jmx_port: int = Field(
-        0, ge=0, le=65535, description="Of the JMX agent in Kafka on this host; 0 = none. An embedded run sets it."
+        0,
+        ge=0,
+        le=65535,
+        description="Port of the JMX agent in a Kafka on this host. 0: no agent. An embedded run sets it.",
     )
     spark_jmx_port: int = Field(
-        0, ge=0, le=65535, description="Of the JMX agent in Spark's driver; 0 = no agent. An embedded run sets it."
+        0,
+        ge=0,
+        le=65535,
+        description="Port of the JMX agent in Spark's driver. 0: no agent. An embedded run sets it.",
     )
     bench_port: int = Field(
-        0, ge=0, le=65535, description="Of `bench run --metrics-port` on this host, for Prometheus; 0 = not asked."
+        0,
+        ge=0,
+        le=65535,
+        description="Port of `bench run --metrics-port` on this host, for the exported Prometheus configuration. 0: not "
+        "scraped.",
     )
     targets: dict[Part, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="Addresses (host:port or URL) of the parts that are not at the ports above; [] = not watched.",
+        description="Addresses (host:port or URL) of parts that are not at the ports above. []: not watched.",
     )
     page_hosts: tuple[str, ...] = Field(
-        (), description="Host names under which browsers may open the page, besides loopback and `host`."
+        (), description="Host names under which browsers may open the page, in addition to loopback and `host`."
     )
     page_token_file: str | None = Field(
-        None, description="File whose first line allows redrives from the page; without it the page only shows."
+        None,
+        description="File whose first line is the token that allows redrives from the page. Without it the page only shows.",
     )
     # The upper bounds keep what is judged whole: rates need two answers within 10 s, alerts several within their windows.
-    look_seconds: float = Field(2.0, ge=0.5, le=5, description="How often the monitor looks at the parts.")
+    look_seconds: float = Field(2.0, ge=0.5, le=5, description="Seconds between two scrapes of the parts.")
     jmx_seconds: float = Field(
-        10.0, ge=1, le=60, description="How often it looks at the JVMs: their answer costs more."
+        10.0, ge=1, le=60, description="Seconds between two scrapes of the JVM agents, whose answers cost more."
     )
     tables_seconds: float = Field(
-        15.0, ge=1, le=300, description="How often it asks the tables for devices and totals."
+        15.0, ge=1, le=300, description="Seconds between two queries of the tables for devices and totals."
     )
     audit_seconds: float = Field(
-        600.0, ge=0, le=7200, description="How often it proves the balance of what came in, 30 or more; 0 never."
+        600.0, ge=0, le=7200, description="Seconds between two audits by the monitor: 30 or more, or 0 for none."
     )
     consumer_groups: tuple[str, ...] = Field(
         (),
         max_length=MOST_GROUPS,
-        description="Kafka groups of your own programs, whose lag in Tidegate's topics is watched once they committed offsets.",
+        description="Kafka consumer groups of your own programs, at most 20. Their lag in Tidegate's topics is watched as soon "
+        "as they have committed offsets.",
     )
     freshness_seconds: float = Field(
-        2.5, gt=0, description="A canary reading is in time when it is queryable this long after it was published."
+        2.5,
+        gt=0,
+        description="Seconds within which a published canary reading must be queryable to be in time. It must be a bound of "
+        "the latency histogram.",
     )
-    freshness_objective: float = Field(0.99, gt=0, lt=1, description="Share of canary readings that are in time.")
-    validity_objective: float = Field(0.98, gt=0, lt=1, description="Share of messages that are not refused.")
-    prometheus_url: str | None = Field(None, description="Prometheus whose alerts the page shows beside its own.")
+    freshness_objective: float = Field(
+        0.99, gt=0, lt=1, description="Share of canary readings that must be in time. Alerts watch it."
+    )
+    validity_objective: float = Field(
+        0.98, gt=0, lt=1, description="Share of devices' messages that must not be rejected. Alerts watch it."
+    )
+    prometheus_url: str | None = Field(
+        None, description="URL of a Prometheus. The page shows its alerts next to its own."
+    )
     alertmanager_url: str | None = Field(
-        None, description="For silences on the page, and whom an exported Prometheus tells."
+        None,
+        description="URL of an Alertmanager. The page shows its silences, and an exported Prometheus sends alerts to it.",
     )
     runbook_base_url: str | None = Field(
-        None, description="Where the runbooks are read from alerts; by default the page itself (/runbooks)."
+        None,
+        description="URL under which alerts link to the runbooks. Default: the page itself (/runbooks).",
     )
 
     @field_validator("targets")
     @classmethod
     def _are_addresses(cls, targets: dict[Part, tuple[str, ...]]) -> dict[Part, tuple[str, ...]]:
-        """Told when settings are read, and not when the first look fails."""
+        """Reject a wrong address when settings are read, not at the first scrape."""
         for part, given in targets.items():
             for text in given:
                 try:
@@ -104,7 +134,7 @@ class MonitoringSettings(BaseModel):
     def _is_a_url(cls, url: str | None) -> str | None:
         if url is not None:
             if "://" not in url:
-                msg = "it begins with http:// or https://"
+                msg = "wanted a URL that begins with http:// or https://"
                 raise ValueError(msg)
             parse_address(url)
         return url
@@ -112,10 +142,10 @@ class MonitoringSettings(BaseModel):
     @field_validator("consumer_groups")
     @classmethod
     def _are_groups(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
-        """Names go into labels and to Kafka as they stand; a blank too many names a group that nobody has."""
+        """Reject names that cannot be a group's: they become labels and go to Kafka unchanged."""
         for name in groups:
             if not 0 < len(name) <= LONGEST_GROUP or name != name.strip() or not name.isprintable():
-                msg = f"{name!r} is no name of a consumer group; write the `group.id` of the program as it stands there"
+                msg = f"{name!r} is not a name of a consumer group; write the `group.id` of the program exactly"
                 raise ValueError(msg)
         return groups
 
@@ -123,16 +153,16 @@ class MonitoringSettings(BaseModel):
     @classmethod
     def _is_a_pause(cls, seconds: float) -> float:
         if 0 < seconds < LEAST_AUDIT_SECONDS:
-            msg = f"{seconds:g} s is too often for an audit; use {LEAST_AUDIT_SECONDS:g} or more, or 0 for none"
+            msg = f"{seconds:g} s between audits is too short; use {LEAST_AUDIT_SECONDS:g} or more, or 0 for none"
             raise ValueError(msg)
         return seconds
 
     @field_validator("freshness_seconds")
     @classmethod
     def _is_a_bound(cls, seconds: float) -> float:
-        """Only at a bound of the histogram is "in time" counted and not guessed."""
+        """Require a bound of the histogram: only there can readings in time be counted exactly."""
         if seconds not in LATENCY_BUCKETS:
             bounds = ", ".join(f"{bound:g}" for bound in LATENCY_BUCKETS)
-            msg = f"{seconds:g} s is no bound of the latency histogram; use one of {bounds}"
+            msg = f"{seconds:g} s is not a bound of the latency histogram; use one of {bounds}"
             raise ValueError(msg)
         return seconds

@@ -1,4 +1,4 @@
-"""Settings of hop 3: where Spark runs and how often it lands."""
+"""Settings of hop 3: the Spark process that writes the tables."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -6,48 +6,76 @@ __all__ = ["StreamSettings"]
 
 
 class StreamSettings(BaseModel):
-    """The landing query."""
+    """Spark, the landing and the derived tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    master: str = Field("local[2]", description="spark.master: local[N], yarn, k8s://…, spark://…")
-    driver_memory: str = Field("1g", pattern=r"^[0-9]+[kmgKMG]$")
-    checkpoint: str = Field("tidegate-data/checkpoints/land", description="Path or URI of the query's checkpoint.")
-    trigger_seconds: float = Field(0.0, ge=0, description="0 lands as fast as it can; more trades latency for CPU.")
+    master: str = Field("local[2]", description="Spark's master (spark.master): local[N], yarn, k8s://… or spark://….")
+    driver_memory: str = Field(
+        "1g", pattern=r"^[0-9]+[kmgKMG]$", description="Maximum heap of Spark's driver (-Xmx), such as 1g or 1500m."
+    )
+    checkpoint: str = Field("tidegate-data/checkpoints/land", description="Path or URI of the landing's checkpoint.")
+    trigger_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds between the starts of two batches. 0 starts the next batch at once; more means fewer, larger "
+        "files, less CPU and later rows.",
+    )
     max_records_per_batch: int = Field(
         100_000,
         ge=1,
-        description="Bounds a batch's memory: its key columns are looked at in this process. Only catching up meets it.",
+        description="Maximum number of Kafka records in a batch. It bounds the memory of a batch, whose key columns are read "
+        "in this process. Only a stream that catches up reaches it.",
     )
     horizon_days: float = Field(
-        8.0, gt=0, description="How long an identity is remembered: broker session expiry + 1 day."
+        8.0,
+        gt=0,
+        description="Days that the landing remembers the identity of a message without boot and seq. A copy that arrives later "
+        "is stored again. Use the broker's session expiry + 1 day.",
     )
     derive_seconds: float = Field(
-        7.0, gt=0, description="Pause between two passes that bring up rollups, latest, ledger and devices."
+        7.0,
+        gt=0,
+        description="Pause in seconds between two passes that update rollups, latest, ledger and devices.",
     )
     watermark_delay_seconds: float = Field(
-        120.0, ge=0, description="How far the watermark of the rollups stays behind the newest reading."
+        120.0,
+        ge=0,
+        description="Seconds that the watermark of the rollups stays behind the newest reading. Later readings are stored, and "
+        "their final windows are corrected.",
     )
     watermark_skew_seconds: float = Field(
-        5.0, ge=0, description="How far ahead of the gateway's clock an event time may move the watermark."
+        5.0,
+        ge=0,
+        description="Maximum seconds that an event time ahead of the gateway's clock moves the watermark.",
     )
     watermark_idle_seconds: float = Field(
-        60.0, gt=0, description="After so long without a reading the watermark follows the wall clock."
+        60.0,
+        gt=0,
+        description="Seconds without a reading after which the watermark follows the wall clock.",
     )
     rollup_exclude_devices: tuple[str, ...] = Field(
-        ("tidegate-canary",), description="Devices whose readings no rollup shows."
+        ("tidegate-canary",), description="Ids of devices whose readings are left out of the rollups."
     )
     count_retained: bool = Field(
         False,
-        description="Count retained messages, which the broker replays to a new subscription and which may be old, as news: in "
-        "latest, rollups, devices and the views of profiles.",
+        description="Count retained messages as new readings in latest, rollups, devices and the views of profiles. The broker "
+        "sends them again to a new subscription, and they may be old.",
     )
     streams_dir: str | None = Field(
-        None, description="Folder of SQL files, each a stream; default ./streams, or DATA/streams of an embedded run."
+        None,
+        description="Folder of SQL files, each of which defines a stream. Default: ./streams, or DATA/streams in an embedded "
+        "run.",
     )
-    maintain_seconds: float = Field(60.0, gt=0, description="How often the tables are asked what maintenance is due.")
+    maintain_seconds: float = Field(
+        60.0, gt=0, description="Seconds between two checks of the tables for maintenance that is due."
+    )
     fsync: bool = Field(
-        True, description="A batch's files are on the disk (local tables) before the checkpoint says that it is done."
+        True,
+        description="Write a batch's files to disk with fsync before the checkpoint marks the batch as done. It applies to "
+        "tables in a local folder.",
     )
-    warm_up: bool = Field(True, description="Land made-up records into a throw-away table before it says ready.")
-    extra: dict[str, str] = Field(default_factory=dict, description="Further Spark settings, passed through.")
+    warm_up: bool = Field(
+        True, description="Land generated records into a temporary table before the stream reports that it is ready."
+    )
+    extra: dict[str, str] = Field(default_factory=dict, description="More Spark settings, passed on unchanged.")

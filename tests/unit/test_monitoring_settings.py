@@ -34,7 +34,7 @@ def test_groups_are_named_as_their_programs_name_them() -> None:
     groups = ("my-app", "Abrechnung (neu)", "x" * 255)
     assert MonitoringSettings(consumer_groups=groups).consumer_groups == groups
     for name in ("", " my-app", "my-app ", "my\napp", "x" * 256):
-        with pytest.raises(ValidationError, match=r"is no name of a consumer group; write the `group\.id`"):
+        with pytest.raises(ValidationError, match=r"is not a name of a consumer group; write the `group\.id`"):
             MonitoringSettings(consumer_groups=("good", name))
 
 
