@@ -109,7 +109,8 @@ class MonitoringSettings(BaseModel):
     )
     alertmanager_url: str | None = Field(
         None,
-        description="URL of an Alertmanager. The page shows its silences, and an exported Prometheus sends alerts to it.",
+        description="URL of an Alertmanager. Alerts on the page link to its form for a new silence, and an exported Prometheus "
+        "sends its alerts there.",
     )
     runbook_base_url: str | None = Field(
         None,

@@ -1,25 +1,25 @@
-"""How a text becomes a document, written as data: the `format` of a mapping, and of what stands inside a message.
+"""Settings of formats: how text becomes a document. A mapping has one as `format`, and others for text inside a message.
 
 A format is a word (`format = "ndjson"`) or a table (`format = { kind = "rows", separator = ";", header = true }`):
 
 json      one JSON document.
-ndjson    JSON documents, one a line: an array of them.
+ndjson    JSON documents, one per line: an array of them.
 influx    Influx lines; see `influx` for their shape.
 rows      delimited text, such as CSV or SmartREST: an array with an object for each row. `columns` names the cells, or
-          `header` takes the names from the first row. Where rows differ, `columns` is a table: the first cell (a glob) to
+          `header` takes the names from the first row. If rows differ, `columns` is a table: the first cell (a glob) to
           the names of such a row; an empty list leaves such rows out.
-          A name that ends with `?` may be missing at the row's end. A list among the names, the last one, is a group that
+          A name that ends with `?` may be missing at the row's end. A list at the end of the names is a group that
           repeats to the end of the row: an array `group` of objects. The name `""` leaves a cell out.
-pairs     `key=value` text: an object, or with `lines` an array of objects. Where `equals` is the same as `separator`, keys
-          and values alternate (Ultralight); `columns` then names what may stand before the first key. With `&` between
+pairs     `key=value` text: an object, or with `lines` an array of objects. If `equals` is the same as `separator`, keys
+          and values alternate (Ultralight); `columns` then names the values in front of the first key. With `&` between
           the pairs it is a form: `+` and `%20` are blanks. With blanks between the pairs a blank may follow `equals`.
 text      the text itself, one value; `numbers` takes a number out of it.
-auto      only in `inside`: JSON where it begins like JSON, else the text as it is.
-columns   only in `inside`: no text but an object of arrays. They become an array `rows` of objects in its place, which
-          keeps the members that are no columns. `columns` names the arrays, by default all; `by` names the one whose
-          length counts, by default all are of the same length. A column of another length is refused.
+auto      only in `inside`: JSON if it begins like JSON, else the text unchanged.
+columns   only in `inside`: an object of arrays, not text. The arrays become an array `rows` of objects in its place, which
+          keeps the members that are not columns. `columns` names the arrays, by default all; `by` names the one that
+          gives the length, by default all have the same length. A column of another length is rejected.
 
-A row that cannot be read costs itself. Cells lose blanks around them; an empty cell is absent; quotes are those of CSV.
+A row that cannot be read is rejected alone. Cells lose blanks around them; an empty cell is absent; quotes are as in CSV.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -44,23 +44,32 @@ _MAX_COLUMNS: Final = 1000
 
 
 class FormatSettings(BaseModel):
-    """A format; keys that its kind does not know are refused."""
+    """A format. A key that its kind does not use is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Kind
+    kind: Kind = Field(
+        description="Kind of the format: json, ndjson, influx, rows, pairs or text; inside a message also auto and columns."
+    )
     encoding: Literal["text", "base64", "hex"] = Field(
-        "text", description="How the text itself is written: base64 (also its URL form) and hex hold UTF-8 text."
+        "text",
+        description="Encoding of the text: text (as it is), base64 (also its URL form) or hex. base64 and hex hold UTF-8 text.",
     )
-    separator: str = Field(",", min_length=1, max_length=8, description='Between cells or pairs; " " is any blanks.')
+    separator: str = Field(
+        ",", min_length=1, max_length=8, description='Text between cells or pairs. " " means any number of blanks.'
+    )
     lines: str | None = Field(
-        None, min_length=1, max_length=8, description="Between rows; default: line ends, of pairs none."
+        None, min_length=1, max_length=8, description="Text between rows. Default: line ends; pairs have one row."
     )
-    equals: str = Field("=", min_length=1, max_length=8, description="Between key and value.")
-    columns: Columns | dict[str, Columns] = Field((), description="Names of the cells, in order.")
-    header: bool = Field(False, description="The first row holds the names.")
-    decimal: Literal[".", ","] = Field(".", description="The sign between whole and fraction of numbers in cells.")
-    by: str | None = Field(None, description="The column whose length is that of all.")
+    equals: str = Field("=", min_length=1, max_length=8, description="Text between key and value.")
+    columns: Columns | dict[str, Columns] = Field(
+        (), description="Names of the cells, in order; or a table: glob of the first cell to the names of such a row."
+    )
+    header: bool = Field(False, description="Take the names of the cells from the first row.")
+    decimal: Literal[".", ","] = Field(".", description="Decimal separator of the numbers in cells.")
+    by: str | None = Field(
+        None, description="Column that gives the number of rows. Default: all columns must have the same length."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -69,16 +78,16 @@ class FormatSettings(BaseModel):
                 message = f"{key} belongs to the kinds {' and '.join(kinds)}, not to {self.kind}"
                 raise ValueError(message)
         if self.kind == "rows" and bool(self.columns) is self.header:
-            message = "rows need either `columns` with the names of the cells or `header = true`, and not both"
+            message = "rows need either `columns` with the names of the cells or `header = true`, not both"
             raise ValueError(message)
         if self.kind != "rows" and (isinstance(self.columns, dict) or _groups(self.columns)):
-            message = f"columns of the kind {self.kind} are a list of names"
+            message = f"columns of the kind {self.kind} must be a list of names"
             raise ValueError(message)
         if self.kind == "columns" and self.encoding != "text":
-            message = "columns are no text: leave `encoding` out"
+            message = "columns are not text: remove `encoding`"
             raise ValueError(message)
         if self.kind in ("rows", "pairs") and self.separator == self.decimal:
-            message = f"separator and decimal are both {self.decimal!r}: give one of them"
+            message = f"separator and decimal are both {self.decimal!r}: change one of them"
             raise ValueError(message)
         for names in self.columns.values() if isinstance(self.columns, dict) else (self.columns,):
             _check_names(names)
@@ -92,11 +101,11 @@ def _groups(names: Columns) -> list[tuple[str, ...]]:
 def _check_names(names: Columns) -> None:
     groups = _groups(names)
     if len(groups) > 1 or (groups and names[-1] is not groups[0]):
-        message = "a group of columns is the last in the list, and the only one"
+        message = "a list may have only one group of columns, at its end"
         raise ValueError(message)
     for flat in ([name for name in names if isinstance(name, str)], *groups):
         if len(flat) > _MAX_COLUMNS:
-            message = f"{len(flat)} columns, wanted at most {_MAX_COLUMNS}"
+            message = f"{len(flat)} columns: wanted at most {_MAX_COLUMNS}"
             raise ValueError(message)
         named = [name.removesuffix("?") for name in flat if name]
         twice = sorted({name for name in named if named.count(name) > 1})
@@ -105,10 +114,10 @@ def _check_names(names: Columns) -> None:
             raise ValueError(message)
         optional = [name.endswith("?") for name in flat]
         if sorted(optional) != optional:
-            message = "a column that may be missing (name?) stands behind those that may not"
+            message = "a column that may be missing (name?) must come after those that may not"
             raise ValueError(message)
     if any(name.endswith("?") for group in groups for name in group) or (groups and not groups[0]):
-        message = "a group has columns, and each of them is there (an empty cell is absent)"
+        message = "a group needs at least one column, and none of its columns may be missing (an empty cell is absent)"
         raise ValueError(message)
 
 
@@ -118,7 +127,9 @@ def _table(value: object) -> object:
 
 def _of_message(format_: FormatSettings) -> FormatSettings:
     if format_.kind in ("auto", "columns"):
-        message = f"the kind {format_.kind} is of what stands inside a message: inside = {{ path = {format_.kind!r} }}"
+        message = (
+            f"the kind {format_.kind} is only for text inside a message: use inside = {{ path = {format_.kind!r} }}"
+        )
         raise ValueError(message)
     return format_
 

@@ -54,7 +54,7 @@ def _sentence(fault: ErrorDetails, values: dict[str, Any]) -> str:
     if fault["type"] == "literal_error":
         allowed = get_args(Failure) if "[key]" in fault["loc"] else ()
         text = f"{text[:1].lower()}{text[1:]}{_near(str(fault['input']), allowed)}"
-    elif "no listed unit" in text:
+    elif "not a listed unit" in text:
         written = text.split("'")[1]
         text += _near(written, [unit for units in DIMENSIONS.values() for unit in units])
     elif fault["type"] != "value_error":

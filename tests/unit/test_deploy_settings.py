@@ -69,7 +69,7 @@ def test_environment_takes_lists_and_tables_as_json() -> None:
             '[[routes]]\nfilter = "a"\nmapping = { extends = "rtl433" }\n',
             ["extends 'rtl433', which names no mapping; did you mean 'rtl_433'?"],
         ),
-        ('[mappings.m.numbers]\nv = { scale = "x" }\n', [": mappings.m.numbers.v.scale: 'x' is no factor"]),
+        ('[mappings.m.numbers]\nv = { scale = "x" }\n', [": mappings.m.numbers.v.scale: 'x' is not a factor"]),
         (
             '[mappings.a]\nextends = "b"\n[mappings.b]\nextends = "a"\n[[routes]]\nfilter = "x"\nmapping = "a"\n',
             [": routes: mappings extend each other: a -> b -> a"],

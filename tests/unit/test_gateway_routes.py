@@ -199,7 +199,7 @@ def test_wrong_mappings_and_conditions_are_told(route: dict[str, object], words:
 
 
 def test_a_route_has_one_reader() -> None:
-    with pytest.raises(ValidationError, match="name one of them"):
+    with pytest.raises(ValidationError, match="set only one of them"):
         RouteSettings.model_validate({"filter": "a", "decoder": "plain", "ignore": "status"})
 
 

@@ -113,7 +113,7 @@ def test_a_mapping_of_the_settings_names_a_vendor_of_the_settings(tmp_path: Path
     ("text", "wanted"),
     [
         ('[vendors.acme]\nunit = { t = "°C" }\n', "my.toml:2: unknown key vendors.acme.unit. Did you mean vendors.acme.units?"),
-        ('[vendors.acme]\nnumbers = { v = { scale = "x" } }\n', "my.toml:2: vendors.acme.numbers.v.scale: 'x' is no factor"),
+        ('[vendors.acme]\nnumbers = { v = { scale = "x" } }\n', "my.toml:2: vendors.acme.numbers.v.scale: 'x' is not a factor"),
     ],
 )  # fmt: skip
 def test_a_fault_names_file_key_and_suggestion(tmp_path: Path, text: str, wanted: str) -> None:
