@@ -1,6 +1,6 @@
-"""The command line `tidegate`: data to stdout, words to stderr.
+"""The command line `tidegate`: data goes to stdout, messages go to stderr.
 
-Exit codes: 0 ok, 1 failed, 2 usage, 69 something needed is not there, 78 configuration, 130 interrupted.
+Exit codes: 0 ok, 1 failed, 2 usage, 69 something needed is unavailable, 78 configuration, 130 interrupted.
 """
 
 import os
@@ -52,8 +52,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Sensor readings from MQTT through Kafka into Delta tables, exactly once, with proof.\n\n"
-    "First steps: `tidegate up`, then in another terminal `tidegate status` and\n"
-    "`tidegate sql 'select * from readings limit 5'`. What answers with data takes --json.\n\n"
+    "First steps: run `tidegate up`, then in another terminal `tidegate status` and\n"
+    "`tidegate sql 'select * from readings limit 5'`. Commands that print data accept --json.\n\n"
     "Exit codes: 0 ok, 1 failed, 2 usage, 69 unavailable, 78 configuration.",
 )
 embedded.register(app)
@@ -91,14 +91,14 @@ def main() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code; every fault becomes one sentence on stderr."""
+    """Run one command and return its exit code; report every error in one sentence on stderr."""
     try:
         code = app(args=arguments, prog_name="tidegate", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TidegateError as error:
         typer.echo(str(error), err=True)
-        # To a command that ends, a fault that may pass means: not available now.
+        # A one-shot command reports a retryable error as unavailable (exit 69).
         return UnavailableError.exit_code if isinstance(error, RetryableError) else error.exit_code
     except TyperException as error:
         show = getattr(error, "show", None)
@@ -108,7 +108,7 @@ def run(arguments: list[str] | None = None) -> int:
         typer.echo("Interrupted.", err=True)
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; a second flush at exit must not complain.
+        # The reader (head, less) has closed the pipe; the flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -117,10 +117,10 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> str:
-    """One sentence for a fault that nobody foresaw, and a file with the rest of it."""
+    """Write the traceback of an unexpected error to a file, and return a sentence that names the error and the file."""
     try:
         what = " ".join(str(error).split())[:200]
-    except Exception:  # an error of Spark asks its JVM for its own text, and that may be gone
+    except Exception:  # an error of Spark asks its JVM for its text, and the JVM may be gone
         what = "(its text cannot be read)"
     from deploy.settings import fault_folder
 
@@ -128,8 +128,8 @@ def _unexpected(error: Exception, arguments: Sequence[str]) -> str:
         file = fault_folder(arguments) / f"tidegate-fault-{int(time.time())}-{os.getpid()}.txt"
         file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
     except (OSError, TidegateError):
-        return f"Unexpected fault: {type(error).__name__}: {what}"
-    return f"Unexpected fault: {type(error).__name__}: {what}. The traceback is in {file}; please report it."
+        return f"Unexpected error: {type(error).__name__}: {what}"
+    return f"Unexpected error: {type(error).__name__}: {what}. The traceback is in {file}; please report it."
 
 
 if __name__ == "__main__":

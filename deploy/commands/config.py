@@ -1,4 +1,4 @@
-"""`tidegate config show|validate|schema`."""
+"""`tidegate config show | validate | schema`: the settings."""
 
 import typer
 
@@ -6,7 +6,7 @@ from deploy.commands.options import Json, OptionalConfig, show_json
 
 __all__ = ["register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and check settings.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Settings: show, validate, print the schema.")
 
 
 def register(parent: typer.Typer) -> None:
@@ -16,7 +16,10 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def show(config: OptionalConfig = None, as_json: Json = False) -> None:
-    """Print the effective settings, secrets masked: defaults, then the file, then TIDEGATE_<SECTION>__<FIELD>."""
+    """Print the effective settings, with secrets masked.
+
+    Later sources win: the defaults, the file, the environment TIDEGATE_<SECTION>__<FIELD>.
+    """
     from deploy.settings import load_settings, masked
     from deploy.settings_file import to_toml
 
@@ -29,7 +32,10 @@ def show(config: OptionalConfig = None, as_json: Json = False) -> None:
 
 @app.command()
 def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
-    """Check a settings file; exit 78 names every wrong key with its line and a suggestion."""
+    """Check a settings file.
+
+    Exit 78 if it is wrong, with each wrong key, its line and a suggestion.
+    """
     from deploy.settings import load_settings
     from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes
@@ -45,7 +51,10 @@ def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of the settings file, for editors."""
+    """Print the JSON schema of the settings file, for editors.
+
+    Every setting has a description there.
+    """
     from deploy.settings import Settings
 
     show_json(Settings.model_json_schema())

@@ -21,24 +21,24 @@ def register(parent: typer.Typer) -> None:
 
 def up(
     detach: Annotated[bool, typer.Option("--detach", help="Run in the background.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="With --detach: return when it is ready.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="With --detach: return when the run is ready.")] = False,
     no_fleet: Annotated[bool, typer.Option("--no-fleet", help="Start no simulated devices.")] = False,
     no_prometheus: Annotated[
-        bool, typer.Option("--no-prometheus", help="Start no Prometheus and Alertmanager, though they are installed.")
+        bool, typer.Option("--no-prometheus", help="Start no Prometheus and Alertmanager, even if they are installed.")
     ] = False,
     data: Data = None,
     port_offset: Annotated[
         int,
-        typer.Option("--port-offset", min=0, max=40000, help="Added to every port: runs a second instance beside one."),
+        typer.Option("--port-offset", min=0, max=40000, help="Number to add to every port, for a second run."),
     ] = 0,
     config: OptionalConfig = None,
     as_json: Json = False,
 ) -> None:
     """Start the whole pipeline on this machine.
 
-    Broker, Kafka, gateway, Spark, the ops page and a small simulated fleet; "ready" means that a reading went all the
-    way. Prometheus and Alertmanager are started where they are installed.
-    Ctrl-C stops everything in order; with --detach, `tidegate down` does.
+    Starts the broker, Kafka, the gateway, Spark, the ops page and a small simulated fleet. "ready" means that a reading
+    has passed through all of them. Prometheus and Alertmanager start if they are installed.
+    Ctrl-C stops everything in order. After --detach, `tidegate down` does.
     """
     from deploy.local.detach import run_detached
     from deploy.local.up import UpOptions, run_foreground
@@ -59,9 +59,9 @@ def up(
 
 
 def down(data: Data = None, as_json: Json = False) -> None:
-    """Stop the embedded run; data stays.
+    """Stop the embedded run and keep its data.
 
-    In order: devices, gateway, stream, Kafka, broker; each drains first.
+    Stops devices, gateway, stream, Kafka and broker in this order. Each drains first.
     """
     from deploy.local.down import stop_run
     from deploy.settings import data_dir
@@ -75,14 +75,14 @@ def status(
     data: Data = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="Ask the monitor of these settings instead of an embedded run."),
+        typer.Option("--config", "-c", help="Ask the monitor of these settings, not an embedded run."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show again every 2 s until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 s until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show parts, rates, latency, lag, objectives and alerts.
 
-    What the ops page shows, in a terminal.
+    The ops page shows the same.
 
     Exit 1 while the run is not ready, 69 when nothing runs.
     """
@@ -104,8 +104,8 @@ def status(
     raise typer.Exit(0 if found["ready"] else 1)
 
 
-def _show(found: dict[str, Any], *, anew: bool = False) -> None:
-    """Print it; `anew`: over what stands in the terminal, within its height."""
+def _show(found: dict[str, Any], *, redraw: bool = False) -> None:
+    """Print the status; with `redraw` over the terminal's content, within its height."""
     import os
     import shutil
     import sys
@@ -113,10 +113,10 @@ def _show(found: dict[str, Any], *, anew: bool = False) -> None:
     from deploy.local.status_text import render_status
 
     is_terminal = sys.stdout.isatty()
-    height = shutil.get_terminal_size().lines - 1 if anew and is_terminal else None
+    height = shutil.get_terminal_size().lines - 1 if redraw and is_terminal else None
     text = render_status(found, colour=is_terminal and not os.environ.get("NO_COLOR"), height=height)
-    # Home first and clear what is below: a page that is drawn over itself does not flicker.
-    typer.echo(("\x1b[H\x1b[2J" if anew and is_terminal else "") + text)
+    # Home first, then clear what is below: a page that is drawn over itself does not flicker.
+    typer.echo(("\x1b[H\x1b[2J" if redraw and is_terminal else "") + text)
 
 
 def _follow(look: Callable[[], dict[str, Any]], *, as_json: bool) -> NoReturn:
@@ -129,18 +129,20 @@ def _follow(look: Callable[[], dict[str, Any]], *, as_json: bool) -> NoReturn:
         if as_json:
             typer.echo(json.dumps(found))
         else:
-            _show(found, anew=True)
+            _show(found, redraw=True)
         time.sleep(2.0)
 
 
 def logs(
     part: Annotated[
         str | None,
-        typer.Argument(help="broker, kafka, gateway, stream, spark, canary, monitor, supervisor, …; default all."),
+        typer.Argument(
+            help="Part: broker, kafka, gateway, stream, spark, canary, monitor, supervisor, … (default: all)."
+        ),
     ] = None,
     data: Data = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of each log to begin with.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Newest lines of each log to print first.")] = 50,
 ) -> None:
     """Print the logs of the parts."""
     import time
@@ -164,7 +166,7 @@ def _log_files(data: Path, part: str | None) -> list[Path]:
     from ingest.contract.errors import UnavailableError
 
     folder = data / "logs"
-    # Kafka and Spark keep their own logs, and bound them themselves.
+    # Kafka and Spark write and limit their own logs.
     known = [*sorted(folder.glob("*.log")), *(data / "kafka" / "logs").glob("server.log")]
     chosen = [file for file in known if part is None or _part_of(file) == part]
     if not chosen:
@@ -172,8 +174,8 @@ def _log_files(data: Path, part: str | None) -> list[Path]:
         msg = f"There is no log of {part or 'any part'} in {folder}. " + (
             f"There are: {names}."
             if names
-            else "`tidegate up` started nothing there; name its folder with --data. Logs of services outside `up` are where "
-            "their supervisor puts them, such as `journalctl -u UNIT` or `docker logs CONTAINER`."
+            else "`tidegate up` started nothing there; name its folder with --data. For services outside `up`, ask their "
+            "supervisor, such as `journalctl -u UNIT` or `docker logs CONTAINER`."
         )
         raise UnavailableError(msg)
     return chosen

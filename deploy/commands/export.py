@@ -1,4 +1,4 @@
-"""`tidegate export`: hand-over to tools that people already run."""
+"""`tidegate export`: files for tools that people already run."""
 
 import typer
 

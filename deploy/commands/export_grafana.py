@@ -21,13 +21,13 @@ def register(group: typer.Typer) -> None:
 
 
 def export_grafana(
-    folder: Annotated[Path, typer.Argument(help="Where to write; made where it is missing.", metavar="DIR")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")],
     force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
     check: Annotated[
         str | None,
         typer.Option(
             "--check",
-            help="Address of a Prometheus: ask it every query; exit 1 where one gives nothing.",
+            help="URL of a Prometheus to send every query to. Exit 1 if one has no result.",
             metavar="URL",
             show_default=False,
         ),
@@ -36,10 +36,10 @@ def export_grafana(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Write dashboards for Grafana (overview, pipeline, Kafka, bench) and the files that provision them.
+    """Write dashboards for Grafana and the files that provision them.
 
-    The objectives of the settings are drawn in, with --data those of an embedded run.
-    DIR/README.md says how a Grafana takes them.
+    The dashboards are overview, pipeline, Kafka and bench. They show the objectives of the settings, with --data those of an
+    embedded run. DIR/README.md says how to load them into Grafana.
     """
     from deploy.exported import write_exported
     from deploy.local.locate import locate_settings
@@ -65,12 +65,12 @@ def _check(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":
     from monitoring.grafana.files import dashboards
 
     if not url.startswith(("http://", "https://")):
-        msg = f"--check {url}: wanted the address of a Prometheus, such as http://127.0.0.1:9090."
+        msg = f"--check {url}: wanted the URL of a Prometheus, such as http://127.0.0.1:9090."
         raise ConfigError(msg)
     try:
         return empty_queries(dashboards(settings), ask_prometheus(url))
     except OSError as error:
-        msg = f"{url}: no Prometheus answers there ({error}). Give the address under which its own page opens."
+        msg = f"{url}: no Prometheus answers there ({error}). Use the URL under which its own page opens."
         raise UnavailableError(msg) from error
 
 
@@ -79,4 +79,6 @@ def _say_empty(empty: "list[EmptyQuery]") -> None:
         mark = "expected" if each.expected else "EMPTY"
         typer.echo(f"{mark}: {each.dashboard}, {each.panel}: {each.why}: {each.expr}", err=True)
     wrong = sum(not each.expected for each in empty)
-    typer.echo(f"Every query was asked: {wrong} give nothing, {len(empty) - wrong} more may be empty.", err=True)
+    typer.echo(
+        f"All queries were sent: {wrong} have no result, {len(empty) - wrong} more are expected to be empty.", err=True
+    )

@@ -17,7 +17,7 @@ def register(group: typer.Typer) -> None:
 
 
 def export_prometheus(
-    folder: Annotated[Path, typer.Argument(help="Where to write; made where it is missing.", metavar="DIR")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")],
     force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
     config: OptionalConfig = None,
     data: Data = None,
@@ -25,7 +25,7 @@ def export_prometheus(
 ) -> None:
     """Write scrape configuration, alert rules and Alertmanager's configuration.
 
-    With --data for the addresses of an embedded run. DIR/README.md says how to load them.
+    With --data the files have the addresses of an embedded run. DIR/README.md says how to load them.
     """
     from deploy.exported import write_exported
     from deploy.local.locate import locate_settings

@@ -1,4 +1,4 @@
-"""`tidegate groups ls | describe` and `rewind`: consumer groups as Kafka's tools show them, and a change of their offsets."""
+"""`tidegate groups ls | describe` and `rewind`: consumer groups as Kafka's tools show them, and changes of offsets."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["member_names", "register"]
 
-groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Kafka's consumer groups: members and lag.")
+groups = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Kafka consumer groups: list, describe.")
 _ID_LETTERS: Final = 8
-Name = Annotated[str, typer.Argument(help="As `groups ls` lists it.")]
+Name = Annotated[str, typer.Argument(help="Name of the group, as in `groups ls`.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def ls(brokers: Brokers = None, config: KafkaConfig = None, data: Data = None, a
 def describe(
     name: Name, brokers: Brokers = None, config: KafkaConfig = None, data: Data = None, as_json: Json = False
 ) -> None:
-    """Show a group's members, the partitions each has, and how far the group has read."""
+    """Show a group's members, their partitions and the lag."""
     from dataclasses import asdict
 
     from deploy.commands.text_table import text_table
@@ -73,21 +73,22 @@ def describe(
         name = names[member.member_id]
         fresh = [f"{topic}[{number}]" for topic, number in member.partitions if (topic, number) not in known]
         if fresh:
-            typer.echo(f"{name} also has {', '.join(fresh)}, of which nothing is committed yet")
+            typer.echo(f"{name} also has {', '.join(fresh)}, without a committed offset yet")
         elif not member.partitions:
             typer.echo(f"{name} has no partition: the group has more members than there are partitions")
 
 
 def rewind(
-    group: Annotated[str, typer.Argument(help="Consumer group, as `groups ls` lists it.")],
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic whose offsets are set.")],
+    group: Annotated[str, typer.Argument(help="Name of the consumer group, as in `groups ls`.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic whose offsets to set.")],
     to: Annotated[
         str, typer.Option("--to", help="earliest, latest, an offset such as 1234, or a time such as 10m-ago.")
     ],
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="This partition alone.", show_default=False)
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition (default: all).", show_default=False),
     ] = None,
-    execute: Annotated[bool, typer.Option("--yes", help="Do it; without this the plan is only shown.")] = False,
+    execute: Annotated[bool, typer.Option("--yes", help="Write the offsets; without it only show the plan.")] = False,
     brokers: Brokers = None,
     config: KafkaConfig = None,
     data: Data = None,
@@ -97,7 +98,7 @@ def rewind(
 
     Shows the plan; --yes writes it.
 
-    Refused while the group has members, and for Tidegate's own groups, whose readers do not go by their offsets.
+    The group must have no members. Tidegate's own groups cannot be rewound, because their readers do not use these offsets.
     """
     from deploy.commands.text_table import text_table
     from deploy.local.locate import locate_kafka
@@ -117,14 +118,14 @@ def rewind(
         return
     rows = [(str(m.partition), _or(m.before), str(m.after), str(m.end), _effect(m)) for m in plan]
     typer.echo("\n".join(text_table(("partition", "committed", "new", "end", "effect"), rows)))
-    typer.echo("Written." if execute else "Nothing was changed: this is the plan. Add --yes to write it.", err=True)
+    typer.echo("Written." if execute else "This is the plan; nothing was changed. Add --yes to write it.", err=True)
 
 
 def parse_target(text: str) -> "Target":
-    """`earliest`, `latest`, an offset, or a time (ISO 8601, or how long ago, such as 10m-ago).
+    """Parse `earliest`, `latest`, an offset, or a time (ISO 8601, or a duration ago, such as 10m-ago).
 
     Raises:
-        BadParameter: none of these.
+        BadParameter: it is none of these.
     """
     from deploy.commands.options import parse_time
     from ingest.rewind import Target
@@ -138,16 +139,16 @@ def parse_target(text: str) -> "Target":
     try:
         when = parse_time(text)
     except typer.BadParameter as error:
-        msg = f"--to {text!r}: wanted earliest, latest, an offset such as 1234, or a time such as 10m-ago"
+        msg = f"--to {text!r}: use earliest, latest, an offset such as 1234, or a time such as 10m-ago."
         raise typer.BadParameter(msg) from error
     if when > datetime.now(UTC):
-        msg = f"--to {text!r} is in the future; wanted a time that has passed, or latest"
+        msg = f"--to {text!r} is in the future: use a time that has passed, or latest."
         raise typer.BadParameter(msg)
     return Target("time", int(when.timestamp() * 1000))
 
 
 def member_names(members: "Sequence[Member]") -> dict[str, str]:
-    """By member id: the client id, and where several members share that one, with the beginning of what tells them apart."""
+    """Map member ids to names: the client id, with the first letters of the member id if several members share it."""
     shared = {one.client_id for one in members if sum(other.client_id == one.client_id for other in members) > 1}
     return {
         one.member_id: f"{one.client_id}-{one.member_id.removeprefix(f'{one.client_id}-')[:_ID_LETTERS]}"
@@ -166,4 +167,4 @@ def _effect(move: "Move") -> str:
         return f"begins at {move.after}"
     if move.again == 0:
         return "-"
-    return f"reads {move.again} again" if move.again > 0 else f"leaves out {-move.again}"
+    return f"reads {move.again} again" if move.again > 0 else f"skips {-move.again}"

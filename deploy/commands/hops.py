@@ -1,4 +1,4 @@
-"""`tidegate gateway | stream | canary`: one hop as a process of its own; the hidden ones are steps of the embedded run."""
+"""`tidegate gateway | stream | canary`: one hop as one process. Hidden commands are steps of the embedded run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +21,8 @@ def register(parent: typer.Typer) -> None:
 def gateway(config: Config) -> None:
     """Run hop 1: MQTT in, Kafka out.
 
-    PUBACK only after Kafka has the message. Changed routes, mappings and vendors of the settings file apply within
-    seconds. SIGTERM drains.
+    The gateway sends PUBACK after Kafka has the message. Changed routes, mappings and vendors of the settings file apply
+    within seconds. SIGTERM stops it after it has drained.
     """
     from deploy.hops import run_gateway
     from deploy.settings_reload import SettingsFile
@@ -32,13 +32,13 @@ def gateway(config: Config) -> None:
 
 def stream(
     config: Config,
-    log_dir: Annotated[Path, typer.Option("--log-dir", help="Where Spark's own log goes.")] = Path(
+    log_dir: Annotated[Path, typer.Option("--log-dir", help="Folder for Spark's own log.")] = Path(
         "tidegate-data/logs"
     ),
 ) -> None:
     """Run hop 3: Kafka in, Delta tables out.
 
-    Exactly once; one writer per tables root. SIGTERM drains.
+    Writes each record exactly once. Only one stream may write to a tables root. SIGTERM stops it after it has drained.
     """
     from deploy.hops import run_stream
     from deploy.settings import load_settings
@@ -47,7 +47,7 @@ def stream(
 
 
 def make_topics(config: Config, as_json: Json = False) -> None:
-    """Create the Kafka topics that are missing, and say how those that exist differ from the settings."""
+    """Create missing Kafka topics, and report how existing ones differ from the settings."""
     from deploy.settings import load_settings
     from ingest.topic_setup import ensure_topics
 
@@ -61,7 +61,7 @@ def make_topics(config: Config, as_json: Json = False) -> None:
 def canary(config: Config) -> None:
     """Publish a reading every few seconds and read it back from Delta.
 
-    What freshness is judged by: run one beside a pipeline in production too. SIGTERM ends it.
+    Its readings measure freshness. Run one next to a pipeline in production too. SIGTERM stops it.
     """
     from deploy.hops import run_canary_process
     from deploy.settings import load_settings

@@ -1,4 +1,4 @@
-"""`tidegate maintain`: join small files, drop days past their retention, vacuum; now instead of when it is due."""
+"""`tidegate maintain`: join small files, drop days past their retention and vacuum, now instead of when it is due."""
 
 from typing import Annotated, Any
 
@@ -16,31 +16,32 @@ def register(parent: typer.Typer) -> None:
 
 def maintain(
     table: Annotated[
-        str | None, typer.Option("--table", help="Only this one; without it all.", show_default=False)
+        str | None, typer.Option("--table", help="Maintain only this table (default: all).", show_default=False)
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Join every small file and write a checkpoint.")] = False,
     keep_hours: Annotated[
         float | None,
         typer.Option(
             "--keep-hours",
-            help="Delete files that left a table longer ago than this; without it lake.log_retention_hours.",
+            help="Delete files that left a table longer ago than this (default: lake.log_retention_hours).",
             show_default=False,
         ),
     ] = None,
     drop_days: Annotated[
         bool,
         typer.Option(
-            "--drop-days", help="Confirm that days past their retention go, though many at once or a new clock."
+            "--drop-days",
+            help="Drop days past their retention, even if they are many at once or the clock is in doubt.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Keep the tables small and quick.
+    """Join small files, drop expired days, delete old files.
 
-    The stream does this by itself while it runs; it is asked to, and where none runs it is done here.
+    A running stream does this by itself. This command asks the stream to do it now, or does it here if no stream runs.
     """
     from deploy.local.locate import locate_settings
     from deploy.requests import run_request
@@ -72,7 +73,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
             f"{kept['files_deleted']} old files {would}deleted ({kept['bytes_deleted']} bytes)"
             if kept["files_deleted"]
             else "",
-            f"{kept['log_files_deleted']} files of the log deleted" if kept["log_files_deleted"] else "",
+            f"{kept['log_files_deleted']} log files deleted" if kept["log_files_deleted"] else "",
         ]
         lines.append(f"{kept['table']:20} {files:>15} {kept['bytes']:>14}  {', '.join(filter(None, did)) or 'nothing'}")
     return [*lines, f"{answer['seconds']:.1f} s"]

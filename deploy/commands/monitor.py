@@ -1,4 +1,4 @@
-"""`tidegate monitor`: the ops page and all that it shows."""
+"""`tidegate monitor`: the monitor with its ops page."""
 
 import typer
 
@@ -15,7 +15,7 @@ def register(parent: typer.Typer) -> None:
 def monitor(config: Config) -> None:
     """Watch all parts, check alerts, and serve the ops page.
 
-    Needs none of the parts to run: what does not answer is what it shows. The page is on monitoring.page_port (9470).
+    No part needs to run: the page shows which parts do not answer. It is on monitoring.page_port (9470).
     """
     from deploy.monitor.run import run_monitor
     from deploy.settings import load_settings

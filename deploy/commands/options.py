@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read the same everywhere."""
+"""Options that several commands share, and parsers of their values."""
 
 import json
 import re
@@ -27,21 +27,26 @@ __all__ = [
 Data = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="Folder of the embedded run (default ./tidegate-data, or TIDEGATE_DATA).", show_default=False
+        "--data", help="Folder of the embedded run (default: TIDEGATE_DATA, else ./tidegate-data).", show_default=False
     ),
 ]
 Brokers = Annotated[
     str | None,
     typer.Option(
-        "--brokers", "-b", metavar="HOST:PORT,…", help="A Kafka without login, instead of --config and --data.",
+        "--brokers", "-b", metavar="HOST:PORT,…", help="Kafka brokers without login, in place of --config and --data.",
         show_default=False,
     ),
 ]  # fmt: skip
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="Settings file (TOML).", show_default=False)]
 OptionalConfig = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Settings file (TOML); without it the defaults.", show_default=False),
+    typer.Option(
+        "--config",
+        "-c",
+        help="Settings file (TOML) (default: the embedded run's, or the defaults).",
+        show_default=False,
+    ),
 ]
 
 KafkaConfig = Annotated[
@@ -50,7 +55,7 @@ KafkaConfig = Annotated[
         "--config",
         "-c",
         "-F",
-        help="Settings file (TOML) with a [kafka] section; for a login and TLS.",
+        help="Settings file (TOML) with a [kafka] section, for login and TLS.",
         show_default=False,
     ),
 ]
@@ -60,12 +65,12 @@ _WORDS: Final = ("seconds", "minutes", "hours", "days", "weeks")
 
 
 def show_json(value: object) -> None:
-    """One JSON value to stdout, readable as it is."""
+    """Print one JSON value to stdout, indented."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def show_exported(done: "Exported") -> None:
-    """Which files an export wrote, each a line of stdout, and where it says what to do with them."""
+    """Print the files that an export wrote, one per line, and the file that says how to use them."""
     for name in done.written:
         typer.echo(str(Path(done.folder) / name))
     counts = f"{len(done.written)} files written, {len(done.unchanged)} unchanged"
@@ -73,25 +78,25 @@ def show_exported(done: "Exported") -> None:
 
 
 def parse_span(text: str) -> timedelta:
-    """A span of time such as 30s, 10m, 2h, 1d, or in words such as 2 days.
+    """Parse a duration such as 30s, 10m, 2h, 1d, or in words such as 2 days.
 
     Raises:
-        BadParameter: it is none, or longer than time is counted.
+        BadParameter: it is not a duration, or too long.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
     unit = _UNITS.get(match[2], match[2] if match[2].endswith("s") else f"{match[2]}s") if match else None
     if match is None or unit not in _WORDS:
-        msg = f"{text!r} is no span of time; wanted a number and s, m, h or d, such as 10m, or days, weeks and such"
+        msg = f"Invalid duration {text!r}: use a number followed by s, m, h or d, such as 10m."
         raise typer.BadParameter(msg)
     try:
         return timedelta(**{unit: float(match[1])})
     except OverflowError as error:
-        msg = f"{text!r} is too long a span of time"
+        msg = f"Duration {text!r} is too long: use a smaller number."
         raise typer.BadParameter(msg) from error
 
 
 def parse_time(text: str) -> datetime:
-    """An instant: ISO 8601 (UTC where it names no zone), or how long ago, such as 10m-ago or 2 days ago.
+    """Parse a time: ISO 8601 (UTC if it does not name a zone), or a duration ago, such as 10m-ago or 2 days ago.
 
     Raises:
         BadParameter: it is neither, or before the year 1.
@@ -101,11 +106,11 @@ def parse_time(text: str) -> datetime:
         try:
             return datetime.now(UTC) - span
         except OverflowError as error:
-            msg = f"{text!r} is before the year 1"
+            msg = f"Time {text!r} is before the year 1: use a later one."
             raise typer.BadParameter(msg) from error
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        msg = f"{text!r} is no time; wanted ISO 8601 such as 2026-11-28T14:30:00Z, or 10m-ago"
+        msg = f"Invalid time {text!r}: use ISO 8601 such as 2026-11-28T14:30:00Z, or a duration ago such as 10m-ago."
         raise typer.BadParameter(msg) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""`tidegate doctor`: is everything there, and can it be reached?"""
+"""`tidegate doctor`: checks of everything that a run needs."""
 
 from typing import Annotated
 
@@ -20,12 +20,12 @@ def doctor(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for each server.")] = 3.0,
     as_json: Json = False,
 ) -> None:
-    """Check what a run needs, with remedies.
+    """Check what a run needs, and say how to fix what is missing.
 
-    Java, JVM parts, memory, disk, packages; with --config also that its broker and Kafka answer, and that its user may write and
-    read the topics of applied SQL streams.
+    Checks Java, JVM parts, memory, disk and packages. With --config it also checks that the broker and Kafka answer, and that
+    the user may write and read the topics of applied SQL streams.
 
-    Exit 1 where a check fails; each says how to mend it.
+    Exit 1 if a check fails. Each failed check says how to fix it.
     """
     from deploy.doctor import examine
     from deploy.settings import data_dir, load_settings

@@ -1,4 +1,4 @@
-"""`tidegate audit | decode`: what became of messages, and what would become of them."""
+"""`tidegate audit | decode`: prove the balance of stored messages, and decode messages without a server."""
 
 import json
 import sys
@@ -27,24 +27,24 @@ def register(parent: typer.Typer) -> None:
 
 def audit(
     since: Annotated[
-        str | None, typer.Option("--since", help="How far back: 10m, 2h, 1d; default: as far as Kafka reaches.")
+        str | None, typer.Option("--since", help="How far back: 10m, 2h, 1d (default: as far as Kafka reaches).")
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds to wait for Spark to land what is in Kafka.")
+        float, typer.Option("--wait", min=0, help="Seconds to wait until Spark has landed Kafka's records.")
     ] = 30.0,
     accept: Annotated[
         bool,
-        typer.Option("--accept", help="Prove nothing: accept what the running audit found, so that its alert ends."),
+        typer.Option("--accept", help="Acknowledge the current audit finding and clear its alert. No audit runs."),
     ] = False,
-    author: Annotated[str, typer.Option("--author", help="With --accept: who does it; kept in the report.")] = "",
+    author: Annotated[str, typer.Option("--author", help="With --accept: your name, kept in the report.")] = "",
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Prove that nothing was lost, doubled or reordered.
 
-    Reads Kafka's own records and the tables apart from their writer:
-    received = stored + dead-lettered + ignored + duplicate. Exit 1 where it does not balance.
+    Reads the records in Kafka and the tables, independently of their writer, and checks that
+    received = stored + dead-lettered + ignored + duplicate. Exit 1 if it does not balance.
     """
     if accept:
         _accept(config, data, author)
@@ -63,14 +63,14 @@ def audit(
     else:
         for name in BALANCE:
             typer.echo(f"{name.replace('_', ' '):<17} {found[name]:>12,}")
-        typer.echo("Balanced." if report.balanced else "NOT balanced: see --json for examples.", err=True)
+        typer.echo("Balanced." if report.balanced else "NOT balanced: run it with --json for examples.", err=True)
     for note in report.notes:
         typer.echo(note, err=True)
     raise typer.Exit(0 if report.balanced else 1)
 
 
 def _accept(config: Path | None, data: Path | None, author: str) -> None:
-    """For the monitor whose settings are these; it sees within seconds that its finding is gone."""
+    """Accept the finding of the monitor with these settings; the monitor notices it within seconds."""
     from deploy.monitor.audit_finding import accept_finding
     from deploy.settings import data_dir
     from ingest.contract.errors import UnavailableError
@@ -79,12 +79,12 @@ def _accept(config: Path | None, data: Path | None, author: str) -> None:
     try:
         accepted = accept_finding(folder, author)
     except OSError as error:
-        msg = f"{folder} cannot be written ({error.strerror}): run this as the user of the monitor, whose finding lies there."
+        msg = f"{folder} cannot be written ({error.strerror}): run this as the monitor's user, whose finding is there."
         raise UnavailableError(msg) from error
     if accepted is None:
         msg = (
-            f"Nothing to accept: no running audit has left a finding in {folder}. Run this where the monitor runs, and name its "
-            "settings with --config, or the folder of an embedded run with --data."
+            f"Nothing to accept: the monitor's audit has left no finding in {folder}. Run this where the monitor runs, and name "
+            "its settings with --config, or the folder of an embedded run with --data."
         )
         raise UnavailableError(msg)
     finding, report = accepted
@@ -95,12 +95,14 @@ def _accept(config: Path | None, data: Path | None, author: str) -> None:
 
 
 def decode(
-    file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, topic, payload | payload_base64}; - reads stdin.")],
+    file: Annotated[
+        Path, typer.Argument(help="File of JSON lines: {id, topic, payload | payload_base64}; - for stdin.")
+    ],
     config: OptionalConfig = None,
 ) -> None:
-    """Show what the gateway would make of messages; needs no server.
+    """Decode messages as the gateway would, without a server.
 
-    One JSON line per message: {id, outcome, reason, readings, rejected}.
+    Prints one JSON line per message: {id, outcome, reason, readings, rejected}.
     """
     from deploy.settings import load_settings
     from gateway.decode_file import decode_lines
@@ -115,10 +117,10 @@ def decode(
 
 @contextmanager
 def open_lines(file: Path) -> Iterator[Iterable[str]]:
-    """The lines of a file, or of stdin where it is named `-`.
+    """Open the lines of a file, or of stdin for the name `-`.
 
     Raises:
-        UnavailableError: it cannot be read.
+        UnavailableError: the file cannot be read.
     """
     from ingest.contract.errors import UnavailableError
 

@@ -1,4 +1,4 @@
-"""How `tail` prints a record and `produce` reads one, with kcat's letters."""
+"""Text forms of Kafka records: output of `tail` and input of `produce`, with kcat's letters."""
 
 import base64
 import json
@@ -43,16 +43,16 @@ _FIELDS: Final[dict[str, Render]] = {
 
 
 def compile_format(text: str) -> Render:
-    r"""A format such as `%t %p %o %k %s\n` as a function; kcat's letters s S k K t p o T h, `\n`, `\t`, `\xHH`.
+    r"""Compile a format such as `%t %p %o %k %s\n`; kcat's letters s S k K t p o T h, `\n`, `\t`, `\xHH`.
 
     Raises:
-        BadParameter: a letter that is none of these.
+        BadParameter: it has an unknown letter.
     """
     parts: list[Render] = []
     for match in _TOKEN.finditer(text):
         field, code, escape, plain, lone = match.groups()
         if field is not None and field not in _FIELDS:
-            msg = f"-f {text!r}: %{field} is unknown; wanted one of %{' %'.join(_FIELDS)}"
+            msg = f"-f {text!r}: %{field} is unknown; use one of %{' %'.join(_FIELDS)}."
             raise typer.BadParameter(msg)
         if field is not None:
             parts.append(_FIELDS[field])
@@ -65,7 +65,7 @@ def compile_format(text: str) -> Render:
 
 
 def typed(text: str) -> bytes:
-    """An argument's own bytes, also where they are not UTF-8."""
+    """Return the bytes of an argument, even if they are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -74,20 +74,20 @@ def _constant(content: bytes) -> Render:
 
 
 def delimiter(text: str) -> bytes:
-    r"""A delimiter as typed: `\n`, `\t`, `\xHH` are the characters they name.
+    r"""Return the bytes of a typed delimiter: `\n`, `\t`, `\xHH` are the characters that they name.
 
     Raises:
         BadParameter: it is empty.
     """
     found = compile_format(text.replace("%", "%%"))(TailRecord("", 0, 0, -1, "", None, None))
     if not found:
-        msg = "a delimiter has at least one character"
+        msg = "The delimiter is empty: use at least one character."
         raise typer.BadParameter(msg)
     return found
 
 
 def json_line(record: TailRecord) -> str:
-    """A record as one line of JSON, with kcat's names; bytes that are not UTF-8 are under `key_base64`, `payload_base64`."""
+    """Return a record as one line of JSON with kcat's names; bytes that are not UTF-8 are `key_base64`, `payload_base64`."""
     found: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -109,10 +109,10 @@ def _shown(content: bytes | None) -> str | None:
 
 
 def parse_start(text: str, option: str = "-o") -> Start:
-    """`beginning`, `end`, `-10` (the last ten), `1234` (an offset), `s@TIME` (ISO 8601, epoch ms, or such as 10m-ago).
+    """Parse `beginning`, `end`, `-10` (the last ten), `1234` (an offset), `s@TIME` (ISO 8601, epoch ms, or 10m-ago).
 
     Raises:
-        BadParameter: none of these.
+        BadParameter: it is none of these.
     """
     if text in ("beginning", "earliest"):
         return Start("beginning")
@@ -125,10 +125,10 @@ def parse_start(text: str, option: str = "-o") -> Start:
     if text.startswith("s@"):
         at_ms = _epoch_ms(text[2:])
         if at_ms > time.time() * 1000:
-            msg = f"{option} {text[2:]!r} is in the future; wanted a time that has passed, or without it what is there now"
+            msg = f"{option} {text[2:]!r} is in the future: use a time that has passed, or leave {option} out."
             raise typer.BadParameter(msg)
         return Start("time", at_ms)
-    msg = f"{option} {text!r}: wanted beginning, end, an offset such as 1234, -10 for the last ten, or s@TIME"
+    msg = f"{option} {text!r}: use beginning, end, an offset such as 1234, -10 for the last ten, or s@TIME."
     raise typer.BadParameter(msg)
 
 
@@ -139,16 +139,16 @@ def _epoch_ms(text: str) -> int:
 
 
 def parse_headers(texts: Iterable[str]) -> list[tuple[str, bytes | None]]:
-    """Headers as `name=value`; `name` alone has no value.
+    """Parse headers such as `name=value`; `name` alone has no value.
 
     Raises:
-        BadParameter: a name is missing, or cannot be read.
+        BadParameter: a name is missing, or not printable.
     """
     found: list[tuple[str, bytes | None]] = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not name.isprintable():
-            msg = f"-H {text!r}: wanted NAME=VALUE, with a name of printable characters in UTF-8"
+            msg = f"-H {text!r}: use NAME=VALUE, with a name of printable characters in UTF-8."
             raise typer.BadParameter(msg)
         found.append((name, typed(value) if equals else None))
     return found
@@ -162,21 +162,21 @@ def records_from(
     key_delimiter: bytes | None = None,
     empty_is_null: bool = False,
 ) -> Iterator[Outgoing]:
-    """Records of a stream of bytes, each sent when its delimiter has come; an empty one is left out.
+    """Yield the records of a stream of bytes, each one when its delimiter has come; empty records are left out.
 
     Args:
-        read: gives some bytes, none at the end.
-        delimited_by: ends a record.
-        key: of all of them.
-        key_delimiter: between key and value of each; a record without it has no key.
-        empty_is_null: an empty key or value is none at all (a value of none deletes its key).
+        read: returns some bytes, none at the end.
+        delimited_by: text that ends a record.
+        key: key of all records.
+        key_delimiter: text between key and value of a record; a record without it has the key `key`.
+        empty_is_null: send an empty key or value as null (a null value deletes its key).
 
     Raises:
-        BadParameter: a record is larger than 64 MiB, so the delimiter is probably another one.
+        BadParameter: a record is larger than 64 MiB, so the delimiter is probably wrong.
     """
     rest = bytearray()
     while piece := read(_READ_BYTES):
-        # Only what is new can complete a delimiter: a large record is not searched once more with each piece.
+        # Only new bytes can complete a delimiter: do not search a large record again with each piece.
         new_from = max(0, len(rest) - len(delimited_by) + 1)
         rest += piece
         if rest.find(delimited_by, new_from) >= 0:
@@ -185,7 +185,7 @@ def records_from(
             for text in whole:
                 yield from _outgoing(text, key, key_delimiter, empty_is_null=empty_is_null)
         if len(rest) > MOST_RECORD_BYTES:
-            msg = f"no delimiter {delimited_by!r} came within {MOST_RECORD_BYTES} bytes: name the right one with -D"
+            msg = f"No delimiter {delimited_by!r} within {MOST_RECORD_BYTES} bytes: name the right one with -D."
             raise typer.BadParameter(msg)
     yield from _outgoing(bytes(rest), key, key_delimiter, empty_is_null=empty_is_null)
 

@@ -1,4 +1,4 @@
-"""`tidegate produce | tail`: records of any Kafka topic by hand, with kcat's letters."""
+"""`tidegate produce | tail`: write and read records of any Kafka topic by hand, with kcat's option letters."""
 
 import sys
 from pathlib import Path
@@ -19,17 +19,19 @@ __all__ = ["register"]
 ConfigF = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-F", help="Settings file (TOML) with a [kafka] section; for a login and TLS.", show_default=False
+        "--config", "-F", help="Settings file (TOML) with a [kafka] section, for login and TLS.", show_default=False
     ),
 ]
-Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Or -t TOPIC.", show_default=False)]
-TopicOption = Annotated[str | None, typer.Option("-t", metavar="TOPIC", help="The same as TOPIC.", show_default=False)]
+Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Kafka topic; or use -t TOPIC.", show_default=False)]
+TopicOption = Annotated[
+    str | None, typer.Option("-t", metavar="TOPIC", help="Kafka topic, in place of the argument.", show_default=False)
+]
 Partition = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="This partition alone.", show_default=False)
+    int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.", show_default=False)
 ]
 KeyDelimiter = Annotated[
     str | None,
-    typer.Option("--key-delimiter", "-K", help="Between key and value, such as : or \\t.", show_default=False),
+    typer.Option("--key-delimiter", "-K", help="Text between key and value, such as : or \\t.", show_default=False),
 ]
 
 
@@ -45,40 +47,46 @@ def produce(
     partition: Partition = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Key of all records.", show_default=False)] = None,
     key_delimiter: KeyDelimiter = None,
-    delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Ends a record.")] = "\\n",
+    delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Text that ends a record.")] = "\\n",
     header: Annotated[
         list[str] | None,
         typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="Of each record; more than once.", show_default=False
+            "--header", "-H", metavar="NAME=VALUE", help="Header of each record; repeatable.", show_default=False
         ),
     ] = None,
     compression: Annotated[
         str | None,
-        typer.Option("--compression", "-z", help="none, lz4, zstd, snappy or gzip.", show_default=False),
+        typer.Option(
+            "--compression",
+            "-z",
+            help="Compression: none, lz4, zstd, snappy or gzip (default: kafka.compression).",
+            show_default=False,
+        ),
     ] = None,
     lines: Annotated[
         Path | None,
         typer.Option(
-            "--lines", "-l", help="Read this file instead of stdin.", exists=True, dir_okay=False, show_default=False
+            "--lines", "-l", help="Read this file, not stdin.", exists=True, dir_okay=False, show_default=False
         ),
     ] = None,
     empty_is_null: Annotated[
-        bool, typer.Option("--null", "-Z", help="An empty key or value is none: that deletes a compacted key.")
+        bool,
+        typer.Option("--null", "-Z", help="Send an empty key or value as null; a null value deletes a compacted key."),
     ] = False,
     brokers: Brokers = None,
     config: ConfigF = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Send records to a topic, a line each.
+    """Send records to a topic, one per line.
 
     Waits until all replicas have them.
 
-    Topics that Tidegate writes are refused: a record by hand there would break the audit. Publish readings over MQTT.
+    Topics that Tidegate writes are not allowed: a record by hand there would break the audit. Publish readings over MQTT.
 
-    Ctrl-C ends a pipe that has no end: what was sent by then is waited for and counted.
+    Ctrl-C ends an endless input. The command then waits for the records that it has sent, and counts them.
 
-    Exit 1 when Kafka refused a record, 69 where a right is missing, 130 after Ctrl-C.
+    Exit 1 if Kafka refused a record, 69 if a right is missing, 130 after Ctrl-C.
     """
     from deploy.commands.options import show_json
     from deploy.commands.record_text import delimiter, parse_headers, records_from, typed
@@ -92,12 +100,12 @@ def produce(
     name = _topic(topic, topic_option)
     if is_own_topic(name):
         message = (
-            f"Topic {name} is written by Tidegate alone: a record by hand would break the audit. Publish readings over MQTT "
-            "(`tidegate device snippet` shows how), or name another topic"
+            f"Only Tidegate may write topic {name}: a record by hand would break the audit. Publish readings over MQTT "
+            "(`tidegate device snippet` shows how), or name another topic."
         )
         raise FatalError(message)
     if compression is not None and compression not in KafkaSettings.model_fields["compression"].annotation.__args__:  # type: ignore[union-attr]
-        msg = f"-z {compression!r}: wanted none, lz4, zstd, snappy or gzip"
+        msg = f"-z {compression!r}: use none, lz4, zstd, snappy or gzip."
         raise typer.BadParameter(msg)
     kafka = locate_kafka(config, data, brokers)
     if compression is not None:
@@ -120,7 +128,7 @@ def produce(
     else:
         typer.echo(f"{counted(done.acknowledged, 'record')} acknowledged", err=True)
     if done.failed:
-        typer.echo(f"{counted(done.failed, 'record')} failed; the last: {done.why}", err=True)
+        typer.echo(f"{counted(done.failed, 'record')} failed. The last one: {done.why}", err=True)
         raise typer.Exit(UnavailableError.exit_code if done.denied else 1)
     if done.interrupted:
         raise KeyboardInterrupt
@@ -135,53 +143,57 @@ def tail(
         typer.Option(
             "--offset",
             "-o",
-            help="beginning, end, 1234, -10 for the last ten of each partition, or s@TIME; without it -10, with -G end.",
+            help="Start: beginning, end, an offset such as 1234, -10 for the last ten of each partition, or s@TIME (default: -10, "
+            "with -G end).",
             show_default=False,
         ),
     ] = None,
     stop: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="End before this time (Kafka's clock).", show_default=False),
+        typer.Option("--until", metavar="TIME", help="Stop before this time (Kafka's clock).", show_default=False),
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-c", min=1, max=sys.maxsize, help="End after so many records.", show_default=False),
+        typer.Option("--count", "-c", min=1, max=sys.maxsize, help="Stop after this many records.", show_default=False),
     ] = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="End at the end; without it, follow.")] = False,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at the end of the topic (default: follow new records).")
+    ] = False,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
             "-f",
-            help="Such as '%t %p %o %T %k %s\\n'; kcat's letters s S k K t p o T h.",
+            help="Format of a record, such as '%t %p %o %T %k %s\\n', with kcat's letters s S k K t p o T h.",
             show_default=False,
         ),
     ] = None,
     key_delimiter: KeyDelimiter = None,
-    delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Printed after a record.")] = "\\n",
+    delimiter_text: Annotated[str, typer.Option("--delimiter", "-D", help="Text to print after a record.")] = "\\n",
     group: Annotated[
         str | None,
         typer.Option(
             "--group",
             "-G",
-            help="Read as a member of this consumer group: Kafka shares the partitions out, and offsets are committed.",
+            help="Read as a member of this consumer group: Kafka assigns the partitions, and offsets are committed.",
             show_default=False,
         ),
     ] = None,
     protocol: Annotated[
-        Literal["classic", "consumer"], typer.Option(help="Of the group; consumer is that of Kafka 4.")
+        Literal["classic", "consumer"], typer.Option(help="Protocol of the group; consumer needs Kafka 4.")
     ] = "classic",
     brokers: Brokers = None,
     config: ConfigF = None,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", "-J", help="One line of JSON a record.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="Print each record as one line of JSON.")] = False,
 ) -> None:
-    """Print a topic's records from a place on, and go on as they come.
+    """Print a topic's records, and follow new ones.
 
-    Joins no group and commits nothing, unless -G names a group: then this is one of its members, goes on where the group has read
-    to, and begins at -o (beginning or end) where the group has not read yet. Two members may print a record twice when one dies.
+    Without -G it joins no group and commits nothing. With -G it is a member of the group and continues after the group's
+    committed offsets; partitions without one begin at -o (beginning or end). If a member dies, another may print its last
+    records again.
 
-    Values to stdout as they are. Ctrl-C ends it; so does a closed pipe.
+    Values go to stdout unchanged. Ctrl-C or a closed pipe ends the command.
     """
     from deploy.commands.record_text import parse_start
     from deploy.local.locate import locate_kafka
@@ -193,7 +205,7 @@ def tail(
     printer = _Printer(_render(form, key_delimiter, delimiter_text, as_json=as_json), count)
     if group is not None:
         if begin.kind not in ("beginning", "end") or partition is not None or end is not None:
-            msg = "-G takes -o beginning or -o end, and neither -p nor --until: Kafka shares the partitions out"
+            msg = "With -G, use only -o beginning or -o end, and neither -p nor --until: Kafka assigns the partitions."
             raise typer.BadParameter(msg)
         kafka = locate_kafka(config, data, brokers)
         _read_as_member(kafka, name, group, begin.kind, printer, protocol=protocol, follow=not exit_at_end)
@@ -208,18 +220,18 @@ def tail(
 
 
 class _Printer:
-    """Records to stdout, until so many were printed or nobody reads them, such as `head` that has enough."""
+    """Print records to stdout until the count is reached or the reader (such as `head`) has closed the pipe."""
 
     def __init__(self, render: "Callable[[TailRecord], bytes]", count: int | None) -> None:
         self._render, self._left = render, count
 
     def take(self, record: "TailRecord") -> bool:
-        """Print one; False after the last one."""
+        """Print one record; return False after the last one."""
         try:
             sys.stdout.buffer.write(self._render(record))
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            # Python would complain once more as it ends.
+            # Else Python would report the error again at exit.
             sys.stdout = None
             return False
         if self._left is not None:
@@ -227,7 +239,7 @@ class _Printer:
         return self._left != 0
 
     def nobody_reads(self) -> bool:
-        """Whether the pipe's reader is gone; a write would say so, but there may be no record for hours."""
+        """Return True if the pipe's reader is gone. A write would notice it, but there may be no record for hours."""
         import select
 
         try:
@@ -278,7 +290,7 @@ def _render(form: str | None, key_delimiter: str | None, ends: str, *, as_json: 
 
 def _topic(argument: str | None, option: str | None) -> str:
     if (argument is None) == (option is None):
-        msg = "name one topic: TOPIC or -t TOPIC"
+        msg = "Name one topic: TOPIC or -t TOPIC."
         raise typer.BadParameter(msg)
     return argument or option or ""
 

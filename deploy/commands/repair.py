@@ -1,4 +1,4 @@
-"""`tidegate repair`: what keeps the stream from starting, and what mends it; changes nothing without --apply."""
+"""`tidegate repair`: find and fix what keeps the stream from starting. Without --apply nothing is changed."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,54 +19,53 @@ def register(parent: typer.Typer) -> None:
 
 
 def repair(
-    mend: Annotated[bool, typer.Option("--apply", help="Do it; without this nothing is changed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done (the default).")] = False,
+    fix: Annotated[bool, typer.Option("--apply", help="Apply the fixes; without it nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done (the default).")] = False,
     drop_missing: Annotated[
         bool,
-        typer.Option("--drop-missing-files", help="With --apply: take data files that are gone out of a table's log."),
+        typer.Option("--drop-missing-files", help="With --apply: remove missing data files from a table's log."),
     ] = False,
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="With --apply: go on without records that Kafka no longer has."),
+        typer.Option("--accept-loss", help="With --apply: continue without records that Kafka no longer has."),
     ] = False,
-    author: Annotated[str, typer.Option("--author", help="Who does it; kept in the report.")] = "",
+    author: Annotated[str, typer.Option("--author", help="Your name, kept in the report.")] = "",
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Find what is broken in checkpoint and tables, and mend it.
+    """Find and fix damage in the checkpoint and the tables.
 
-    Looks for a checkpoint without metadata or with torn files, torn commits and checkpoints of the tables, data files that
-    are gone, leftovers of killed writers, and records that Kafka deleted before they were stored. With --apply what is in
-    the way is set aside under `_repair` in the tables' folder; nothing is deleted. Stop the stream first. Exit 1 where
-    something is left that needs mending.
+    Looks for a checkpoint without metadata or with torn files, torn commits and checkpoints of the tables, missing data
+    files, leftovers of killed writers, and records that Kafka deleted before they were stored. --apply moves broken files to
+    `_repair` in the tables' folder and deletes nothing. Stop the stream first. Exit 1 if something still needs a fix.
     """
     from deploy.local.locate import locate_settings
     from streaming.repair import ACCEPT_FLAG, DROP_FLAG, Patient, apply, examine
 
-    if mend and dry_run:
-        message = "--apply and --dry-run contradict each other: wanted one of them"
+    if fix and dry_run:
+        message = "--apply and --dry-run contradict each other: use one of them."
         raise typer.BadParameter(message)
     settings = locate_settings(config, data, needs_run=False)
     patient = Patient.of(settings.lake.root, settings.stream.checkpoint, settings.kafka)
     given = {DROP_FLAG: drop_missing, ACCEPT_FLAG: accept_loss}
     flags = {flag for flag, on in given.items() if on}
-    found, done = apply(patient, flags, note={"author": author}) if mend else (examine(patient), [])
-    left = found.left(flags) if mend else [each for each in found.findings if not each.harmless]
+    found, done = apply(patient, flags, note={"author": author}) if fix else (examine(patient), [])
+    left = found.left(flags) if fix else [each for each in found.findings if not each.harmless]
     if as_json:
         findings = [each.to_dict() for each in found.findings]
-        show_json({"applied": mend, "findings": findings, "left": len(left), "done": done, "notes": list(found.notes)})
+        show_json({"applied": fix, "findings": findings, "left": len(left), "done": done, "notes": list(found.notes)})
     else:
-        typer.echo("\n".join(_told(found, flags, mend=mend)))
+        typer.echo("\n".join(_lines(found, flags, fix=fix)))
     for line in [*found.notes, *done]:
         typer.echo(line, err=True)
-    if not as_json and not mend and found.findings:
-        words = f"Nothing was changed. To do it: `tidegate repair --apply{''.join(f' {flag}' for flag in flags)}`"
+    if not as_json and not fix and found.findings:
+        words = f"Nothing was changed. To fix it, run `tidegate repair --apply{''.join(f' {flag}' for flag in flags)}`"
         typer.echo(of_options(config, data).fill(words), err=True)
     raise typer.Exit(1 if left else 0)
 
 
-def _told(found: "Examination", flags: set[str], *, mend: bool) -> list[str]:
+def _lines(found: "Examination", flags: set[str], *, fix: bool) -> list[str]:
     lines = []
     for number, each in enumerate(found.findings, 1):
         lines.append(f"{number}. {each.what}")
@@ -75,5 +74,5 @@ def _told(found: "Examination", flags: set[str], *, mend: bool) -> list[str]:
         elif each.needs is not None and each.needs not in flags:
             lines.append(f"   Left alone; with {each.needs} it {each.then}.")
         else:
-            lines.append(f"   {'Done' if mend else 'Would be done'}: {each.then}.")
-    return lines or ["Nothing is broken: checkpoint, tables and Kafka fit together."]
+            lines.append(f"   {'Done' if fix else 'Would be done'}: {each.then}.")
+    return lines or ["Nothing is broken: checkpoint, tables and Kafka agree."]

@@ -1,4 +1,4 @@
-"""`tidegate sql`: one query over the tables, by DuckDB without a JVM or by Spark; the pipeline need not run."""
+"""`tidegate sql`: one query over the tables, by DuckDB without a JVM or by Spark. The pipeline does not need to run."""
 
 import sys
 from enum import StrEnum
@@ -21,7 +21,7 @@ __all__ = ["register"]
 
 
 class Format(StrEnum):
-    """How an answer is written."""
+    """Format of an answer."""
 
     TABLE = "table"
     CSV = "csv"
@@ -30,7 +30,7 @@ class Format(StrEnum):
 
 
 class Engine(StrEnum):
-    """Who answers."""
+    """Query engine."""
 
     DUCKDB = "duckdb"
     SPARK = "spark"
@@ -42,27 +42,28 @@ def register(parent: typer.Typer) -> None:
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="SQL of the engine; tables and views by their names (`tables ls`).")],
+    query: Annotated[str, typer.Argument(help="SQL of the engine over tables and views (`tables ls` lists them).")],
     at: Annotated[
-        str | None, typer.Option("--at", help="Read the tables as they were: ISO time, or 10m-ago.", show_default=False)
+        str | None,
+        typer.Option("--at", help="Read the tables as they were at this ISO time, or 10m-ago.", show_default=False),
     ] = None,
-    version: Annotated[int | None, typer.Option("--version", min=0, help="Read the tables as of this version.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="How to write the answer.")] = Format.TABLE,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="Read the tables at this version.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="Format of the answer.")] = Format.TABLE,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="spark starts a JVM: for scans too large for one process.")
+        Engine, typer.Option("--engine", help="Query engine. spark starts a JVM, for scans too large for one process.")
     ] = Engine.DUCKDB,
     show_code: Annotated[
-        bool, typer.Option("--show-code", help="Print Python that asks the same; run nothing.")
+        bool, typer.Option("--show-code", help="Print Python code for the same query, and do not run it.")
     ] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Ask the tables in SQL, without a JVM; nothing is changed."""
+    """Query the tables in SQL, without a JVM and without changes."""
     from deploy.local.locate import locate_settings
 
     if at is not None and version is not None:
-        msg = "give --at or --version, not both"
+        msg = "Use --at or --version, not both."
         raise typer.BadParameter(msg)
     moment = parse_time(at) if at is not None else None
     settings = locate_settings(config, data, needs_run=False)
@@ -71,7 +72,7 @@ def sql(
         _show_code(settings.lake.root, query, version, moment, views, as_json=as_json)
         return
     if form is Format.PARQUET and sys.stdout.isatty():
-        msg = "parquet is binary: send it to a file, such as > answer.parquet"
+        msg = "Parquet is binary and stdout is a terminal: write it to a file, such as > answer.parquet."
         raise typer.BadParameter(msg)
     from lakehouse.render import render
 
@@ -85,7 +86,7 @@ def sql(
 
 
 def _views(settings: "Settings", query: str) -> "list[View]":
-    """The views that the query may mean; profiles are read only for a query that names one of theirs."""
+    """Return the views that the query may use; read profiles only for a query that names a view of theirs."""
     from lakehouse.views import WIDE, shipped_views
 
     if WIDE not in query.lower():

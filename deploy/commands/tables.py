@@ -1,4 +1,4 @@
-"""`tidegate tables ls | show | history | diff`: what there is to ask; no JVM is started, the pipeline need not run."""
+"""`tidegate tables ls | show | history | diff`: tables and views, without a JVM. The pipeline does not need to run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-tables = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, describe, date and compare tables.")
+tables = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Tables: list, describe, show versions, compare."
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -36,12 +38,15 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
 
 @tables.command()
 def show(
-    name: Annotated[str, typer.Argument(help="The table or view.")],
+    name: Annotated[str, typer.Argument(help="Name of the table or view.")],
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show the columns of a table and what each means; of a view, also its query (to stderr)."""
+    """Show the columns of a table or view and their meaning.
+
+    For a view, its query goes to stderr.
+    """
     from deploy.lake_views import views_of
     from lakehouse.catalog import columns_of, table_names, view_columns
 
@@ -58,13 +63,13 @@ def show(
 
 @tables.command()
 def history(
-    name: Annotated[str, typer.Argument(help="The table.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many versions, newest first.")] = 20,
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of versions, newest first.")] = 20,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show a table's versions: what `sql --version` can read."""
+    """List a table's versions, which `sql --version` can read."""
     from lakehouse.catalog import history_of
 
     found = [asdict(commit) for commit in history_of(_root(config, data), name, limit=limit)]
@@ -73,19 +78,22 @@ def history(
 
 @tables.command()
 def diff(
-    name: Annotated[str, typer.Argument(help="The table.")],
-    before: Annotated[str, typer.Option("--from", help="A version, an ISO time, or 10m-ago.")],
-    after: Annotated[str, typer.Option("--to", help="Likewise.")],
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    before: Annotated[str, typer.Option("--from", help="First version: a number, an ISO time, or 10m-ago.")],
+    after: Annotated[str, typer.Option("--to", help="Second version: a number, an ISO time, or 10m-ago.")],
     keys: Annotated[
         str | None,
-        typer.Option("--keys", help="Columns by which rows are the same, such as device,metric.", show_default=False),
+        typer.Option("--keys", help="Columns that identify a row, such as device,metric.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many rows of each kind to show.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Number of rows of each kind to show.")] = 10,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show which rows two versions of a table do not share; only files that one of them lacks are read."""
+    """Show the rows that differ between two versions of a table.
+
+    Reads only the files that are not in both versions.
+    """
     from lakehouse.diff import diff_table
     from lakehouse.render import plain
 
@@ -117,7 +125,7 @@ def _version(root: str, name: str, text: str) -> int:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """A row in one line: what is null is left out."""
+    """Return a row as one line; null values are left out."""
     from lakehouse.render import cell_text
 
     changes = row.pop("columns", None)

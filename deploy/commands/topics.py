@@ -1,4 +1,4 @@
-"""`tidegate topics ls | describe | create | set | rm`: Kafka's topics without a tool of Kafka's."""
+"""`tidegate topics ls | describe | create | set | rm`: Kafka's topics, without Kafka's own tools."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ __all__ = ["parse_bytes", "parse_hours", "parse_settings", "register"]
 topics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Kafka's topics: list, describe, create, remove, change settings.",
+    help="Kafka topics: list, describe, create, delete, change settings.",
 )
 
 UNLIMITED: Final = "unlimited"
@@ -30,11 +30,14 @@ LOOK_SECONDS: Final = 20.0
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 _UNITS: Final = ("", "k", "m", "g", "t")
 
-Name = Annotated[str, typer.Argument(help="As `topics ls` lists it.")]
+Name = Annotated[str, typer.Argument(help="Name of the topic, as in `topics ls`.")]
 Setting = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="A topic setting, such as retention.ms=3600000.", show_default=False
+        "--set",
+        metavar="NAME=VALUE",
+        help="Topic setting, such as retention.ms=3600000; repeatable.",
+        show_default=False,
     ),
 ]
 
@@ -46,15 +49,16 @@ def register(parent: typer.Typer) -> None:
 
 @topics.command()
 def ls(
-    everything: Annotated[bool, typer.Option("--all", help="Also topics that are not Tidegate's.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list topics that are not Tidegate's.")] = False,
     brokers: Brokers = None,
     config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """List the topics: records, size, what they keep, and partitions without leader or with replicas out of sync.
+    """List the topics with records, size and retention.
 
-    The size is known where the embedded Kafka's disk is this machine's.
+    Also lists partitions without a leader or with replicas out of sync. The size is known only for an embedded Kafka on this
+    machine.
     """
     from deploy.commands.topics_text import topic_dict, topic_lines
     from deploy.local.locate import locate_kafka
@@ -95,7 +99,11 @@ def describe(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show one topic: leader, replicas and offsets of each partition, times of its records, and its own settings."""
+    """Show one topic with its partitions and settings.
+
+    Shows leader, replicas, offsets and record times of each partition, and the settings that differ from the broker's
+    defaults.
+    """
     from deploy.commands.topics_text import describe_lines, topic_dict
     from deploy.local.locate import locate_kafka
     from ingest.cluster import is_own_topic
@@ -118,8 +126,10 @@ def describe(
 
 @topics.command()
 def create(
-    topic: Annotated[str, typer.Argument(help="Its name.")],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, max=1_000_000, help="How many.")] = 1,
+    topic: Annotated[str, typer.Argument(help="Name of the new topic.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=1_000_000, help="Number of partitions.")
+    ] = 1,
     replication: Annotated[
         int | None,
         typer.Option(
@@ -127,7 +137,7 @@ def create(
             "-r",
             min=1,
             max=32_767,
-            help="Copies of each; default kafka.replication.",
+            help="Copies of each partition (default: kafka.replication).",
             show_default=False,
         ),
     ] = None,
@@ -137,7 +147,10 @@ def create(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Make a topic. Those that Tidegate writes are made by its gateway, as the settings want them."""
+    """Create a topic.
+
+    The gateway creates the topics that Tidegate writes, from the settings.
+    """
     from deploy.local.locate import locate_kafka
     from deploy.local.words import counted
     from ingest.cluster import is_own_topic
@@ -145,7 +158,7 @@ def create(
     from ingest.topic_setup import create_topic
 
     if is_own_topic(topic):
-        message = f"Topic {topic} is Tidegate's: its gateway makes it at its start, as the settings want it"
+        message = f"Topic {topic} is Tidegate's. The gateway creates it from the settings when it starts."
         raise FatalError(message)
     own = parse_settings(setting or ())
     kafka = locate_kafka(config, data, brokers)
@@ -153,7 +166,7 @@ def create(
         kafka = kafka.model_copy(update={"replication": replication})
     if not create_topic(kafka, topic, partitions=partitions, config=own):
         message = (
-            f"Kafka at {kafka.bootstrap_servers} has a topic {topic} already: see `tidegate topics describe {topic}`"
+            f"Kafka at {kafka.bootstrap_servers} already has topic {topic}: see `tidegate topics describe {topic}`."
         )
         raise FatalError(message)
     if as_json:
@@ -172,7 +185,10 @@ def rm(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Delete a topic with all its records. Those that Tidegate or Kafka itself needs are refused."""
+    """Delete a topic with all its records.
+
+    Topics that Tidegate or Kafka itself needs cannot be deleted here.
+    """
     from deploy.local.locate import locate_kafka
     from deploy.local.words import counted
     from ingest.cluster import is_own_topic
@@ -181,15 +197,13 @@ def rm(
 
     if is_own_topic(topic) or topic.startswith("__"):
         whose = "Kafka's own" if topic.startswith("__") else "Tidegate's"
-        message = (
-            f"Topic {topic} is {whose}, and is not deleted here. An SQL stream's goes with `tidegate streams drop`"
-        )
+        message = f"Topic {topic} is {whose} and cannot be deleted here. `tidegate streams drop` deletes the topic of an SQL stream."
         raise FatalError(message)
     kafka = locate_kafka(config, data, brokers)
     records = _sight(kafka, topic, with_times=False).records
     held = "an unknown number of records" if records is None else counted(records, "record")
     if not sure and not sys.stdin.isatty():
-        msg = f"nobody can answer here: add --yes to delete topic {topic} with {held}"
+        msg = f"Input is not a terminal: add --yes to delete topic {topic} with {held}."
         raise typer.BadParameter(msg)
     if not sure:
         typer.confirm(f"Delete topic {topic} at {kafka.bootstrap_servers} with {held}?", abort=True, err=True)
@@ -208,7 +222,7 @@ def set_topic(
         typer.Option(
             "--retention-hours",
             metavar="HOURS",
-            help="Keep records so long: 1 or more, or unlimited.",
+            help="Hours to keep records: 1 or more, or unlimited.",
             show_default=False,
         ),
     ] = None,
@@ -217,30 +231,30 @@ def set_topic(
         typer.Option(
             "--retention-bytes",
             metavar="SIZE",
-            help="Keep so much per partition: 8MiB or more, such as 512MiB or 2GiB, or unlimited.",
+            help="Maximum size per partition: 8MiB or more, such as 512MiB or 2GiB, or unlimited.",
             show_default=False,
         ),
     ] = None,
     setting: Setting = None,
     as_settings: Annotated[
-        bool, typer.Option("--as-settings", help="All that the settings say of this topic, as a new one would have it.")
+        bool, typer.Option("--as-settings", help="Set everything as the settings file says, as for a new topic.")
     ] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Keep less though the stream has not read all of what then goes.")
+        bool,
+        typer.Option("--accept-loss", help="Keep less even if the stream has not read all records that Kafka deletes."),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Kafka only judges the change; nothing is changed.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let Kafka check the change; change nothing.")] = False,
     brokers: Brokers = None,
     config: KafkaConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Set how long a topic keeps its records, or any other of its settings (--set); it goes on being written and read meanwhile.
+    """Set how long a topic keeps its records, or other settings.
 
-    Kafka deletes what is past a limit within minutes, the oldest first, a segment at a time.
+    Programs can write and read the topic meanwhile. Kafka deletes the records beyond a limit within minutes, the oldest
+    segments first.
 
-    Of Tidegate's own topics only retention is changed, and not below what a stream has still to read.
+    For Tidegate's own topics only the retention can be changed, and it must keep what a stream has not read yet.
     """
     from deploy.commands.topics_text import change_lines
     from deploy.local.locate import locate_kafka
@@ -249,14 +263,14 @@ def set_topic(
     from ingest.topic_config import change_topic, settings_config
 
     if as_settings == (hours is not None or size is not None or bool(setting)):
-        msg = "name --retention-hours, --retention-bytes or both, or --set; or --as-settings alone"
+        msg = "Use --retention-hours, --retention-bytes or --set, or --as-settings alone."
         raise typer.BadParameter(msg)
     own = is_own_topic(topic)
     wanted = _wanted(hours, size, setting or (), own=own)
     if own and (setting or brokers is not None):
         message = (
-            f"Topic {topic} is Tidegate's: of its settings only --retention-hours, --retention-bytes or --as-settings change, "
-            "with the --config or --data of its streams, which have to read what then goes"
+            f"Topic {topic} is Tidegate's: use only --retention-hours, --retention-bytes or --as-settings, and --config or "
+            "--data of its streams, which must read the records before Kafka deletes them."
         )
         raise FatalError(message)
     if own:
@@ -275,10 +289,10 @@ def set_topic(
 
 
 def parse_settings(texts: "Sequence[str]") -> dict[str, str]:
-    """Settings of a topic by name, each given as NAME=VALUE; the last one of a name counts.
+    """Parse settings of a topic, each given as NAME=VALUE; the last value of a name is used.
 
     Raises:
-        BadParameter: one is none.
+        BadParameter: a text is not NAME=VALUE.
     """
     pairs = [text.partition("=") for text in texts]
     if wrong := next((name + equals + value for name, equals, value in pairs if not (name and equals)), None):
@@ -288,10 +302,10 @@ def parse_settings(texts: "Sequence[str]") -> dict[str, str]:
 
 
 def parse_hours(text: str) -> int:
-    """Hours of retention; -1 for no limit.
+    """Parse hours of retention; -1 for no limit.
 
     Raises:
-        BadParameter: it is no whole number of 1 or more.
+        BadParameter: it is not a whole number of 1 or more.
     """
     if text == UNLIMITED:
         return -1
@@ -302,10 +316,10 @@ def parse_hours(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of retention, such as 536870912, 512MiB or 2G, all in steps of 1024; -1 for no limit.
+    """Parse bytes of retention, such as 536870912, 512MiB or 2G, all in steps of 1024; -1 for no limit.
 
     Raises:
-        BadParameter: it is none, or less than a topic of ours may keep.
+        BadParameter: it is not a size, or less than a topic of ours may keep.
     """
     if text == UNLIMITED:
         return -1
@@ -318,7 +332,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _wanted(hours: str | None, size: str | None, setting: "Sequence[str]", *, own: bool) -> dict[str, str]:
-    """Kafka's settings of these flags; a topic that is not ours keeps the size of its segments unless that is named too."""
+    """Return Kafka's settings for these flags; a topic that is not ours keeps its segment size unless --set names it."""
     from ingest.retention import SEGMENT, retention_config
 
     wanted = retention_config(
@@ -330,10 +344,10 @@ def _wanted(hours: str | None, size: str | None, setting: "Sequence[str]", *, ow
 
 
 def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "TopicSight":
-    """One topic as it is.
+    """Return the current state of one topic.
 
     Raises:
-        FatalError: there is none.
+        FatalError: the topic does not exist.
     """
     from ingest.topic_rights import no_topic
     from ingest.topic_sight import topic_sights
@@ -357,7 +371,7 @@ def _settings(config: Path | None, data: Path | None) -> "Settings":
 
 
 def _sizes(config: Path | None, data: Path | None) -> "Mapping[str, int]":
-    """Known where the embedded Kafka's folder is."""
+    """Return the bytes of each topic; empty if the folder of the embedded Kafka is not known."""
     from deploy.local.kafka_logs import topic_bytes
     from deploy.settings import data_dir
 
@@ -365,7 +379,7 @@ def _sizes(config: Path | None, data: Path | None) -> "Mapping[str, int]":
 
 
 def _readers(settings: "Settings") -> list[str]:
-    """Groups that must have read what goes: the landing's, and those of applied streams."""
+    """Return the groups that must have read a record before Kafka deletes it: the landing's and those of applied streams."""
     from ingest.contract.topics import LAND_GROUP, stream_group
     from streaming.sql.applied import applied_names
 

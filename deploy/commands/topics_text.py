@@ -1,4 +1,4 @@
-"""What `tidegate topics` says: topics as JSON and as lines, and a change of one."""
+"""Output of `tidegate topics`: topics as JSON and as lines, and a change of one."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _COLUMNS: Final = ("topic", "partitions", "records", "on disk", "keeps", "per pa
 
 
 def topic_dict(topic: TopicSight, size_bytes: int | None, *, is_own: bool) -> dict[str, Any]:
-    """A topic for programs. What is not known is None; -1 is Kafka's word for no limit."""
+    """Return a topic for programs. Unknown values are None; -1 is Kafka's value for no limit."""
     kept = topic.settings.retention if topic.settings else None
     return {
         "topic": topic.name,
@@ -46,14 +46,14 @@ def topic_dict(topic: TopicSight, size_bytes: int | None, *, is_own: bool) -> di
 
 
 def topic_lines(topics: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The same for people: a table, and below it what is wrong, a line each."""
+    """Return topics for people: a table, and below it one line per problem."""
     lines = text_table(_COLUMNS, map(_row, topics))
     problems = [f"{topic['topic']}: {problem}" for topic in topics for problem in topic["problems"]]
     return [*lines, *(["", *problems] if problems else [])]
 
 
 def describe_lines(topic: Mapping[str, Any]) -> list[str]:
-    """One topic for people: its line, its partitions, its own settings, what is wrong."""
+    """Return one topic for people: its line, its partitions, its own settings, its problems."""
     rows = [
         (
             str(one["partition"]), "-" if one["leader"] is None else str(one["leader"]), _ids(one["replicas"]),
@@ -85,15 +85,18 @@ def _when(at_ms: int | None) -> str:
 
 
 def change_lines(topic: str, changes: Sequence[ConfigChange], *, dry_run: bool) -> list[str]:
-    """What a topic had and has now, or would have."""
+    """Return the settings of a topic before and after a change, or after it would be made."""
     if not changes:
-        return [f"{topic} is so already; nothing was changed."]
+        return [f"{topic} already has these settings; nothing was changed."]
     rows = [[each.setting, _told(each.setting, each.before), _told(each.setting, each.after)] for each in changes]
     lines = text_table((topic, "before", "would be" if dry_run else "now"), rows)
     if dry_run:
-        return [*lines, "Nothing was changed: a dry run. Kafka would take it."]
+        return [*lines, "Nothing was changed: this is a dry run. Kafka would accept the change."]
     less = any(each.is_less for each in changes)
-    return [*lines, *(["Kafka deletes what is past it within minutes, the oldest segments first."] if less else [])]
+    return [
+        *lines,
+        *(["Kafka deletes the records beyond the limit within minutes, the oldest segments first."] if less else []),
+    ]
 
 
 def _row(topic: Mapping[str, Any]) -> list[str]:
@@ -120,14 +123,14 @@ def _size(size_bytes: int) -> str:
 
 
 def _limit(value: float, unit: float) -> float:
-    """Whole where it is."""
+    """Return value / unit, as an integer if it is one."""
     if not isfinite(value):
         return UNLIMITED
     return int(value // unit) if value % unit == 0 else round(value / unit, 3)
 
 
 def _told(setting: str, value: str) -> str:
-    """A value as Kafka has it, with what it means."""
+    """Return a value as Kafka has it, with its meaning in parentheses."""
     if not value:
         return "(not set)"
     if setting in (AGE, SIZE) and int(value) < 0:

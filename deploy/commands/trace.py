@@ -19,17 +19,15 @@ def register(app: typer.Typer) -> None:
 
 def trace(
     device: Annotated[str, typer.Option("--device", "-d", help="Device id.", show_default=False)],
-    last: Annotated[
-        int, typer.Option("--last", "-n", min=1, max=MOST, help="So many of its messages, newest first.")
-    ] = 1,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, max=MOST, help="Number of messages, newest first.")] = 1,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Follow a device's last messages across all hops.
 
-    By whose clock each was where, and what became of it, stored and refused ones alike. Reads the tables and their logs;
-    Kafka is asked for the records where it answers. Nothing need run.
+    Shows for each message, stored or rejected, its outcome and when it passed each hop, and by whose clock. Reads the tables
+    and their logs, and the records from Kafka if it answers. Nothing needs to run.
     """
     from deploy.local.locate import locate_settings
     from deploy.trace.show import show_trace

@@ -84,7 +84,7 @@ def test_an_unforeseen_fault_is_one_sentence_and_a_file(capsys: Captured, monkey
     monkeypatch.setattr(cli, "app", broken)
     assert run([]) == 1
     text = capsys.readouterr().err
-    assert text.startswith("Unexpected fault: ValueError: line one line two. The traceback is in ")
+    assert text.startswith("Unexpected error: ValueError: line one line two. The traceback is in ")
     file = Path(text.split(" is in ")[1].split(";")[0])
     assert "ValueError" in file.read_text()
     file.unlink()

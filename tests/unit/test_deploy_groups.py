@@ -36,7 +36,7 @@ def test_a_partition_in_which_the_group_never_committed_begins_at_the_new_offset
     command = ["rewind", "meters", "-t", "t", "--to", "latest", "-b", "127.0.0.1:9"]
     assert run(command) == 0
     _, *lines = capsys.readouterr().out.splitlines()
-    effects = ["begins at 100", "leaves out 60", "reads 40 again", "-"]
+    effects = ["begins at 100", "skips 60", "reads 40 again", "-"]
     assert [line.split(maxsplit=4)[4] for line in lines] == effects
     assert run([*command, "--json"]) == 0
     assert [one["again"] for one in json.loads(capsys.readouterr().out)["partitions"]] == [None, -60, 40, 0]

@@ -204,7 +204,7 @@ def test_one_under_way_does_not_find_again_what_was_accepted_meanwhile(running: 
 
 def test_nothing_to_accept_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", "--accept", "--config", str(tmp_path / "c.toml")]) != 0
-    assert f"no running audit has left a finding in {tmp_path}" in capsys.readouterr().err.replace("\n", " ")
+    assert f"the monitor's audit has left no finding in {tmp_path}" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_looks_back_never_take_more_than_their_share_and_new_time_is_looked_at_between_them(running: Running) -> None:

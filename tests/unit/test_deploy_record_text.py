@@ -116,7 +116,7 @@ def test_keys_delimiters_and_nulls() -> None:
     with pytest.raises(typer.BadParameter, match="at least one character"):
         delimiter("")
     assert parse_headers(["a=1=2", "b"]) == [("a", b"1=2"), ("b", None)]
-    with pytest.raises(typer.BadParameter, match="wanted NAME=VALUE"):
+    with pytest.raises(typer.BadParameter, match="use NAME=VALUE"):
         parse_headers(["=1"])
 
 

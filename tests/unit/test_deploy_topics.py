@@ -42,14 +42,14 @@ def test_hours_are_read_and_nonsense_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([], 2, "name --retention-hours, --retention-bytes or both"),
+        ([], 2, "Use --retention-hours, --retention-bytes or --set"),
         (["--as-settings", "--retention-hours", "1"], 2, "or --as-settings alone"),
         (["--retention-hours", "0"], 2, "--retention-hours '0': wanted"),
         (["--retention-bytes", "1k"], 2, "--retention-bytes '1k': wanted"),
         (["--set", "retention.ms"], 2, "--set 'retention.ms': wanted NAME=VALUE"),
         (["--as-settings", "--set", "a=b"], 2, "or --as-settings alone"),
-        (["--set", "cleanup.policy=compact"], 1, "is Tidegate's: of its settings only"),
-        (["--retention-hours", "1", "-b", "127.0.0.1:1"], 1, "with the --config or --data of its streams"),
+        (["--set", "cleanup.policy=compact"], 1, "is Tidegate's: use only"),
+        (["--retention-hours", "1", "-b", "127.0.0.1:1"], 1, "--config or --data of its streams"),
         (["--retention-hours", "1"], 69, "Nothing runs on"),
         (["--retention-hours", "1", "--config", "none.toml"], 78, "no such file"),
     ],
@@ -119,11 +119,11 @@ def test_a_change_says_what_was_and_what_is() -> None:
         "retention.bytes 536870912 (512 MiB) -1 (no limit)",
         "segment.bytes 67108864 (64 MiB) 131072 (128 KiB)",
         "cleanup.policy (not set) delete",
-        "Kafka deletes what is past it within minutes, the oldest segments first.",
+        "Kafka deletes the records beyond the limit within minutes, the oldest segments first.",
     ]
     assert "dry run" in change_lines("t", changes, dry_run=True)[-1]
     assert "deletes" not in " ".join(change_lines("t", changes[1:], dry_run=False)), "nothing goes where more is kept"
-    assert change_lines("t", [], dry_run=False) == ["t is so already; nothing was changed."]
+    assert change_lines("t", [], dry_run=False) == ["t already has these settings; nothing was changed."]
 
 
 def test_the_disk_is_counted_by_topic(tmp_path: Path) -> None:
