@@ -1,4 +1,4 @@
-"""`tidegate device simulate | snippet | watch | add`."""
+"""`tidegate device simulate | snippet | watch | add`: tools for developers of devices."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +10,7 @@ from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="For device developers.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, register.")
 
 
 def register(parent: typer.Typer) -> None:
@@ -19,7 +19,7 @@ def register(parent: typer.Typer) -> None:
 
 
 class Language(StrEnum):
-    """What a snippet is written in."""
+    """Language of a snippet."""
 
     PYTHON = "python"
     ARDUINO = "arduino"
@@ -28,17 +28,17 @@ class Language(StrEnum):
 
 @app.command()
 def simulate(
-    devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="How many.")] = 20,
-    rate: Annotated[float, typer.Option("--rate", "-r", min=0.01, help="Messages per second of all together.")] = 20.0,
+    devices: Annotated[int, typer.Option("--devices", "-n", min=1, help="Number of devices.")] = 20,
+    rate: Annotated[float, typer.Option("--rate", "-r", min=0.01, help="Messages per second, all devices.")] = 20.0,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Stop after this long; default: until Ctrl-C.")
+        float | None, typer.Option("--seconds", help="Stop after this many seconds (default: until Ctrl-C).")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same devices, values and faults.")] = 1,
-    prefix: Annotated[str, typer.Option("--prefix", help="Device ids begin with this.")] = "sim",
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of devices, values and faults.")] = 1,
+    prefix: Annotated[str, typer.Option("--prefix", help="Beginning of the device ids.")] = "sim",
     faults: Annotated[
-        float, typer.Option("--faults", min=0, max=25, help="1 = a little of each fault, 0 = none.")
+        float, typer.Option("--faults", min=0, max=25, help="Amount of faults: 1 = a little of each fault, 0 = none.")
     ] = 1.0,
-    connections: Annotated[int, typer.Option("--connections", min=1, help="MQTT connections.")] = 2,
+    connections: Annotated[int, typer.Option("--connections", min=1, help="Number of MQTT connections.")] = 2,
     journal: Annotated[
         Path | None, typer.Option("--journal", help="Append every attempt (A) and PUBACK (P) to this file.")
     ] = None,
@@ -46,9 +46,10 @@ def simulate(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Publish as a fleet of simulated devices: to the broker of --config, else to the embedded run's.
+    """Publish messages of a fleet of simulated devices.
 
-    Faults are bad JSON, messages out of order, a clock a year ahead and messages sent twice.
+    Publishes to the broker of --config, else to the embedded run's. Faults are bad JSON, messages out of order, a clock a year
+    ahead and messages sent twice.
     """
     import time
 
@@ -75,15 +76,18 @@ def simulate(
 @app.command()
 def snippet(
     device: Annotated[str, typer.Argument(metavar="[ID]", help="Device id.", show_default=False)] = "my-device",
-    language: Annotated[Language, typer.Option("--lang", "-l", help="What to write it in.")] = Language.PYTHON,
+    language: Annotated[Language, typer.Option("--lang", "-l", help="Language of the code.")] = Language.PYTHON,
     with_password: Annotated[
-        bool, typer.Option("--with-password", help="Write the password into it, instead of reading MQTT_PASSWORD.")
+        bool,
+        typer.Option(
+            "--with-password", help="Put the password into the code; without it the code reads MQTT_PASSWORD."
+        ),
     ] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Print a publisher, ready to run against this broker."""
+    """Print the code of a publisher for this broker, ready to run."""
     from deploy.local.locate import locate_target
     from deploy.snippets import check_device, render_snippet
 
@@ -98,17 +102,18 @@ def snippet(
 @app.command()
 def watch(
     device: Annotated[str, typer.Argument(metavar="ID", help="Device id.")],
-    values: Annotated[bool, typer.Option("--values", help="Show also what was stored of it.")] = False,
+    values: Annotated[bool, typer.Option("--values", help="Also show the stored readings of the device.")] = False,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Stop after this long; default: until Ctrl-C.")
+        float | None, typer.Option("--seconds", help="Stop after this many seconds (default: until Ctrl-C).")
     ] = None,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show live what is refused of a device, why, and what to do; with --values also what was stored.
+    """Show a device's rejected messages live.
 
-    With --json one object a line.
+    Shows why each message is rejected and what to do. --values also shows the stored readings. --json prints one object per
+    line.
     """
     from deploy.local.locate import locate_settings
     from deploy.process import stop_on_signals
@@ -117,7 +122,7 @@ def watch(
     settings = locate_settings(config, data, needs_run=True)
     root = settings.lake.root if values else None
     stop = stop_on_signals()
-    typer.echo(f"Watching {device} at {settings.mqtt.host}:{settings.mqtt.port}; Ctrl-C ends.", err=True)
+    typer.echo(f"Watching {device} at {settings.mqtt.host}:{settings.mqtt.port}. Stop with Ctrl-C.", err=True)
     for seen in watch_device(settings.mqtt, device, root=root, stop=stop, seconds=seconds):
         typer.echo(show_line(seen, as_json=as_json))
 
@@ -127,26 +132,29 @@ def add(
     device: Annotated[str, typer.Argument(metavar="ID", help="Device id.")],
     profile: Annotated[str | None, typer.Option("--profile", help="Validation profile of this device.")] = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="name=value onto each of its readings; may be repeated.")
+        list[str] | None, typer.Option("--tag", help="Tag name=value for each of its readings; repeatable.")
     ] = None,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Register a device in the file that gateway.device_registry names; a running gateway reads it within seconds."""
+    """Register a device in the file that gateway.device_registry names.
+
+    A running gateway reads the file within seconds.
+    """
     from deploy.local.locate import locate_settings
     from gateway.device_registry import add_device
     from ingest.contract.errors import ConfigError, FatalError
 
     registry = locate_settings(config, data, needs_run=False).gateway.device_registry
     if registry is None:
-        msg = "gateway.device_registry names no file, so every device is accepted as it comes. Set it to register some."
+        msg = "gateway.device_registry is not set, so every device is accepted. Set it to a file to register devices."
         raise ConfigError(msg)
     pairs = [text.partition("=") for text in tag or ()]
     if wrong := next(
         (text for text, (name, sign, _) in zip(tag or (), pairs, strict=True) if not (name and sign)), None
     ):
-        msg = f"{wrong!r} is no tag; wanted name=value"
+        msg = f"--tag {wrong!r}: use name=value."
         raise typer.BadParameter(msg)
     try:
         added = add_device(Path(registry), device, profile=profile, tags={name: value for name, _, value in pairs})
@@ -156,4 +164,4 @@ def add(
     if as_json:
         show_json({"device": device, "added": added, "registry": registry})
     else:
-        typer.echo(f"{device} {'added to' if added else 'stands so already in'} {registry}.", err=True)
+        typer.echo(f"{device} {'added to' if added else 'is already registered like this in'} {registry}.", err=True)

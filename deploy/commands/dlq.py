@@ -1,4 +1,4 @@
-"""`tidegate dlq ls | show | redrive`: what was refused, why, and storing it after the fix."""
+"""`tidegate dlq ls | show | redrive`: list and explain dead letters, and store them after a fix."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ Where = Annotated[
     str | None,
     typer.Option(
         "--where",
-        help="Only these: SQL over the columns of dead_letters, id and redriven_as, as in \"reason = 'no_route'\".",
+        help="SQL condition over the columns of dead_letters, id and redriven_as, such as \"reason = 'no_route'\".",
         show_default=False,
     ),
 ]
@@ -34,16 +34,16 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def ls(
     where: Where = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Only of this reason.", show_default=False)] = None,
-    device: Annotated[str | None, typer.Option("--device", help="Only of this device.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines.")] = 20,
+    reason: Annotated[str | None, typer.Option("--reason", help="Only with this reason.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option("--device", help="Only from this device.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of lines.")] = 20,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """List dead letters: counted by reason, device and topic; one by one, newest first, where conditions are given.
+    """List dead letters, counted by reason, device and topic.
 
-    Reads the table; nothing need run.
+    With conditions it lists them one by one, newest first. It reads the table; nothing needs to run.
     """
     from deploy.dlq.letters import all_of, list_letters, summarize
     from lakehouse.render import render
@@ -58,12 +58,12 @@ def ls(
 
 @app.command()
 def show(
-    letter: Annotated[str, typer.Argument(metavar="ID", help="As `dlq ls` gives it, such as 0-17.")],
+    letter: Annotated[str, typer.Argument(metavar="ID", help="Id of the dead letter from `dlq ls`, such as 0-17.")],
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Explain one dead letter: what stood there, what was wanted, what to do next."""
+    """Explain one dead letter: what came, what was wanted, what to do next."""
     from deploy.dlq.letters import show_letter
     from deploy.dlq.next_steps import next_step
 
@@ -83,7 +83,7 @@ def _explained(row: dict[str, Any]) -> list[str]:
     kept, size = len(row["payload"] or b""), row["payload_bytes"] or 0
     length = f"{size} bytes" + (f", the first {kept} kept" if kept < size else "")
     redriven = f"{row['redriven_as']}, attempt {row['attempt']}" if row["redriven_as"] else "not yet"
-    part = " (a part of a message whose other parts were stored)" if row["partial"] else ""
+    part = " (part of a message whose other parts were stored)" if row["partial"] else ""
     facts = {
         "reason": f"{row['reason']}{part}",
         "device": row["device"],
@@ -105,25 +105,26 @@ def _explained(row: dict[str, Any]) -> list[str]:
 def redrive(
     where: Where = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="At most so many letters, oldest first.")
+        int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of dead letters, oldest first.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; produce nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen; store nothing.")] = False,
     attempt: Annotated[
         Path | None,
         typer.Option(
-            "--try", help="Judge by the routes and limits of this settings file; implies --dry-run.", show_default=False
+            "--try", help="Use the routes and limits of this settings file; implies --dry-run.", show_default=False
         ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also letters that were redriven before.")] = False,
-    rate: Annotated[float, typer.Option("--rate", "-r", min=0.1, help="Messages per second at most.")] = 200.0,
+    again: Annotated[bool, typer.Option("--again", help="Include dead letters that were redriven before.")] = False,
+    rate: Annotated[float, typer.Option("--rate", "-r", min=0.1, help="Maximum messages per second.")] = 200.0,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Judge dead letters by the present routes and profiles, and store what passes now.
+    """Judge dead letters again, and store what is good now.
 
-    Nothing is stored twice, however often this runs or is interrupted. What is refused again stays as it is. Every
-    letter's end is written to the journal beside the tables, and `dlq ls` shows it.
+    Uses the current routes and profiles. Nothing is stored twice, however often this runs or is interrupted. A message that is
+    rejected again stays a dead letter. The journal next to the tables keeps the result of each dead letter, and `dlq ls`
+    shows it.
     """
     from deploy.dlq.run import run_redrive
     from deploy.local.locate import locate_settings
@@ -141,30 +142,30 @@ def redrive(
     if as_json:
         show_json(report.to_dict())
     else:
-        typer.echo("\n".join(_told(report)))
+        typer.echo("\n".join(_lines(report)))
         if dry_run and report.accepted:
             line = of_options(config, data)
             typer.echo(line.fill(_APPLY if attempt is None else _APPLY_TRIED).format(attempt), err=True)
 
 
-_APPLY = "To store them: `tidegate dlq redrive` with the same conditions, without --dry-run."
+_APPLY = "To store them, run `tidegate dlq redrive` with the same conditions, without --dry-run."
 _APPLY_TRIED = (
-    "To store them: take over what {} changes into the gateway's settings, start it again, then `tidegate dlq redrive` with "
-    "the same conditions."
+    "To store them, copy the changes of {} into the gateway's settings, restart the gateway, then run `tidegate dlq redrive` "
+    "with the same conditions."
 )
 
 
-def _told(report: "Report") -> list[str]:
+def _lines(report: "Report") -> list[str]:
     would = "would be " if report.dry_run else ""
-    lines = [f"{report.letters} letters"]
+    lines = [f"{report.letters} dead letters"]
     if report.accepted:
-        partly = f", {report.partial} of them with parts still refused" if report.partial else ""
+        partly = f", {report.partial} of them with parts that are still rejected" if report.partial else ""
         lines.append(f"{report.accepted:>8} {would}accepted: {report.readings} readings{partly}")
         lines += [f"  {_of_reading(reading)}" for reading in report.first]
         lines += [f"  … and {report.readings - len(report.first)} more"] if report.readings > len(report.first) else []
     if report.stored:
-        lines.append(f"{report.stored:>8} stored already")
-    for name, counts in (("refused", report.refused), ("ignored", report.ignored), ("skipped", report.skipped)):
+        lines.append(f"{report.stored:>8} already stored")
+    for name, counts in (("rejected", report.refused), ("ignored", report.ignored), ("skipped", report.skipped)):
         lines += [f"{count:>8} {would if name == 'ignored' else ''}{name}: {why}" for why, count in counts.items()]
     for example in report.examples:
         told = {key: value for key, value in example.items() if value is not None}

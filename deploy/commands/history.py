@@ -1,4 +1,4 @@
-"""`tidegate correct` and `tidegate erase`: history changed on purpose, with who and why; the writer does it."""
+"""`tidegate correct` and `tidegate erase`: deliberate changes of stored history, with author and reason; the writer does it."""
 
 import getpass
 import os
@@ -13,12 +13,12 @@ from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show
 
 __all__ = ["register"]
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the table's history and in the journal.")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason, kept in the table's history and in the journal.")]
 Author = Annotated[
-    str | None, typer.Option("--author", help="Who (default: the user of this system).", show_default=False)
+    str | None, typer.Option("--author", help="Your name (default: the user of this system).", show_default=False)
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
-Device = Annotated[str, typer.Option("--device", "-d", help="The device, as in the column of that name.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+Device = Annotated[str, typer.Option("--device", "-d", help="Device id, as in the column `device`.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -29,17 +29,25 @@ def register(parent: typer.Typer) -> None:
 
 def correct(
     device: Device,
-    since: Annotated[str, typer.Option("--from", help="From this event_time on: ISO time, or 2h-ago.")],
-    until: Annotated[str, typer.Option("--to", help="Up to this event_time, which is left as it is.")],
+    since: Annotated[str, typer.Option("--from", help="First event_time to correct: ISO time, or 2h-ago.")],
+    until: Annotated[str, typer.Option("--to", help="Correct up to this event_time, exclusive.")],
     reason: Reason,
-    metric: Annotated[str | None, typer.Option("--metric", "-m", help="Only this one.", show_default=False)] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Take the rows away.")] = False,
-    factor: Annotated[float | None, typer.Option("--factor", help="Multiply by it.", show_default=False)] = None,
-    offset: Annotated[float | None, typer.Option("--offset", help="Add it.", show_default=False)] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", "-m", help="Only this metric (default: all).", show_default=False)
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the rows.")] = False,
+    factor: Annotated[
+        float | None, typer.Option("--factor", help="Multiply the values by this number.", show_default=False)
+    ] = None,
+    offset: Annotated[
+        float | None, typer.Option("--offset", help="Add this number to the values.", show_default=False)
+    ] = None,
     unit: Annotated[
         str | None, typer.Option("--unit", help="Convert to this unit, such as °C.", show_default=False)
     ] = None,
-    relabel: Annotated[bool, typer.Option("--relabel", help="With --unit: name it so and keep the numbers.")] = False,
+    relabel: Annotated[
+        bool, typer.Option("--relabel", help="With --unit: change only the unit, not the values.")
+    ] = False,
     author: Author = None,
     dry_run: DryRun = False,
     config: OptionalConfig = None,
@@ -48,9 +56,9 @@ def correct(
 ) -> None:
     """Correct stored readings of a device, with a reason.
 
-    Those with event_time in [--from, --to), once, by one of --delete, --factor, --offset and --unit. Corrected rows carry
-    the flag `corrected`; rollups and latest values follow by themselves; what the rows were stays readable with
-    `tidegate sql --version` as long as the log is kept. Rows that arrive later are stored as they come.
+    Corrects the rows with event_time in [--from, --to) once, by one of --delete, --factor, --offset and --unit. Corrected
+    rows get the flag `corrected`; rollups and latest values follow automatically. `tidegate sql --version` shows the rows as
+    they were, as long as the log is kept. Rows that arrive later are stored unchanged.
     """
     from deploy.local.locate import locate_settings
     from lakehouse.requests import Request
@@ -59,14 +67,14 @@ def correct(
     from streaming.history.selection import Selection
 
     if relabel and unit is None:
-        msg = "--relabel goes with --unit"
+        msg = "--relabel needs --unit."
         raise typer.BadParameter(msg)
     settings, line = locate_settings(config, data, needs_run=False), of_options(config, data)
     selection = Selection(device, metric, parse_time(since), parse_time(until))
     plain = Change(delete, factor, offset, unit)
     plain.check()
     change = plain if unit is None or relabel else _conversion(settings.lake.root, selection, unit)
-    # Also before the real thing: what is refused is refused at once, whether a writer runs or not.
+    # Plan also before the change itself, so that an error appears at once, with or without a writer.
     planned = plan_correction(settings.lake.root, selection, change).told()
     if dry_run:
         _show({**selection.arguments(), **planned, "dry_run": True}, line, as_json=as_json)
@@ -84,15 +92,15 @@ def erase(
     reason: Reason,
     author: Author = None,
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without asking.")] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Erase a device from every table, with a receipt.
 
-    It says when each place that still holds the device forgets it. It cannot be undone. The receipt names the device by a
-    hash and is kept under `_erasures` beside the tables. If the device sends again it is stored again.
+    This cannot be undone. The receipt says when each place that still holds the device's data deletes it. It names the device
+    by a hash and is kept in `_erasures` next to the tables. If the device sends again, its messages are stored again.
     """
     from deploy.local.locate import locate_settings
     from lakehouse.requests import Request
@@ -101,7 +109,7 @@ def erase(
     settings = locate_settings(config, data, needs_run=False)
     planned = plan_erasure(settings.lake.root, device)
     if dry_run:
-        cut = f"dead letters of others that would be cut: {planned['letters_to_cut']}"
+        cut = f"dead letters of other devices whose payload would be cut: {planned['letters_to_cut']}"
         show_json({**planned, "dry_run": True}) if as_json else typer.echo(
             "\n".join([*_counted(planned["tables"]), cut])
         )
@@ -128,7 +136,7 @@ def _conversion(root: str, selection: Any, unit: str) -> Any:
 
     if not known_unit(unit):
         message = (
-            f"Nothing converts to the unit {unit!r}. To give it to the rows and keep their numbers, add --relabel."
+            f"No unit converts to {unit!r}. To change only the unit of the rows and keep their values, add --relabel."
         )
         raise TidegateError(message)
     wanted = canonical_spelling(unit)
@@ -138,10 +146,10 @@ def _conversion(root: str, selection: Any, unit: str) -> Any:
 
 def _confirm(device: str, tables: dict[str, Any]) -> None:
     if not sys.stdin.isatty():
-        msg = "erasing cannot be undone: add --yes where nobody can be asked, or --dry-run to see what would go"
+        msg = "Erasing cannot be undone, and input is not a terminal: add --yes, or --dry-run to see what would be erased."
         raise typer.BadParameter(msg)
     typer.echo("\n".join(_counted(tables)), err=True)
-    typer.confirm(f"Erase the device {device} from these tables for good?", abort=True, err=True)
+    typer.confirm(f"Erase device {device} from these tables? This cannot be undone.", abort=True, err=True)
 
 
 def _show(told: dict[str, Any], line: CommandLine, *, as_json: bool) -> None:
@@ -161,7 +169,7 @@ def _correction(told: dict[str, Any]) -> list[str]:
         f"after       {_bounds(told['after'])}",
     ]
     if told["untouched"]:
-        lines.append(f"{told['untouched']} rows of that span stay as they are")
+        lines.append(f"{told['untouched']} rows in that time stay unchanged")
     if "version" in told:
         lines.append(
             f"version     {told['version']} of readings; as it was: `tidegate sql --version {told['before_version']} 'select …'`"
@@ -186,19 +194,19 @@ def _counted(tables: dict[str, Any]) -> list[str]:
 def _receipt(receipt: dict[str, Any]) -> list[str]:
     lines = [f"{receipt['rows']} rows erased; device {receipt['device_sha256'][:16]}… (SHA-256 of its id)"]
     for name, entry in receipt["tables"].items():
-        lines.append(f"{name:<24} {entry['rows']:>8} rows; no file or log of it from {entry['forgotten_at']} on")
+        lines.append(f"{name:<24} {entry['rows']:>8} rows; no file or log has them after {entry['forgotten_at']}")
     for name, entry in receipt["kafka"].items():
         lines.append(f"{name:<24} {entry['forgotten_at'] or 'no date'}: {entry['why']}")
     if receipt["letters_cut"]:
         lines.append(
-            f"{receipt['letters_cut']} dead letters of other devices, or of none, named it: their payload is cut"
+            f"{receipt['letters_cut']} dead letters of other devices, or of none, named it: their payload was cut"
         )
     return [*lines, *(f"- {remark}" for remark in receipt["remarks"])]
 
 
 def _said(reason: str) -> str:
     if not reason.strip():
-        msg = "--reason is empty: say why, for whoever reads the history"
+        msg = "--reason is empty: give the reason for readers of the history."
         raise typer.BadParameter(msg)
     return reason.strip()
 

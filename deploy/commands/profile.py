@@ -1,4 +1,4 @@
-"""`tidegate profile ls | show | test`: validation profiles, which of them holds for a device, and what they do."""
+"""`tidegate profile ls | show | test`: validation profiles, the profile of a device, and its effect on messages."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Validation profiles: list, explain, try.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Validation profiles: list, show, test.")
 
 Folder = Annotated[
     Path | None,
-    typer.Option("--folder", help="Profiles of this folder instead of the settings' own.", show_default=False),
+    typer.Option("--folder", help="Folder of profiles (default: gateway.profiles).", show_default=False),
 ]
 
 
@@ -29,7 +29,10 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def ls(config: OptionalConfig = None, data: Data = None, folder: Folder = None, as_json: Json = False) -> None:
-    """List the profiles with their versions; exit 1 where a file is refused, with the reason."""
+    """List the profiles with their versions.
+
+    Exit 1 if a file is wrong; the error says why.
+    """
     from gateway.profiles.folder import ProfileFolder
 
     settings = _settings(config, data, folder)
@@ -55,26 +58,29 @@ def ls(config: OptionalConfig = None, data: Data = None, folder: Folder = None, 
     else:
         for row in rows:
             state = "" if row["applies"] else "  (a higher version applies)"
-            devices = ", ".join(row["devices"]) or "(devices that a route or the registry names)"
+            devices = ", ".join(row["devices"]) or "(devices for which a route or the registry names it)"
             typer.echo(f"{row['name']}@{row['version']}  {devices}  {row['metrics']} metrics  {row['file']}{state}")
         for file, fault in found.refused.items():
-            typer.echo(f"{file} is refused: {fault}", err=True)
+            typer.echo(f"{file} is wrong: {fault}", err=True)
     raise typer.Exit(1 if found.refused else 0)
 
 
 @app.command()
 def show(
-    device: Annotated[str, typer.Argument(help="A device id; it need not have sent anything.")],
+    device: Annotated[str, typer.Argument(help="Device id. The device does not need to have sent anything.")],
     topic: Annotated[
         str | None,
-        typer.Option("--topic", help="A topic it sends on: its route may name a profile.", show_default=False),
+        typer.Option("--topic", help="Topic of the device, whose route may name a profile.", show_default=False),
     ] = None,
     config: OptionalConfig = None,
     data: Data = None,
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Show which profile holds for a device, why, and what it asks of each metric."""
+    """Show a device's profile and its rules per metric.
+
+    Also shows why this profile applies.
+    """
     from gateway.profiles.explain import explain_device
     from gateway.profiles.policy import ProfilePolicy, make_policy
     from gateway.routes import compile_routes
@@ -95,15 +101,17 @@ def show(
 
 @app.command()
 def test(
-    file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, topic, payload | payload_base64}; - reads stdin.")],
+    file: Annotated[
+        Path, typer.Argument(help="File of JSON lines: {id, topic, payload | payload_base64}; - for stdin.")
+    ],
     config: OptionalConfig = None,
     data: Data = None,
     folder: Folder = None,
     as_json: Json = False,
 ) -> None:
-    """Show what the profiles do to messages, reading by reading; needs no server.
+    """Show what the profiles do to messages, without a server.
 
-    With --json one line per message. Exit 1 where anything is refused.
+    Shows the result of each reading. --json prints one line per message. Exit 1 if anything is rejected.
     """
     import json
 
@@ -121,13 +129,13 @@ def test(
                 typer.echo(json.dumps(found, ensure_ascii=False))
             else:
                 _print_message(found)
-    summary = ", ".join(f"{counts[name]} {name}" for name in ("stored", "stored in part", "refused", "ignored"))
+    summary = ", ".join(f"{counts[name]} {name}" for name in ("stored", "stored in part", "rejected", "ignored"))
     typer.echo(f"{counts.total()} messages: {summary}.", err=True)
-    raise typer.Exit(1 if counts["refused"] or counts["stored in part"] else 0)
+    raise typer.Exit(1 if counts["rejected"] or counts["stored in part"] else 0)
 
 
 def _settings(config: Path | None, data: Path | None, folder: Path | None) -> "Settings":
-    """Those of --config, else of the embedded run where there is one, else the defaults; `folder` wins in them."""
+    """Return the settings of --config, else of an embedded run, else the defaults, with `folder` put in."""
     from deploy.local.locate import locate_settings
     from deploy.settings import data_dir, load_settings
 
@@ -143,13 +151,13 @@ def _settings(config: Path | None, data: Path | None, folder: Path | None) -> "S
 def _say_none(as_json: bool) -> None:
     if as_json:
         show_json({"folder": None, "profiles": [], "refused": {}})
-    typer.echo("No folder of profiles: set gateway.profiles, or give --folder.", err=True)
+    typer.echo("There is no folder of profiles: set gateway.profiles, or use --folder.", err=True)
 
 
 def _ending(found: dict[str, Any]) -> str:
     if found["outcome"] == "reading":
         return "stored in part" if found["rejected"] else "stored"
-    return "refused" if found["outcome"] == "dead_letter" else "ignored"
+    return "rejected" if found["outcome"] == "dead_letter" else "ignored"
 
 
 def _print_message(found: dict[str, Any]) -> None:
@@ -161,7 +169,7 @@ def _print_message(found: dict[str, Any]) -> None:
         typer.echo(f"  device {check['device']}, profile {check['profile'] or 'none'}{because}")
         for one in check["readings"]:
             typer.echo(f"    {_sentence(one)}")
-    # What the format itself refused comes before any profile.
+    # The format rejects before any profile applies.
     for fault in (*found["rejected"], *([found] if found["outcome"] == "dead_letter" else [])):
         if fault["path"] not in told:
             typer.echo(f"    {_sentence(fault | {'verdict': 'refused'})}")
@@ -171,7 +179,7 @@ def _sentence(one: dict[str, Any]) -> str:
     if one["verdict"] == "refused":
         got = f": got {one['got']}" if one.get("got") else ""
         wanted = f", wanted {one['wanted']}" if one.get("wanted") else ""
-        return f"refused  {one['path'] or 'the message'}  {one['reason']}{got}{wanted}"
+        return f"rejected {one['path'] or 'the message'}  {one['reason']}{got}{wanted}"
     change = "" if one["stored"] == one["sent"] else f" (sent {one['sent']})"
     reason = f"  {one['reason']}" if one["reason"] else ""
     return f"{one['verdict']:<8} {one['metric']}  {one['stored']}{change}{reason}"
@@ -181,7 +189,7 @@ def _print_device(found: dict[str, Any]) -> None:
     registered = "registered" if found["registered"] else "not registered"
     tags = "".join(f", {key}={value}" for key, value in found["tags"].items())
     if found["profile"] is None:
-        typer.echo(f"{found['device']} ({registered}{tags}): no profile holds")
+        typer.echo(f"{found['device']} ({registered}{tags}): no profile applies")
         return
     typer.echo(f"{found['device']} ({registered}{tags}): profile {found['profile']}, by {_because(found['because'])}")
     if found["description"]:

@@ -143,8 +143,8 @@ def tail(
         typer.Option(
             "--offset",
             "-o",
-            help="Start: beginning, end, an offset such as 1234, -10 for the last ten of each partition, or s@TIME (default: -10, "
-            "with -G end).",
+            help="Start: beginning, end, an offset such as 1234, -10 for the last ten of each partition, or s@TIME "
+            "(default: -10, with -G end).",
             show_default=False,
         ),
     ] = None,

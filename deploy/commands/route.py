@@ -1,4 +1,4 @@
-"""`tidegate route test | ls | show | suggest | apply`: which route takes a message, what comes out, a draft of a new one."""
+"""`tidegate route test | ls | show | suggest | apply | new`: test and list routes, draft, apply and write new ones."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["reading_lines", "register", "settings_of"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Which decoder reads which topic: list, explain, draft."
+    no_args_is_help=True, rich_markup_mode=None, help="Routes and mappings: list, show, test, draft, apply."
 )
 
 
@@ -30,15 +30,15 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def test(
-    topic: Annotated[str, typer.Argument(help="The topic as the device publishes it.")],
-    payload: Annotated[str, typer.Argument(help="The payload; @FILE takes its bytes, - those of stdin.")],
+    topic: Annotated[str, typer.Argument(help="Topic to which the device publishes.")],
+    payload: Annotated[str, typer.Argument(help="Payload; @FILE reads the bytes of a file, - reads stdin.")],
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Explain which route takes a message and what comes out of it; needs no server.
+    """Show a message's route and its readings, without a server.
 
-    Exit 1 where the message would be a dead letter.
+    Exit 1 if the message would be a dead letter.
     """
     import time
 
@@ -63,10 +63,13 @@ def ls(
     data: Data = None,
     as_json: Json = False,
     dropped: Annotated[
-        bool, typer.Option("--dropped", help="Fields that mappings leave out, with counts; asks Kafka.")
+        bool, typer.Option("--dropped", help="List fields that mappings leave out, with counts; needs Kafka.")
     ] = False,
 ) -> None:
-    """List the routes in the order in which they are tried: the settings' own, then the shipped presets'."""
+    """List the routes in the order in which they are tried.
+
+    Routes of the settings come first, then those of the shipped presets.
+    """
     from gateway.explain_route import list_routes
 
     settings = settings_of(config, data)
@@ -84,7 +87,7 @@ def ls(
 
 
 def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
-    """What gateways told about the fields that their mappings left out, about a minute old at most."""
+    """Print the left-out fields as the gateways reported them, at most about a minute ago."""
     from gateway.left_out import is_left_out, read_left_out
     from ingest.state import read_state
 
@@ -96,13 +99,13 @@ def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
         show_json(with_steps(rows, compile_routes(settings.routes, settings.gateway), settings.gateway.vendors))
         return
     if not rows:
-        typer.echo("No gateway told of a field that a mapping left out (each tells about once a minute).")
+        typer.echo("No gateway has reported a field that a mapping leaves out. Gateways report about once a minute.")
     for row in rows:
         typer.echo(f"{row['count']:>10}  {row['field']}  {row['route']}  {row['gateway']}")
 
 
 def settings_of(config: Path | None, data: Path | None) -> "Settings":
-    """The settings of --config, else of the run that --data names, else the defaults."""
+    """Return the settings of --config, else of the run that --data names, else the defaults."""
     from deploy.local.locate import locate_settings
     from deploy.settings import load_settings
 
@@ -110,7 +113,7 @@ def settings_of(config: Path | None, data: Path | None) -> "Settings":
 
 
 def _bytes(payload: str) -> bytes:
-    """The payload of an argument.
+    """Return the payload that an argument gives or names.
 
     Raises:
         UnavailableError: the file cannot be read.
@@ -124,18 +127,18 @@ def _bytes(payload: str) -> bytes:
     try:
         return Path(payload[1:]).read_bytes()
     except OSError as error:
-        msg = f"{payload[1:]} cannot be read ({error.strerror}). Give @FILE, - for stdin, or the payload itself."
+        msg = f"{payload[1:]} cannot be read ({error.strerror}). Use @FILE, - for stdin, or the payload itself."
         raise UnavailableError(msg) from error
 
 
 def _print(found: dict[str, Any]) -> None:
     route = found["route"]
     others = [tried for tried in found["tried"] if not tried["topic"]]
-    # Of routes for other topics one is enough to see why; all of them are in --json.
+    # One route for other topics shows enough; --json has all of them.
     for tried in others[:1] + [tried for tried in found["tried"] if tried["topic"]]:
         typer.echo(f"tried     {tried['name']} ({tried['filter']}): {tried['why']}")
     if len(others) > 1:
-        typer.echo(f"          and {len(others) - 1} more routes of the settings, which are for other topics")
+        typer.echo(f"          and {len(others) - 1} more routes of the settings, for other topics")
     if route is not None:
         typer.echo(f"route     {route['name']} ({route['filter']})")
         typer.echo(f"decoder   {route['decoder']}")
@@ -150,13 +153,13 @@ def _print(found: dict[str, Any]) -> None:
     if found.get("wanted") or found.get("got"):
         typer.echo(f"          at {found['path'] or 'the whole payload'}: got {found['got']}; wanted {found['wanted']}")
     for part in found["rejected"]:
-        typer.echo(f"refused   {part['path']}: {part['reason']}: got {part['got']}; wanted {part['wanted']}")
+        typer.echo(f"rejected  {part['path']}: {part['reason']}: got {part['got']}; wanted {part['wanted']}")
     if found["suggestion"] is not None:
         typer.echo(f"next      {found['suggestion']}")
 
 
 def reading_lines(readings: list[dict[str, Any]]) -> list[str]:
-    """Readings as a table of text, each cell safe for a terminal."""
+    """Return readings as a text table; each cell is safe for a terminal."""
     from deploy.commands.text_table import text_table
 
     rows = []

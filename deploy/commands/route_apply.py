@@ -1,4 +1,4 @@
-"""`tidegate route apply FILE`: an embedded run takes the routes of a settings file without a restart."""
+"""`tidegate route apply FILE`: apply the routes of a settings file to an embedded run, without a restart."""
 
 import shlex
 from pathlib import Path
@@ -23,10 +23,11 @@ def apply(
     file: Annotated[Path, typer.Argument(help="Settings file (TOML).")],
     data: Data = None,
 ) -> None:
-    """Give the routes, mappings and vendors of a settings file to the embedded run, in place of those it has.
+    """Apply the routes of a settings file to the embedded run.
 
-    Its gateway reads them within seconds, between two messages; nothing is started again. What else the file says applies
-    at the next `tidegate up --config FILE`. Settings of a gateway of your own need no command: it reads its file.
+    Replaces the run's routes, mappings and vendors. The gateway reads them within seconds, between two messages, without a
+    restart. The rest of the file applies at the next `tidegate up --config FILE`. A gateway that you run yourself needs no
+    command: it reads its own settings file.
     """
     from deploy.command_line import of_options
     from deploy.local.runfile import require_run
@@ -40,26 +41,26 @@ def apply(
     _check(after)
     write_private(target, to_toml(after))
     count = len(after.routes)
-    typer.echo(f"The gateway takes {count} route{'' if count == 1 else 's'} of {file} within seconds; its log says so.")
+    typer.echo(f"The gateway applies {count} route{'' if count == 1 else 's'} of {file} within seconds and logs it.")
     gone = [route.filter for route in before.routes if route not in after.routes]
     if gone:
-        typer.echo(f"No longer there: {', '.join(gone)}.")
+        typer.echo(f"Removed: {', '.join(gone)}.")
     run = f" --data {shlex.quote(str(data))}" if data is not None else ""
     start = of_options(None, None).fill(f"`tidegate up{run} --config {shlex.quote(str(file))}`")
-    typer.echo(f"Start with {start} the next time.")
+    typer.echo(f"Use {start} for the next start.")
 
 
 def with_routes_of(run: "Settings", given: "Settings") -> "Settings":
-    """The settings of a run with routes, mappings and vendors of others."""
+    """Return the settings of a run with the routes, mappings and vendors of `given`."""
     update = {name: getattr(given, name) for name in ("routes", "mappings", "vendors")}
     return run.model_copy(update={**update, "gateway": run.gateway.with_vendors(given.vendors)})
 
 
 def _check(settings: "Settings") -> None:
-    """Refuse what the gateway would refuse.
+    """Check the settings as the gateway does.
 
     Raises:
-        ConfigError: a route, mapping or vendor is wrong, or a route names a profile that is not there.
+        ConfigError: a route, mapping or vendor is wrong, or a route names a profile that does not exist.
     """
     from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes

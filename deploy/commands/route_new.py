@@ -1,4 +1,4 @@
-"""`tidegate route new`: a decoder in Python, one file with its test."""
+"""`tidegate route new`: create a decoder in Python, one file with its test."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,16 +23,17 @@ def new(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--folder", help="Where it is made; default: gateway.decoders of the settings.", show_default=False
+            "--folder", help="Folder for the files (default: gateway.decoders of the settings).", show_default=False
         ),
     ] = None,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Make a decoder in Python for a format that no mapping can say: NAME.py and test_NAME.py.
+    """Create a decoder in Python for a format without a mapping.
 
-    The gateway runs it in a process of its own, so a fault costs one message. Files that are there are never overwritten.
+    Writes NAME.py and test_NAME.py, for formats that a mapping cannot describe. The gateway runs the decoder in its own
+    process, so an error costs one message. Existing files are never overwritten.
     """
     from gateway.decoders.python_file import NAME
     from gateway.decoders.registry import decoder_names
@@ -40,11 +41,11 @@ def new(
     from ingest.contract.errors import ConfigError
 
     if NAME.fullmatch(name) is None:
-        msg = f"{name!r} is not a name of a decoder: wanted small letters, digits and _, such as kiln_raw, not test_…"
+        msg = f"{name!r} is not a name of a decoder: use small letters, digits and _, such as kiln_raw, not test_…."
         raise typer.BadParameter(msg)
     settings, place = _place(folder, config, data)
     if name in decoder_names():
-        msg = f"A shipped decoder has the name {name!r}, and shipped names win. Choose another one."
+        msg = f"A shipped decoder has the name {name!r}, and shipped names win. Choose another name."
         raise ConfigError(msg)
     files = {place / f"{name}.py": new_decoder.decoder_text(name)}
     test = place / f"test_{name}.py"
@@ -69,16 +70,16 @@ def new(
 
 
 def _place(folder: Path | None, config: Path | None, data: Path | None) -> "tuple[Settings, Path]":
-    """The settings and the folder.
+    """Return the settings and the folder for the files.
 
     Raises:
-        ConfigError: nobody names a folder.
+        ConfigError: neither the option nor the settings name a folder.
     """
     from deploy.commands.route import settings_of
     from ingest.contract.errors import ConfigError
 
     settings = settings_of(config, data)
     if folder is None and settings.gateway.decoders is None:
-        msg = "No folder of decoders is named. Give --folder DIR, or `decoders` in [gateway] of the settings."
+        msg = "There is no folder of decoders. Use --folder DIR, or set `decoders` in [gateway] of the settings."
         raise ConfigError(msg)
     return settings, folder or Path(settings.gateway.decoders or "")

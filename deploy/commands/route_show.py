@@ -1,4 +1,4 @@
-"""`tidegate route show NAME`: a mapping in full, with what it extends, or the rules of a vendor."""
+"""`tidegate route show NAME`: show a mapping with everything that it extends, or the rules of a vendor."""
 
 from typing import Annotated
 
@@ -18,14 +18,17 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            help="A mapping's name, own or shipped, the filter of a route that has one, or a vendor's name."
+            help="Name of a mapping (own or shipped), filter of a route that has a mapping, or name of a vendor."
         ),
     ],
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show a mapping as TOML, with all that it extends, or the rules of a vendor of devices."""
+    """Show a mapping or the rules of a vendor as TOML.
+
+    The mapping includes everything that it extends.
+    """
     from deploy.commands.route import settings_of
     from gateway.explain_route import find_mapping
     from gateway.routes import compile_vendors, shipped_mappings

@@ -1,4 +1,4 @@
-"""`tidegate route suggest`: the draft of a route from real messages."""
+"""`tidegate route suggest`: draft a route from real messages."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["register", "what_next"]
 
 _SHOWN = 3
-"""Messages whose readings are shown for each draft; all of them are in --json."""
+"""Messages whose readings are shown for each draft; --json has all of them."""
 
 
 def register(app: typer.Typer) -> None:
@@ -28,42 +28,44 @@ def register(app: typer.Typer) -> None:
 
 def suggest(
     topic: Annotated[
-        str | None, typer.Argument(help="A topic or topic filter; its messages are used.", show_default=False)
+        str | None,
+        typer.Argument(help="Topic or topic filter of the messages to use (default: all).", show_default=False),
     ] = None,
-    from_dlq: Annotated[bool, typer.Option("--from-dlq", help="Take the dead letters of the run.")] = False,
+    from_dlq: Annotated[bool, typer.Option("--from-dlq", help="Use the dead letters of the run.")] = False,
     file: Annotated[
         Path | None,
         typer.Option(
             "--file",
             "-f",
-            help="Take lines of this file (- for stdin): TOPIC PAYLOAD as mosquitto_sub -v prints, or JSON.",
+            help="Use the lines of this file (- for stdin): TOPIC PAYLOAD as mosquitto_sub -v prints them, or JSON.",
             show_default=False,
         ),
     ] = None,
     live: Annotated[
         float | None,
-        typer.Option("--live", min=0.1, help="Listen to the broker for so many seconds.", show_default=False),
+        typer.Option("--live", min=0.1, help="Listen to the broker for this many seconds.", show_default=False),
     ] = None,
     zone: Annotated[
         str | None,
         typer.Option(
-            "--zone", help="IANA zone of local times without an offset, as Europe/Berlin.", show_default=False
+            "--zone", help="IANA zone of local times without an offset, such as Europe/Berlin.", show_default=False
         ),
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option("--write", "-w", help="Settings file that gets the draft; default: --config.", show_default=False),
+        typer.Option("--write", "-w", help="Settings file for the draft (default: --config).", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a route from real messages: device, time, identity, values and units, and what it leaves out.
+    """Draft a route from real messages.
 
     The messages come from dead letters (--from-dlq), from a file or stdin (--file), or from the broker (--live). The draft
-    is tried on them and shown with its readings; after a yes it goes into the settings file, where nothing else changes.
-    Exit 1 where no draft reads the messages, or the answer is no.
+    says where device, time, identity, values and units are, and what it leaves out. The command tries it on the messages and
+    shows the readings. After a yes it adds the draft to the settings file and changes nothing else there. Exit 1 if no draft
+    reads the messages, or the answer is no.
     """
     from deploy.route_file import add_routes
     from gateway.suggest.propose import propose_routes
@@ -79,27 +81,28 @@ def suggest(
     good = [one for one in proposals if one.works]
     if not proposals:
         typer.echo(
-            "No route can take these messages: each has an empty payload, or a topic that nobody can publish to (with + or #).",
+            "No route can match these messages: each has an empty payload, or a topic with + or #, to which "
+            "MQTT does not allow publishing.",
             err=True,
         )
         raise typer.Exit(1)
     if not good:
         typer.echo(
-            "No draft reads these messages without an edit: `refused` or `doubt` above names what is not sure. Say in the "
-            "mapping what it is (`time`, `time_offset`, `skip`), or write a decoder (`tidegate route new NAME`).",
+            "No draft reads these messages without an edit: `rejected` or `doubt` above names the unclear part. Describe it in "
+            "the mapping (`time`, `time_offset`, `skip`), or write a decoder (`tidegate route new NAME`).",
             err=True,
         )
         raise typer.Exit(1)
     if len(good) < len(proposals):
         rest = len(proposals) - len(good)
         typer.echo(
-            f"{rest} of {len(proposals)} drafts need an edit (`refused` or `doubt` says why); no file gets these.",
+            f"{rest} of {len(proposals)} drafts need an edit (`rejected` or `doubt` says why) and are not written to a file.",
             err=True,
         )
     target = write or config
     if target is None:
         if not as_json:
-            typer.echo("To keep it: run this again with --write FILE (settings for `--config FILE`).", err=True)
+            typer.echo("To keep it, run this again with --write FILE (settings for `--config FILE`).", err=True)
         return
     if not yes and not _agreed(target, len(good)):
         raise typer.Exit(1)
@@ -109,22 +112,22 @@ def suggest(
 
 
 def what_next(target: Path, config: Path | None, data: Path | None, *, from_dlq: bool) -> str:
-    """The step that makes the gateway read the file, and the one that takes in what was refused before."""
+    """Return the step that makes the gateway read the file, and the step that stores the dead letters."""
     from deploy.command_line import of_options
 
     command = of_options(config, data)
-    start = "Start the gateway again with it."
+    start = "Restart the gateway with it."
     if config is None and (from_dlq or data is not None):
         run = f" --data {shlex.quote(str(data))}" if data is not None else ""
-        start = f"`tidegate route apply {shlex.quote(str(target))}{run}` gives it to the running gateway."
+        start = f"`tidegate route apply {shlex.quote(str(target))}{run}` applies it to the running gateway."
     elif config == target:
-        start = "A gateway that runs with it reads it within seconds."
-    return command.fill(f"{start} Then `tidegate dlq redrive` takes the dead letters in." if from_dlq else start)
+        start = "A gateway that runs with this file reads it within seconds."
+    return command.fill(f"{start} Then `tidegate dlq redrive` stores the dead letters." if from_dlq else start)
 
 
 def _agreed(target: Path, count: int) -> bool:
     if not sys.stdin.isatty():
-        typer.echo(f"Nothing is written: give --yes to write to {target} without a question.", err=True)
+        typer.echo(f"Nothing was written, because input is not a terminal: add --yes to write to {target}.", err=True)
         return False
     drafts = "this draft" if count == 1 else f"these {count} drafts"
     return typer.confirm(f"Write {drafts} to {target}?", err=True)
@@ -140,11 +143,11 @@ def _settings(config: Path | None, data: Path | None, *, needs_run: bool) -> "Se
 def _samples(
     topic: str | None, settings: "Settings", *, from_dlq: bool, file: Path | None, live: float | None
 ) -> "list[Sample]":
-    """The messages of the one source that is named.
+    """Return the messages of the one source that is named.
 
     Raises:
-        UsageError: none or several are.
-        UnavailableError: there is no message.
+        BadParameter: no source or several are named.
+        UnavailableError: the source has no message.
     """
     from ingest.contract.errors import UnavailableError
 
@@ -160,7 +163,7 @@ def _samples(
     else:
         found, where = _overheard(settings, topic or "#", live or 0), "at the broker in that time"
     if not found:
-        msg = f"There is no whole message{f' of {topic}' if topic else ''} {where}."
+        msg = f"There is no complete message{f' of {topic}' if topic else ''} {where}."
         raise UnavailableError(msg)
     return found
 
@@ -173,7 +176,7 @@ def _of_file(file: Path, topic: str | None) -> "list[Sample]":
     try:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        msg = f"{file} cannot be read ({error.strerror}). Give a file of messages, or - for stdin."
+        msg = f"{file} cannot be read ({error.strerror}). Name a file of messages, or - for stdin."
         raise UnavailableError(msg) from error
     samples = read_samples(content.decode("utf-8", "surrogateescape").split("\n"))
     wanted = None if topic is None else compile_filter(topic)
@@ -211,4 +214,4 @@ def _shown(one: "Proposal") -> str:
 
 
 def _refused(part: dict[str, Any]) -> str:
-    return f"refused   {part['path']}: {part['reason']}: got {part['got']}; wanted {part['wanted']}"
+    return f"rejected  {part['path']}: {part['reason']}: got {part['got']}; wanted {part['wanted']}"

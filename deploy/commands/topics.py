@@ -197,7 +197,7 @@ def rm(
 
     if is_own_topic(topic) or topic.startswith("__"):
         whose = "Kafka's own" if topic.startswith("__") else "Tidegate's"
-        message = f"Topic {topic} is {whose} and cannot be deleted here. `tidegate streams drop` deletes the topic of an SQL stream."
+        message = f"Topic {topic} is {whose} and cannot be deleted here. `tidegate streams drop` deletes an SQL stream's topic."
         raise FatalError(message)
     kafka = locate_kafka(config, data, brokers)
     records = _sight(kafka, topic, with_times=False).records

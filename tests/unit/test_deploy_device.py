@@ -41,10 +41,10 @@ def test_what_add_cannot_do_is_one_sentence(tmp_path: Path, capsys: pytest.Captu
     config = tmp_path / "t.toml"
     config.write_text("", encoding="utf-8")
     assert run(["device", "add", "x", "--config", str(config)]) == 78
-    assert "gateway.device_registry names no file" in capsys.readouterr().err
+    assert "gateway.device_registry is not set" in capsys.readouterr().err
     config.write_text(f"[gateway]\ndevice_registry = {json.dumps(str(tmp_path))}\n", encoding="utf-8")
     assert run(["device", "add", "x", "--config", str(config), "--tag", "site"]) == 2
-    assert "wanted name=value" in capsys.readouterr().err
+    assert "use name=value" in capsys.readouterr().err
     assert run(["device", "add", "x", "--config", str(config)]) in (1, 78)
     assert str(tmp_path) in capsys.readouterr().err
 

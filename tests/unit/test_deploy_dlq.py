@@ -350,7 +350,7 @@ def test_the_commands_answer_people_and_programs(lake: Lake, tmp_path: Path, no_
     other = tmp_path / "other.toml"
     other.write_text('[[routes]]\nfilter = "other/#"\n', encoding="utf-8")
     assert json.loads(run("redrive", "--try", str(other), "--json"))["accepted"] == 0
-    assert f"take over what {config} changes" in run("redrive", "--try", str(config))
+    assert f"copy the changes of {config}" in run("redrive", "--try", str(config))
 
 
 def test_settings_and_an_embedded_run_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

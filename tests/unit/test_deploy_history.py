@@ -104,7 +104,7 @@ def test_what_is_asked_for_names_who_why_and_what(command: Any, asked: list[Requ
     [
         (("correct", "-d", "pump7", "--delete", *SPAN), 1, "Did you mean pump-"),
         (("correct", "-d", "pump-7", *SPAN), 1, "exactly one"),
-        (("correct", "-d", "pump-7", "--relabel", "--delete", *SPAN), 2, "--relabel goes with --unit"),
+        (("correct", "-d", "pump-7", "--relabel", "--delete", *SPAN), 2, "--relabel needs --unit"),
         (("correct", "-d", "pump-7", "--unit", "furlong", *SPAN), 1, "add --relabel"),
         (("correct", "-d", "pump-7", "--unit", "°C", *SPAN), 1, "have 'hPa', which cannot be converted to °C"),
         (("correct", "-d", "pump-7", "--delete", *SPAN[:-1], " "), 2, "--reason is empty"),

@@ -70,7 +70,7 @@ def test_ls_without_any_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["profile", "ls", "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["profiles"] == []
-    assert "set gateway.profiles, or give --folder" in captured.err
+    assert "set gateway.profiles, or use --folder" in captured.err
 
 
 def test_show_says_which_and_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +98,7 @@ def test_show_takes_the_route_of_a_topic(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_show_where_no_profile_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["profile", "show", "y"]) == 0
-    assert capsys.readouterr().out == "y (not registered): no profile holds\n"
+    assert capsys.readouterr().out == "y (not registered): no profile applies\n"
 
 
 def test_test_shows_each_reading_and_fails_where_one_is_refused(
@@ -119,22 +119,22 @@ def test_test_shows_each_reading_and_fails_where_one_is_refused(
         "1: stored",
         "  device soil-1, profile soil@3 (soil-*)",
         "    ok       t  20 °C (sent 68)",
-        "2: refused (out_of_range)",
+        "2: rejected (out_of_range)",
         "  device soil-1, profile soil@3 (soil-*)",
-        "    refused  $.values.t  out_of_range: got 212 °F = 100 °C, wanted a number of at most 60 °C",
+        "    rejected $.values.t  out_of_range: got 212 °F = 100 °C, wanted a number of at most 60 °C",
         "3: stored",
         "  device other, profile all@1 (*)",
         "    ok       t  1",
         "    flagged  u  2  unknown_metric",
-        "4: refused (wrong_type)",
+        "4: rejected (wrong_type)",
         "  device other, profile all@1 (*)",
-        "    refused  $.values.t  step_exceeded: got 90 after 1, wanted a step of at most 5",
-        '    refused  $.values.v  wrong_type: got null, wanted a number, boolean, string or {"value": …, "unit": …}',
+        "    rejected $.values.t  step_exceeded: got 90 after 1, wanted a step of at most 5",
+        '    rejected $.values.v  wrong_type: got null, wanted a number, boolean, string or {"value": …, "unit": …}',
         "5: stored",
         "  device soil-1, profile soil@3 (route)",
         "    ok       t  10 °C (sent 50)",
     ]
-    assert captured.err == "5 messages: 3 stored, 0 stored in part, 2 refused, 0 ignored.\n"
+    assert captured.err == "5 messages: 3 stored, 0 stored in part, 2 rejected, 0 ignored.\n"
 
 
 def test_test_as_json_is_a_line_per_message(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,9 +53,9 @@ def test_a_run_gets_routes_mappings_and_vendors_and_keeps_the_rest(
     assert watched.new_routes() is None
     assert run(["route", "apply", str(file), "--data", str(folder)]) == 0
     said = capsys.readouterr().out
-    assert "The gateway takes 1 route of" in said
-    assert "No longer there: old/#." in said
-    assert f"up --data '{folder}' --config {file}` the next time" in said
+    assert "The gateway applies 1 route of" in said
+    assert "Removed: old/#." in said
+    assert f"up --data '{folder}' --config {file}` for the next start" in said
     written, given = load_settings(folder / "config.toml", environ={}), load_settings(file, environ={})
     assert (written.routes, dict(written.vendors), written.mqtt.port) == (given.routes, dict(given.vendors), 1234)
     assert written.routes[0].mapping is not None

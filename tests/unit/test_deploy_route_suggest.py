@@ -46,12 +46,12 @@ def test_the_draft_is_shown_with_its_readings_and_written_on_yes(
 def test_a_run_takes_the_file_that_was_written_without_a_restart() -> None:
     said = what_next(Path("my.toml"), None, Path("my data"), from_dlq=True)
     name = command_name()
-    assert f"`{name} route apply my.toml --data 'my data'` gives it to the running gateway. " in said
-    assert f"`{name} dlq redrive --data 'my data'` takes" in said
-    assert what_next(Path("x"), None, None, from_dlq=False) == "Start the gateway again with it."
-    assert what_next(Path("x"), Path("y"), None, from_dlq=False) == "Start the gateway again with it."
+    assert f"`{name} route apply my.toml --data 'my data'` applies it to the running gateway. " in said
+    assert f"`{name} dlq redrive --data 'my data'` stores" in said
+    assert what_next(Path("x"), None, None, from_dlq=False) == "Restart the gateway with it."
+    assert what_next(Path("x"), Path("y"), None, from_dlq=False) == "Restart the gateway with it."
     same = what_next(Path("x"), Path("x"), None, from_dlq=False)
-    assert same == "A gateway that runs with it reads it within seconds."
+    assert same == "A gateway that runs with this file reads it within seconds."
 
 
 def test_what_the_file_says_stays_and_the_draft_comes_before_the_route_that_took_the_topic(
@@ -103,7 +103,7 @@ def test_one_source_must_be_named_and_have_a_message(messages: Path, capsys: Cap
     assert run(["route", "suggest", "a/b"]) == 2
     assert "--from-dlq" in capsys.readouterr().err
     assert run(["route", "suggest", "no/such", "--file", str(messages)]) == 69
-    assert "no whole message of no/such" in capsys.readouterr().err
+    assert "no complete message of no/such" in capsys.readouterr().err
 
 
 def test_what_no_draft_reads_is_said(tmp_path: Path, capsys: Captured) -> None:
@@ -118,7 +118,7 @@ def test_messages_that_no_route_can_take_are_said(tmp_path: Path, capsys: Captur
     file = tmp_path / "sms.txt"
     file.write_text("sms/gateway/+436641234567 21.5\n", encoding="utf-8")
     assert run(["route", "suggest", "--file", str(file)]) == 1
-    assert "a topic that nobody can publish to" in capsys.readouterr().err
+    assert "MQTT does not allow publishing" in capsys.readouterr().err
 
 
 def test_a_draft_in_doubt_is_shown_and_not_written(tmp_path: Path, capsys: Captured) -> None:
