@@ -1,4 +1,4 @@
-"""Commands in sentences, as the person who reads them can run them: the program's name, and which run or settings they mean."""
+"""Commands in messages, completed so that the reader can run them: the program's name, and the run or settings."""
 
 import re
 import shlex
@@ -15,33 +15,33 @@ _BOTH: Final = frozenset(
      "route", "sql", "status", "streams", "tables", "tail", "topics", "trace"}
 )  # fmt: skip
 TAKES_DATA: Final = _BOTH | {"down", "logs", "up"}
-"""First words of commands that find an embedded run by `--data`, ..."""
+"""First words of commands that find an embedded run by `--data`."""
 TAKES_CONFIG: Final = _BOTH | {"alerts", "canary", "gateway", "make-topics", "monitor", "stream"}
-"""... and of those that read a pipeline's settings by `--config`."""
+"""First words of commands that read a pipeline's settings by `--config`."""
 _COMMAND: Final = re.compile(r"`tidegate (([a-z-]+)[^`]*)`")
 _PLACEHOLDER: Final = re.compile(r" --config (?:FILE|…)")
 _NAMED: Final = re.compile(r" --(?:data|config)\b")
 
 
 def command_name() -> str:
-    """How the person in front of the screen can call us."""
+    """Return the name under which the user can run the program."""
     return "tidegate" if shutil.which("tidegate") else "./tidegate"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What stands before and behind the words of a command.
+    """Text before and after the words of a command.
 
     Attributes:
-        name: of the program.
-        where: `--data DIR`, `--config FILE`, or empty where the default is meant.
+        name: name of the program.
+        where: `--data DIR`, `--config FILE`, or empty for the default.
     """
 
     name: str = "tidegate"
     where: str = ""
 
     def fill(self, text: str) -> str:
-        """The text, its commands in backticks whole; those that name a run or a file already keep it."""
+        """Complete the commands in backticks in a text; those that already name a run or a file keep it."""
         return _COMMAND.sub(lambda found: f"`{self._whole(found[1], found[2])}`", text)
 
     def _whole(self, words: str, first: str) -> str:
@@ -51,7 +51,7 @@ class CommandLine:
         return f"{self.name} {bare}" if _NAMED.search(bare) else f"{self.name} {bare} {self.where}"
 
     def fill_alerts(self, alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Alerts whose words and steps can be run as they stand."""
+        """Complete the commands in the texts and steps of alerts."""
         return [
             {
                 **alert,
@@ -62,12 +62,12 @@ class CommandLine:
         ]
 
     @classmethod
-    def of_dict(cls, told: Mapping[str, str]) -> "CommandLine":
-        """From what `as_dict` gave, of this version or another one."""
-        return cls(**{name: told[name] for name in ("name", "where") if name in told})
+    def of_dict(cls, found: Mapping[str, str]) -> "CommandLine":
+        """Return the command line of an `as_dict`, of this version or another one."""
+        return cls(**{name: found[name] for name in ("name", "where") if name in found})
 
     def as_dict(self) -> dict[str, str]:
-        """As the page has it; `takes` are the first words of commands to which `where` belongs."""
+        """Return the form for the page; `takes` has the first words of commands to which `where` belongs."""
         return {"name": self.name, "where": self.where, "takes": " ".join(sorted(self._takes))}
 
     @property
@@ -76,12 +76,12 @@ class CommandLine:
 
 
 def of_data(data: Path, *, is_default: bool = False) -> CommandLine:
-    """Commands on an embedded run, for a person in any folder; one whose default it is need not name it."""
+    """Return commands on an embedded run, for a user in any folder; they do not name the default run."""
     return CommandLine(command_name(), "" if is_default else f"--data {shlex.quote(str(data))}")
 
 
 def of_options(config: Path | None, data: Path | None) -> CommandLine:
-    """Commands that mean what the one did that was given these options."""
+    """Return commands on the same run or settings as a command with these options."""
     if config is not None:
         return CommandLine(command_name(), f"--config {shlex.quote(str(config))}")
     return CommandLine(command_name(), f"--data {shlex.quote(str(data))}" if data is not None else "")

@@ -1,4 +1,4 @@
-"""Faults of a configuration as sentences: where it stands, what is wrong, what was probably meant."""
+"""Errors of a configuration as sentences: the place, what is wrong, and the probable correction."""
 
 import difflib
 import re
@@ -14,24 +14,24 @@ from ingest.contract.errors import ConfigError
 _BRANCH = re.compile(
     r"str|bool|int|float|[A-Z]\w*(?:Settings|Source)|(?:tuple|dict|list|lax-or-strict|function-\w+)\[.*\]"
 )
-"""What pydantic adds to a place for each kind that may be there."""
+"""Parts that pydantic adds to a location for each type that a field allows."""
 
 __all__ = ["Origins", "config_error", "describe_faults"]
 
 
 class Origins:
-    """Where each value came from; the line in the file is found by a look at its text."""
+    """Origins of the values. The line in the file is found in its text."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._noted: dict[str, str] = {}
 
     def note(self, path: str, origin: str) -> None:
-        """`path` was set by something that wins over the file."""
+        """Note that `path` was set by a source that wins over the file."""
         self._noted[path] = origin
 
     def of(self, loc: Sequence[int | str]) -> str:
-        """The origin of a value, for people."""
+        """Return the origin of a value, for people."""
         path = ".".join(str(part) for part in loc)
         for noted, origin in self._noted.items():
             if path == noted or path.startswith(f"{noted}.") or noted.startswith(f"{path}."):
@@ -43,7 +43,7 @@ class Origins:
 
 
 def _line_of(file: Path, loc: Sequence[int | str]) -> int | None:
-    """Line of the table or key in plainly written TOML; None where the file is written otherwise."""
+    """Return the line of a table or key in plainly written TOML; None if the file is written in another way."""
     names = [part for part in loc if isinstance(part, str)]
     wanted_table = next((part for part in loc[1:2] if isinstance(part, int)), None)
     table, rest = -1, names
@@ -64,18 +64,18 @@ def _line_of(file: Path, loc: Sequence[int | str]) -> int | None:
 
 
 def _key_parts(text: str) -> list[str]:
-    """The names of a dotted key."""
+    """Return the names of a dotted key."""
     return [part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+", text)]
 
 
 def describe_faults(error: ValidationError, model: type[BaseModel], origins: Origins) -> list[str]:
-    """One sentence per fault. No value is repeated: it may be a secret."""
+    """Return one sentence per error. It never repeats a value, which may be a secret."""
     faults = _without_branches(error.errors(include_url=False, include_input=False))
     return [_sentence(fault, model, origins) for fault in faults]
 
 
 def _without_branches(faults: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The faults at the places that the settings have: where a table or a text may stand, both are tried and named."""
+    """Return one error per place: pydantic reports a field that allows a table or text once for each of them."""
     places = [tuple(part for part in fault["loc"] if not _is_branch(part)) for fault in faults]
     kept: dict[tuple[int | str, ...], ErrorDetails] = {}
     for fault, place in zip(faults, places, strict=True):
@@ -98,7 +98,7 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> 
         return f"{origins.of(loc[:-1])}: unknown key {path.removesuffix('.[key]')}.{_among(str(loc[-2]), fault)}"
     if fault["type"] == "missing":
         return f"{origins.of(loc[:-1] or loc)}: {path} is missing."
-    # What was given is not repeated: it may be a secret.
+    # Do not repeat the value: it may be a secret.
     what = _WANTED.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "literal_error":
         what = f"wanted {fault['ctx']['expected']}"
@@ -118,11 +118,11 @@ _WANTED: Final = {
     "float_type": "wanted a number",
     "float_parsing": "wanted a number",
 }
-"""Kinds of faults to what was wanted, in words of TOML."""
+"""Type of a pydantic error to what was wanted, in the words of TOML."""
 
 
 def _among(key: str, fault: ErrorDetails) -> str:
-    """Which keys a table takes whose keys are a closed set."""
+    """Return the known keys of a table with a closed set of keys, and the nearest one."""
     expected = str(fault.get("ctx", {}).get("expected", ""))
     known = re.findall(r"'([^']+)'", expected)
     close = difflib.get_close_matches(key, known, n=1)
@@ -148,7 +148,7 @@ def _model_at(loc: Sequence[int | str], model: type[BaseModel]) -> type[BaseMode
         if isinstance(part, int):
             continue
         if named:
-            # Tables by name, such as [mappings.NAME].
+            # The name in a table of tables, such as [mappings.NAME].
             named = False
             continue
         field = current.model_fields.get(part) if current else None
@@ -170,7 +170,7 @@ def _model_of(annotation: object) -> type[BaseModel] | None:
 
 
 def config_error(faults: Sequence[str]) -> ConfigError:
-    """All faults in one error."""
+    """Return all errors as one."""
     if len(faults) == 1:
         return ConfigError(faults[0])
     return ConfigError(f"{len(faults)} settings are wrong:\n" + "\n".join(f"  {fault}" for fault in faults))

@@ -1,4 +1,4 @@
-"""TOML in and out: reads a person's file with faults named, writes the file that a part is started with."""
+"""Settings files: read a person's TOML file, and write the file that a part starts with."""
 
 import json
 import os
@@ -16,45 +16,45 @@ __all__ = ["MAX_FILE_BYTES", "mask_extra", "read_toml", "to_toml", "write_privat
 
 MASK: Final = "**********"
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
-"""A gateway that runs reads its file between two messages."""
+"""A running gateway reads its file between two messages, so the file must be small."""
 SECRET_NAME: Final = re.compile(r"secret|password|token|key|credential|jaas", re.IGNORECASE)
-"""Names of options that are passed through: nobody told us which of them are secrets."""
+"""Names of pass-through options that are probably secrets."""
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """The tables of a TOML file; a byte order mark and CRLF line ends are fine.
+    """Return the tables of a TOML file; a byte order mark and CRLF line ends are allowed.
 
     Raises:
-        ConfigError: missing, a folder, unreadable, too large, not UTF-8, or not TOML (a key given twice included).
+        ConfigError: the file is missing, a folder, unreadable, too large, not UTF-8, or not TOML (a repeated key included).
     """
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_FILE_BYTES + 1)
         if len(content) <= MAX_FILE_BYTES:
             return tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
-        msg = f"{file}: has more than {MAX_FILE_BYTES} bytes. Give a settings file in TOML."
+        msg = f"{file}: the file has more than {MAX_FILE_BYTES} bytes. Name a settings file in TOML."
     except FileNotFoundError:
-        msg = f"{file}: no such file. Give an existing TOML file, or leave the flag out to run on the defaults."
+        msg = f"{file}: no such file. Name an existing TOML file, or leave the option out to use the defaults."
     except IsADirectoryError:
-        msg = f"{file}: is a folder. Give the TOML file itself."
+        msg = f"{file}: this is a folder. Name the TOML file itself."
     except OSError as error:
-        msg = f"{file}: cannot be read ({error.strerror}). Check its permissions."
+        msg = f"{file}: the file cannot be read ({error.strerror}). Check its permissions."
     except UnicodeDecodeError as error:
         msg = f"{file}: byte {error.start} is not UTF-8. Save the file as UTF-8."
-    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits, and of deep tables
+    except (ValueError, RecursionError) as error:  # also for a number with thousands of digits, and for deep tables
         msg = f"{file}: not valid TOML: {error}."
         if "overwrite" in str(error).lower():
-            msg = f"{file}: a key or table is given twice: {error}. Keep one of the two."
+            msg = f"{file}: a key or table is given twice: {error}. Keep one of them."
     raise ConfigError(msg)
 
 
 def mask_extra(options: Mapping[str, str]) -> dict[str, str]:
-    """Options that are passed through to a library, without the values of those whose name sounds like a secret."""
+    """Return pass-through options with a mask for each value whose name sounds like a secret."""
     return {name: MASK if SECRET_NAME.search(name) else value for name, value in options.items()}
 
 
 def to_toml(model: BaseModel, *, mask_secrets: bool = False) -> str:
-    """The settings as TOML; without `mask_secrets` for a private file only. None is left out: it is the default."""
+    """Return the settings as TOML; without `mask_secrets` only for a private file. None is the default, and left out."""
     return _Writer(mask_secrets).tables(model)
 
 
@@ -92,7 +92,7 @@ class _Writer:
         if isinstance(value, tuple | list | set | frozenset):
             return "[" + ", ".join(self._value(item) for item in value) + "]"
         if isinstance(value, BaseModel):
-            # What was not set stays so: a mapping's cases inherit it.
+            # Leave out what was not set: a mapping's cases inherit it.
             given = [(name, item) for name, item in _given(value) if name in value.model_fields_set]
             return "{" + ", ".join(f"{name} = {self._value(item)}" for name, item in given) + "}"
         return _text(str(value))
@@ -109,7 +109,7 @@ def _text(text: str) -> str:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file that only its owner may read; it is written completely or not at all."""
     part = file.with_name(f".{file.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
         os.fchmod(out.fileno(), 0o600)

@@ -1,4 +1,4 @@
-"""The settings file of a process that runs: what is hot in it applies when the file changes, the rest at the next start."""
+"""Settings file of a running process: routes, mappings and vendors apply when the file changes, the rest at the next start."""
 
 import logging
 import os
@@ -15,21 +15,21 @@ __all__ = ["SettingsFile"]
 logger = logging.getLogger("tidegate.settings")
 
 HOT: Final = frozenset({"routes", "mappings", "vendors"})
-"""Sections that a running gateway takes."""
+"""Sections that a running gateway applies without a restart."""
 
 
 class SettingsFile:
-    """One file.
+    """One settings file.
 
     Attributes:
-        settings: as the file was when it was read last and was good.
+        settings: the last good settings of the file.
     """
 
     def __init__(self, file: Path, settings: Settings | None = None) -> None:
-        """Read it, or take what was read of it.
+        """Read the file, or use `settings` that were read from it.
 
         Raises:
-            ConfigError: it cannot be read, or is wrong.
+            ConfigError: the file cannot be read, or is wrong.
         """
         self._file = file
         self._watch = FolderWatch(self._look)
@@ -38,10 +38,10 @@ class SettingsFile:
         self._watch.take(self._read_at)
 
     def new_routes(self) -> NewRoutes | None:
-        """Routes and vendors where the file changed and stood still since the last call; None otherwise.
+        """Return routes and vendors if the file has changed and is stable since the last call, else None.
 
         Raises:
-            ConfigError: the file is wrong now; what was read before stays. Once for each change.
+            ConfigError: the file is wrong now; the previous settings stay. Raised once for each change.
         """
         stamps = self._watch.changed()
         if not stamps:
@@ -54,24 +54,24 @@ class SettingsFile:
             self._watch.take(stamps)
             raise
         if self._look() != stamps:
-            # Written while it was read: it has to stand still again.
+            # The file changed while it was read: wait until it is stable again.
             return None
         self._watch.take(stamps)
         before, self.settings = self.settings, new
-        self._tell_cold()
+        self._report_cold()
         if all(getattr(before, name) == getattr(self.settings, name) for name in HOT):
             return None
         return NewRoutes(self.settings.routes, self.settings.vendors, str(self._file))
 
     def newest(self) -> Settings:
-        """The settings as the file says now, the hot sections only; those before where it is wrong."""
+        """Return the settings with the file's current hot sections; the previous settings if the file is wrong."""
         stamps = self._look()
         if stamps and stamps != self._read_at:
             self._read_at = stamps
             try:
                 self.settings = self._warmed(load_settings(self._file))
             except ConfigError as error:
-                logger.warning("the changed settings are not taken: %s", error)
+                logger.warning("The changed settings do not apply: %s", error)
         return self.settings
 
     def _warmed(self, new: Settings) -> Settings:
@@ -79,19 +79,19 @@ class SettingsFile:
         return self._first.model_copy(update={**hot, "gateway": self._first.gateway.with_vendors(new.vendors)})
 
     def _look(self) -> dict[str, Stamp]:
-        """Nothing where the file is away for a moment."""
+        """Return the file's stamp; empty while the file does not exist."""
         try:
             return {self._file.name: stamp_of(os.stat(self._file))}
         except OSError:
             return {}
 
-    def _tell_cold(self) -> None:
+    def _report_cold(self) -> None:
         names = [
             name for name in Settings.model_fields if name not in HOT and _differs(name, self._first, self.settings)
         ]
         if names:
             logger.warning(
-                "%s changed in %s too: that applies at the next start",
+                "%s changed in %s too. This change applies at the next start.",
                 " and ".join(f"[{n}]" for n in names),
                 self._file,
             )

@@ -1,4 +1,4 @@
-"""`tidegate alerts ls | explain`: what is watched, and what to do about it; needs nothing that runs."""
+"""`tidegate alerts ls | explain`: alerts and their runbooks. Nothing needs to run."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("ls")
 def list_alerts(config: OptionalConfig = None, as_json: Json = False) -> None:
-    """List every alert: how bad, how long it must hold, who checks it."""
+    """List the alerts: severity, duration, and what checks them."""
     found = _alerts(config)
     if as_json:
         show_json([_as_dict(alert) for alert in found])
@@ -38,12 +38,12 @@ def list_alerts(config: OptionalConfig = None, as_json: Json = False) -> None:
 def explain_alert(
     name: Annotated[
         str,
-        typer.Argument(help="As `alerts ls` lists it, with or without Tidegate in front; in any case.", metavar="NAME"),
+        typer.Argument(help="Name of the alert, with or without Tidegate in front, in any case.", metavar="NAME"),
     ],
     config: OptionalConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Show the runbook of an alert, and the conditions under which it fires."""
+    """Show the runbook of an alert and the conditions that fire it."""
     from monitoring.runbook_text import runbook_text
 
     found = [alert for alert in _alerts(config) if _short(alert.name) == _short(name)]

@@ -1,6 +1,6 @@
 """`tidegate bench e2e | gateway | land | layout | day | decoders | audit`: time to a queryable row, cost of a message or row.
 
-Those of scenario files (`ls`, `run`, `compare`, `gate`) are in bench_run.
+bench_run has the commands for scenario files (`ls`, `run`, `report`, `compare`, `gate`).
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from deploy.process import terminated_as_interrupted
 
 __all__ = ["register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks; figures come with the hardware.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks; results name the hardware.")
 bench_run.register(app)
 
 
@@ -31,17 +31,17 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def e2e(
     rate: Annotated[float, typer.Option("--rate", min=1, help="Messages per second.")] = 1000.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=2, help="How long is measured.")] = 60.0,
-    warmup: Annotated[float, typer.Option("--warmup", min=0, help="Seconds before that, not counted.")] = 20.0,
-    devices: Annotated[int, typer.Option("--devices", min=1)] = 100,
+    seconds: Annotated[float, typer.Option("--seconds", min=2, help="Seconds to measure.")] = 60.0,
+    warmup: Annotated[float, typer.Option("--warmup", min=0, help="Seconds of load before the measurement.")] = 20.0,
+    devices: Annotated[int, typer.Option("--devices", min=1, help="Number of devices.")] = 100,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Publish over MQTT and measure every reading's time to its queryable row.
+    """Measure each reading's time from MQTT to a queryable row.
 
-    Measures the running embedded run (--data) or the pipeline of --config; starts one in a temporary folder where there
-    is none.
+    Publishes to the running embedded run (--data) or the pipeline of --config. If no embedded run is running, it starts one in
+    a temporary folder.
     """
     from deploy.bench.e2e import measure_e2e, render
     from deploy.bench.target import bench_target
@@ -57,22 +57,27 @@ def e2e(
 
 @app.command()
 def gateway(
-    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 is as fast as it goes.")] = 0.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Of each repetition, with --rate.")] = 10.0,
-    repetitions: Annotated[int, typer.Option("--repetitions", min=1, help="The medians of these are shown.")] = 3,
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Messages per second; 0 is as fast as possible.")] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="With --rate: seconds of each repetition.")] = 10.0,
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=1, help="Number of repetitions. The result is their medians.")
+    ] = 3,
     protocol: Annotated[str, typer.Option("--protocol", help="MQTT version of the gateway: 3.1.1 or 5.")] = "5",
     inflight: Annotated[
         int,
         typer.Option(
-            "--inflight", min=0, max=65535, help="Of a scripted broker that keeps to it; 0 is the real broker."
+            "--inflight",
+            min=0,
+            max=65535,
+            help="Messages in flight of a scripted broker, which keeps this number. 0 uses the real broker.",
         ),
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Measure what one message costs the gateway process, with every duty on.
+    """Measure the cost of one message in the gateway process.
 
-    Starts a broker, a Kafka and a gateway of its own in a temporary folder, and a publisher whose packets are encoded
-    beforehand.
+    All duties of the gateway are on. Starts its own broker, Kafka and gateway in a temporary folder, and a publisher whose
+    packets are encoded beforehand.
     """
     from deploy.bench.gateway import measure_gateway, render_gateway
 
@@ -86,20 +91,27 @@ def gateway(
 
 @app.command()
 def land(
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows that wait in Kafka.")] = 1_000_000,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Of one session; the first is told apart.")] = 3,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows that wait in Kafka.")] = 1_000_000,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, help="Runs per session. The first (cold) run is reported separately.")
+    ] = 3,
     rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Records per second into a running stream instead of waiting rows.")
+        float, typer.Option("--rate", min=0, help="Records per second into a running stream, in place of waiting rows.")
     ] = 0.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long is measured, with --rate.")] = 30.0,
-    warmup: Annotated[float, typer.Option("--warmup", min=0, help="Seconds before that, not counted.")] = 20.0,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of telemetry.readings.")] = 2,
-    readings: Annotated[int, typer.Option("--readings", min=1, max=4, help="Of one record.")] = 1,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="With --rate: seconds to measure.")] = 30.0,
+    warmup: Annotated[
+        float, typer.Option("--warmup", min=0, help="With --rate: seconds of load before the measurement.")
+    ] = 20.0,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Number of partitions of telemetry.readings.")
+    ] = 2,
+    readings: Annotated[int, typer.Option("--readings", min=1, max=4, help="Number of readings in one record.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Measure the landing alone: rows per second when it catches up, or the delay at a rate.
+    """Measure the landing: rows per second, or the delay at a rate.
 
-    Starts a Kafka of its own in a temporary folder, filled with records as the gateway writes them.
+    Without --rate it measures how fast the landing catches up. Starts its own Kafka in a temporary folder, filled with records
+    as the gateway writes them.
     """
     from deploy.bench.land import measure_catch_up, measure_live, render_catch_up, render_live
 
@@ -118,13 +130,13 @@ def land(
 
 @app.command()
 def layout(
-    rows: Annotated[int, typer.Option("--rows", min=1000, help="Rows over 30 days.")] = 5_000_000,
-    devices: Annotated[int, typer.Option("--devices", min=1)] = 1000,
+    rows: Annotated[int, typer.Option("--rows", min=1000, help="Number of rows, over 30 days.")] = 5_000_000,
+    devices: Annotated[int, typer.Option("--devices", min=1, help="Number of devices.")] = 1000,
     as_json: Json = False,
 ) -> None:
-    """Measure how the order of rows within a day's files answers the two common queries.
+    """Measure two common queries over rows in four orders.
 
-    Writes the rows in four layouts into a temporary folder.
+    Writes the rows into a temporary folder, in four orders of the rows within a day's files.
     """
     from deploy.bench.layout import measure_layouts, render_layouts
 
@@ -137,13 +149,16 @@ def layout(
 
 @app.command()
 def day(
-    commits: Annotated[int, typer.Option("--commits", min=10, help="Of the day; three a second are 259200.")] = 26_000,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Of each commit.")] = 20,
+    commits: Annotated[
+        int, typer.Option("--commits", min=10, help="Commits of the day; 3 per second are 259200.")
+    ] = 26_000,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows in each commit.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Measure a table after a day of three commits a second: opening, asking, committing; before and after maintenance.
+    """Measure a table after a day of three commits a second.
 
-    Makes the table in a temporary folder, commit by commit, with the times that the day would have given it.
+    Measures opening, querying and committing, before and after maintenance. Makes the table in a temporary folder, commit by
+    commit, with the times that the day would have given it.
     """
     from deploy.bench.day import measure_day, render_day
 
@@ -156,11 +171,14 @@ def day(
 
 @app.command()
 def decoders(
-    file: Annotated[Path, typer.Argument(help="Lines of JSON: {id, format, topic, payload | payload_base64}.")],
+    file: Annotated[Path, typer.Argument(help="File of JSON lines: {id, format, topic, payload | payload_base64}.")],
     config: OptionalConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what each decoder costs, from a message to its records; needs no server."""
+    """Measure the cost of each decoder, without a server.
+
+    The cost is the time from a message to its records.
+    """
     from deploy.bench.decoders import measure_decoders, render_decoders
     from deploy.commands.proof import open_lines
     from deploy.settings import load_settings
@@ -177,17 +195,17 @@ def decoders(
 @app.command()
 def audit(
     rows: Annotated[
-        int, typer.Option("--rows", min=2_000_000, help="Of the large table, in whole millions.")
+        int, typer.Option("--rows", min=2_000_000, help="Rows of the large table, in whole millions.")
     ] = 100_000_000,
     messages: Annotated[
-        int, typer.Option("--messages", min=1000, help="Of the ten minutes that are audited.")
+        int, typer.Option("--messages", min=1000, help="Messages in the ten minutes that are audited.")
     ] = 60_000,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="The medians of these are shown.")] = 5,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs. The result is their medians.")] = 5,
     as_json: Json = False,
 ) -> None:
-    """Measure what an audit of ten minutes costs next to a million rows, and next to many.
+    """Measure an audit of ten minutes in a small and a large table.
 
-    Makes the tables in a temporary folder; needs no server.
+    The small table has a million rows. Makes the tables in a temporary folder; needs no server.
     """
     from deploy.bench.audit import FILE_ROWS, measure_audit, render_audit
 

@@ -1,4 +1,4 @@
-"""`tidegate bench ls | run | report | compare | gate`: scenarios as data, measured cell by cell, reported, compared, gated."""
+"""`tidegate bench ls | run | report | compare | gate`: measure scenarios cell by cell, report, compare and check them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from deploy.commands.options import Json, show_json
 
 __all__ = ["register"]
 
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A result of `bench run --json`.")]
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Result of `bench run --json`.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +19,10 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(as_json: Json = False) -> None:
-    """List the scenarios: cells, and about how long they take, whole and with --short; --all leaves the long ones out."""
+    """List the scenarios with their cells and durations.
+
+    Durations are approximate minutes, complete and with --short. `bench run --all` leaves out the long scenarios.
+    """
     from deploy.bench.suite.library import list_scenarios
 
     found = list_scenarios()
@@ -36,26 +39,30 @@ def run(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME…", help="Scenarios of `bench ls`, or files that end in .toml.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All scenarios of `bench ls` but the long ones.")] = False,
-    long: Annotated[bool, typer.Option("--long", help="All long scenarios: some hours.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run all scenarios of `bench ls` except the long ones.")
+    ] = False,
+    long: Annotated[bool, typer.Option("--long", help="Run all long scenarios, which take some hours.")] = False,
     target: Annotated[
         Path | None,
-        typer.Option("--target", help="An existing cluster: TOML with a section [kafka].", show_default=False),
+        typer.Option("--target", help="Existing cluster to measure: TOML with a section [kafka].", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write to that cluster without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --target: write without asking.")] = False,
     max_rate: Annotated[
-        float, typer.Option("--max-rate", min=1, help="Messages per second at most, with --target.")
+        float, typer.Option("--max-rate", min=1, help="With --target: maximum messages per second.")
     ] = 10_000.0,
     repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, max=100, help="Runs of each cell.", show_default=False)
+        int | None, typer.Option("--repeats", min=1, max=100, help="Number of runs of each cell.", show_default=False)
     ] = None,
     parameters: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter of all cells, such as brokers=3 or replication=3."
+            "--set",
+            metavar="NAME=VALUE",
+            help="Parameter of all cells, such as brokers=3 or replication=3; repeatable.",
         ),
     ] = None,
-    short: Annotated[bool, typer.Option("--short", help="The short variant of each scenario.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="Run the short variant of each scenario.")] = False,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Folder for report.html and result.json.", show_default=False),
@@ -67,21 +74,21 @@ def run(
             min=1,
             max=65535,
             show_default=False,
-            help="Serve the figures for Prometheus on this port of loopback while it runs.",
+            help="Serve the figures for Prometheus on this loopback port during the run.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure scenarios and judge each cell by its goal.
 
-    Starts the clusters that a scenario names in temporary folders, one after the other, or measures an existing one
-    (--target). Exit 1 where a goal was missed or a cell could not be measured. On a busy machine nothing is claimed as met.
+    Starts the clusters of a scenario one after the other in temporary folders, or measures an existing cluster (--target).
+    Exit 1 if a goal was missed or a cell could not be measured. On a busy machine no goal counts as met.
     """
     from deploy.bench.suite.command import RunRequest, exit_code, render_result, run_scenarios
     from deploy.bench.suite.library import names_by_length
 
     if (everything or long) == bool(names):
-        msg = "name scenarios of `tidegate bench ls`, or --all, or --long"
+        msg = "Name scenarios of `tidegate bench ls`, or use --all or --long."
         raise typer.BadParameter(msg)
     request = RunRequest(
         names=tuple(names or names_by_length(usual=everything, long=long)),
@@ -121,11 +128,12 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make one report of several results, scenarios in the order of `bench ls`.
+    """Make one report of several results.
 
-    Of a cell that was measured more than once the last one counts.
+    Scenarios are in the order of `bench ls`. If a cell was measured more than once, the last measurement is used.
 
-    --markdown replaces what is between the file's two marks, and makes a missing file. Without options the tables go to stdout.
+    --markdown replaces the text between the file's two marks, and creates a missing file. Without options the tables go to
+    stdout.
     """
     from deploy.bench.suite.compare import read_results
     from deploy.bench.suite.report.benchmarks_file import fill_file, render_tables
@@ -146,7 +154,10 @@ def report(
 
 
 def compare(before: File, after: File, as_json: Json = False) -> None:
-    """Show the cells of two results that differ beyond the spread of both; exit 1 where one got worse or failed."""
+    """Compare two results of the same scenarios.
+
+    Shows the cells that differ by more than the spread of both. Exit 1 if a cell got worse or failed.
+    """
     from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 
     compared = compare_results(read_results(before), read_results(after))
@@ -164,7 +175,10 @@ def gate(
     ],
     as_json: Json = False,
 ) -> None:
-    """Check a result against bounds, for CI; exit 1 with the cells that miss one."""
+    """Check a result against bounds, for CI.
+
+    Exit 1 if a cell misses a bound, with the list of these cells.
+    """
     from deploy.bench.suite.compare import read_results
     from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 

@@ -1,4 +1,4 @@
-"""`tidegate chaos run | ls`: break things under load, and account for every message."""
+"""`tidegate chaos run | ls`: cause faults under load, and account for every message."""
 
 import shutil
 import tempfile
@@ -15,7 +15,7 @@ __all__ = ["register"]
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Faults on purpose, on servers of their own, and the account.",
+    help="Fault tests on separate servers: list, run.",
 )
 
 
@@ -26,7 +26,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("ls")
 def list_faults(as_json: Json = False) -> None:
-    """List the faults, and those that are tried elsewhere."""
+    """List the faults, and those that only other tests cover."""
     from deploy.chaos.faults import FAULTS, SKIPPED
 
     if as_json:
@@ -41,19 +41,22 @@ def list_faults(as_json: Json = False) -> None:
 
 @app.command()
 def run(
-    fault: Annotated[list[str] | None, typer.Option("--fault", help="Its number; may be given again. All.")] = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each fault lasts.")] = 20.0,
-    long: Annotated[bool, typer.Option("--long", help="Each as long as it needs to be a proof, up to 5 min.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of all chance.")] = 1,
+    fault: Annotated[list[str] | None, typer.Option("--fault", help="Fault number, repeatable (default: all).")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Duration of each fault in seconds.")] = 20.0,
+    long: Annotated[
+        bool, typer.Option("--long", help="Let each fault last as long as its proof needs, up to 5 min.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 1,
     rate: Annotated[float, typer.Option("--rate", min=1, help="Messages per second.")] = 500.0,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Folder for all files and logs; kept.", show_default=False)
+        Path | None, typer.Option("--keep", help="Folder for all files and logs, which is kept.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Break one thing after the other while messages flow, in MQTT 5 and 3.1.1, and account for each message.
+    """Run faults under load, and account for each message.
 
-    Exit 1 where one was lost, doubled, out of order or unexplained.
+    Runs one fault after the other while messages flow, with MQTT 5 and 3.1.1. Exit 1 if a message was lost, doubled, out of
+    order or unexplained.
     """
     from deploy.chaos.faults import FAULTS, SKIPPED
     from deploy.chaos.run import failed, run_faults
@@ -62,7 +65,7 @@ def run(
     known = {one.id: one for one in FAULTS}
     unknown = [one for one in named if one not in known and one not in SKIPPED]
     if unknown:
-        msg = f"no fault {', '.join(unknown)}; `tidegate chaos ls` lists them"
+        msg = f"Unknown fault {', '.join(unknown)}: `tidegate chaos ls` lists the faults."
         raise typer.BadParameter(msg)
     chosen = [known[one] for one in named or known if one in known]
     skipped = [{"fault": one, "why": SKIPPED[one]} for one in named or SKIPPED if one in SKIPPED]

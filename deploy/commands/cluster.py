@@ -1,4 +1,4 @@
-"""`tidegate cluster up | status | kill | restart | down`: Kafka clusters on this machine, to try things on."""
+"""`tidegate cluster up | status | kill | restart | down`: Kafka clusters on this machine, for tests."""
 
 import shlex
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ __all__ = ["register"]
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Kafka clusters on this machine, to try things on.\n\n"
-    "Several brokers, ZooKeeper mode, security. `tidegate up` does not need one; it has a Kafka of its own.",
+    help="Kafka clusters on this machine, for tests.\n\n"
+    "With several brokers, ZooKeeper mode or security. `tidegate up` does not need one: it starts its own Kafka.",
 )
 
 Folder = Annotated[Path, typer.Option("--data", help="Folder of the cluster.")]
 Server = Annotated[
     str,
-    typer.Argument(help="Number of a node, or name of a ZooKeeper, as `cluster status` lists them: 2, zookeeper-2."),
+    typer.Argument(help="Number of a node, or name of a ZooKeeper, as in `cluster status`: 2, zookeeper-2."),
 ]
 DEFAULT = Path("tidegate-cluster")
 
@@ -37,24 +37,24 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def up(
-    brokers: Annotated[int, typer.Option("--brokers", help="1 to 9.")] = 3,
+    brokers: Annotated[int, typer.Option("--brokers", help="Number of brokers, 1 to 9.")] = 3,
     zookeeper: Annotated[
         bool,
         typer.Option(
             "--zookeeper",
-            help="Kafka 3.9 in ZooKeeper mode, from 3 brokers on with 3 ZooKeepers; its jars are fetched at the first time.",
+            help="Use Kafka 3.9 in ZooKeeper mode, with 3 ZooKeepers from 3 brokers on. The first start downloads its jars.",
         ),
     ] = False,
     secure: Annotated[
-        bool, typer.Option("--secure", help="SASL_SSL with SCRAM-SHA-512 for clients, TLS inside, ACLs.")
+        bool, typer.Option("--secure", help="Use SASL_SSL with SCRAM-SHA-512 for clients, TLS between nodes, and ACLs.")
     ] = False,
-    heap: Annotated[str, typer.Option("--heap", help="Of each node, such as 384m or 1g.")] = "384m",
+    heap: Annotated[str, typer.Option("--heap", help="Heap of each node, such as 384m or 1g.")] = "384m",
     data: Folder = DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Start a cluster in the background; back when it is ready.
+    """Start a cluster in the background, and wait until it is ready.
 
-    The folder keeps its records: the same command starts it again on them after `cluster down`.
+    The folder keeps the cluster's records. After `cluster down`, the same command starts the cluster with them again.
     """
     from deploy.testbed.cluster import KafkaCluster
     from deploy.testbed.layout import hold_folder
@@ -75,7 +75,7 @@ def up(
 def status(data: Folder = DEFAULT, as_json: Json = False) -> None:
     """Show each server: address, process, memory, answer.
 
-    Exit 1 while a server is away, 69 when nothing runs.
+    Exit 1 while a server does not answer, 69 when nothing runs.
     """
     from deploy.testbed.report import cluster_state, status_lines
 
@@ -89,7 +89,7 @@ def status(data: Folder = DEFAULT, as_json: Json = False) -> None:
 
 @app.command()
 def kill(server: Server, data: Folder = DEFAULT) -> None:
-    """Kill one server as a crash does (SIGKILL)."""
+    """Kill one server with SIGKILL, as in a crash."""
     with _held(data) as cluster:
         name, pid = cluster.server(server).name, cluster.kill(server)
     _tell(f"{name} (pid {pid}) was killed. Start it again with `tidegate cluster restart {server}{_named(data)}`.")
@@ -97,7 +97,7 @@ def kill(server: Server, data: Folder = DEFAULT) -> None:
 
 @app.command()
 def restart(server: Server, data: Folder = DEFAULT) -> None:
-    """Start one server again on its data; one that runs stops first."""
+    """Restart one server with its data, or start it if it is stopped."""
     with _held(data) as cluster:
         cluster.restart(server)
         found = cluster.server(server)
@@ -107,12 +107,9 @@ def restart(server: Server, data: Folder = DEFAULT) -> None:
 @app.command()
 def down(
     data: Folder = DEFAULT,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove its records, users and certificates too.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Also delete its records, users and certificates.")] = False,
 ) -> None:
-    """Stop the cluster; its data stays.
-
-    No process of it is left.
-    """
+    """Stop all servers of the cluster and keep its data."""
     with _held(data, must_run=not remove) as cluster:
         cluster.stop()
         if remove:
@@ -125,7 +122,7 @@ def _held(data: Path, *, must_run: bool = True) -> Iterator["KafkaCluster"]:
     from deploy.testbed.cluster import KafkaCluster
     from deploy.testbed.layout import hold_folder
 
-    KafkaCluster.attach(data)  # a folder without a cluster is neither made nor locked
+    KafkaCluster.attach(data)  # do not create or lock a folder without a cluster
     with hold_folder(data):
         yield _running(data) if must_run else KafkaCluster.attach(data)
 
@@ -136,9 +133,7 @@ def _running(data: Path) -> "KafkaCluster":
 
     cluster = KafkaCluster.attach(data, told=_tell)
     if not cluster.started:
-        message = (
-            f"Nothing of the cluster in {data} runs. Start it with `tidegate cluster up{_named(data)}` and its options."
-        )
+        message = f"No server of the cluster in {data} runs. Start it with `tidegate cluster up{_named(data)}` and its options."
         raise UnavailableError(message)
     return cluster
 

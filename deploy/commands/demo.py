@@ -1,4 +1,4 @@
-"""`tidegate demo`: break a part of the embedded run and watch what alerts, page and audit make of it."""
+"""`tidegate demo`: break a part of the embedded run and watch alerts, page and audit."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,7 @@ def register(parent: typer.Typer) -> None:
 
 
 def ls(as_json: Json = False) -> None:
-    """List the faults: part, seconds, the alert that tells of it, what is seen."""
+    """List the faults: part, seconds, alert, and visible effects."""
     from deploy.demo.faults import FAULTS
 
     if as_json:
@@ -33,19 +33,20 @@ def ls(as_json: Json = False) -> None:
 
 
 def fail(
-    part: Annotated[str, typer.Argument(help="kafka, broker, gateway or stream.")],
+    part: Annotated[str, typer.Argument(help="Part: kafka, broker, gateway or stream.")],
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="How long; default 60, or 100 where the alert waits longer.")
+        float | None,
+        typer.Option("--seconds", help="Duration in seconds (default: 60, or 100 if the alert waits longer)."),
     ] = None,
     kill: Annotated[
-        bool, typer.Option("--kill", help="Kill it, and again whenever it is started, instead of letting it hang.")
+        bool, typer.Option("--kill", help="Kill the part, and again after each restart, instead of letting it hang.")
     ] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Let a part hang, heal it, and follow the alerts; then prove that nothing was lost.
+    """Let a part hang, heal it, and prove that nothing was lost.
 
-    The part goes on at the end, at Ctrl-C, and when this command is killed.
+    Follows the alerts meanwhile. The part continues at the end, after Ctrl-C, and when this command is killed.
     Exit 0 only if the alert fired and resolved, all parts are ready again and the audit balances.
     """
     from deploy.demo.run import Demo
@@ -66,14 +67,14 @@ def _chosen(part: str, seconds: float | None) -> "tuple[Fault, float]":
     from deploy.demo.faults import FAULTS, MOST_SECONDS
 
     if part not in FAULTS:
-        msg = f"there is no fault {part!r}; there are {', '.join(FAULTS)}"
+        msg = f"Unknown part {part!r}: use one of {', '.join(FAULTS)}."
         raise typer.BadParameter(msg)
     fault = FAULTS[part]
     lasts = fault.seconds if seconds is None else seconds
     if not fault.least_seconds <= lasts <= MOST_SECONDS:
         msg = (
-            f"--seconds {lasts:g} is not between {fault.least_seconds:g}, before which {fault.alert} does not fire, and "
-            f"{MOST_SECONDS:g}, after which the supervisor starts a part that hangs anew"
+            f"--seconds {lasts:g} is out of range: use {fault.least_seconds:g} (below, {fault.alert} does not fire) to "
+            f"{MOST_SECONDS:g} (above, the supervisor restarts the hanging part)."
         )
         raise typer.BadParameter(msg)
     return fault, lasts

@@ -1,4 +1,4 @@
-"""`tidegate soak`: the whole pipeline under load for minutes or hours, and the slope of all that could grow."""
+"""`tidegate soak`: the whole pipeline under load for minutes or hours, and the growth of its resources."""
 
 import json
 import shutil
@@ -20,28 +20,28 @@ def register(parent: typer.Typer) -> None:
 
 
 def soak(
-    minutes: Annotated[float, typer.Option("--minutes", min=0.5, help="How long the load lasts.")] = 10.0,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.5, help="Minutes of load.")] = 10.0,
     rate: Annotated[float, typer.Option("--rate", min=1, help="Messages per second.")] = 200.0,
-    faults: Annotated[bool, typer.Option("--faults", help="A random part is killed or hangs, once a minute.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of the faults.")] = 1,
+    faults: Annotated[bool, typer.Option("--faults", help="Kill or hang a random part once a minute.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of the faults.")] = 1,
     report: Annotated[
         Path | None, typer.Option("--report", help="File for the result with every sample.", show_default=False)
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Empty folder for the run's data; kept.", show_default=False)
+        Path | None, typer.Option("--keep", help="Empty folder for the run's data, which is kept.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Load everything for hours and judge what grows.
+    """Load a pipeline for hours and judge what grows.
 
-    Memory, descriptors, files, state and latency. Starts a pipeline of its own, next to one that runs, and audits it at the
-    end. Exit 1 where the audit does not balance, a part restarted that no fault killed, the landing failed, or a figure
-    grows faster than its bound.
+    Watches memory, descriptors, files, state and latency. Starts its own pipeline, even next to another one, and audits it at
+    the end. Exit 1 if the audit does not balance, a part restarted without a fault, the landing failed, or a figure grows
+    faster than its bound.
     """
     from deploy.soak.run import SoakOptions, render_soak, run_soak
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
-        msg = f"{keep} is not empty: a soak is measured on data of its own. Name another folder."
+        msg = f"--keep {keep} is not empty, but a soak needs its own data. Name another folder."
         raise typer.BadParameter(msg)
     folder = (keep or Path(tempfile.mkdtemp(prefix="tidegate-soak-"))).absolute()
     options = SoakOptions(minutes=minutes, rate=rate, faults=faults, seed=seed)

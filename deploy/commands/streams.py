@@ -1,4 +1,4 @@
-"""`tidegate streams ls | plan | apply | test | rewind | drop`: streams that SQL files define."""
+"""`tidegate streams ls | plan | apply | test | rewind | drop`: SQL streams, each defined by a file."""
 
 import getpass
 import time
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="SQL-defined streams: list, plan, apply, test, rewind, drop."
+    no_args_is_help=True, rich_markup_mode=None, help="SQL streams: list, plan, apply, test, rewind, drop."
 )
 
-Name = Annotated[str, typer.Argument(help="The stream: the name of its file without .sql.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept with what is applied.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="Name of the stream: its file name without .sql.")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason, kept with the change.", show_default=False)]
 
 _COLUMNS: Final = ("name", "state", "sinks", "behind", "late", "errors", "rows", "committed_at", "detail")
 
@@ -38,7 +38,10 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
-    """List the streams: those that are applied with state, lag, late rows, errors and freshness, and files that are not."""
+    """List the streams and their state.
+
+    Applied streams have state, lag, late rows, errors and freshness. Files that are not applied are listed too.
+    """
     from lakehouse.lock import is_held
     from streaming.sql.applied import load_applied
     from streaming.sql.folder import list_streams
@@ -80,28 +83,29 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
     _show(table_lines(found, _COLUMNS))
     if applied and not writing:
         ago = f", {time.time() - written_at:.0f} s ago" if written_at else ""
-        typer.echo(f"No stream process writes now: figures are its last ones{ago}.", err=True)
+        typer.echo(f"No stream process writes now: these are its last figures{ago}.", err=True)
 
 
 @app.command()
 def plan(
-    name: Annotated[str | None, typer.Argument(help="The stream, or `land` for the landing itself.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the stream, or `land` for the landing itself.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every stream of the folder; the examples where it has none.")
+        bool, typer.Option("--all", help="All streams of the folder, or the examples if it has none.")
     ] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Show what applying would do: columns, state, sinks, what changes, and whether the checkpoint survives.
+    """Show what applying a stream would do.
 
-    Changes nothing. Exit 1 where a definition can't be applied as it is.
+    Shows columns, state, sinks, the changes, and if the checkpoint survives. Changes nothing. Exit 1 if a definition cannot be
+    applied as it is.
     """
     from ingest.contract.errors import TidegateError
     from streaming.sql.folder import find_stream, list_streams
 
     if (name is None) is not every:
-        msg = "give one stream, or --all"
+        msg = "Name one stream, or use --all."
         raise typer.BadParameter(msg)
     settings, folder = _where(config, data)
     if name == "land":
@@ -129,9 +133,10 @@ def plan(
 def apply(
     name: Name, reason: Reason = "", config: OptionalConfig = None, data: Data = None, as_json: Json = False
 ) -> None:
-    """Make the file's definition the one that runs; it survives restarts until it is dropped.
+    """Run the stream as its file defines it.
 
-    A stream that failed is started again by it, also where its file is as before.
+    It runs until it is dropped, also after restarts. The command also restarts a stream that failed, even if its file is
+    unchanged.
     """
     from streaming.sql.folder import find_stream
 
@@ -140,7 +145,7 @@ def apply(
     if as_json:
         show_json(answer)
     else:
-        already = " already" + ("; it is started again" if answer.get("restarted") else "")
+        already = " already" + ("; it is restarted" if answer.get("restarted") else "")
         typer.echo(f"{name} is applied" + (f": {', '.join(answer['sinks'])}" if answer["changed"] else already))
 
 
@@ -149,17 +154,18 @@ def test(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="The stream; without it each of the folder with golden data, or the examples where it has no stream."
+            help="Name of the stream (default: all of the folder with golden data, or the examples if it has no stream)."
         ),
     ] = None,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Run golden data (NAME.test.jsonl beside NAME.sql) through the statement, without Kafka; exit 1 on a difference.
+    """Test streams with golden data, without Kafka.
 
-    A line that is missing is shown with -, one too many with +. Where no stream has golden data, that is said, exit 0. Its
-    lines are rows that come in and rows that are to come out, each an object; what is left out is null:
+    Runs the rows of NAME.test.jsonl, next to NAME.sql, through the statement. Exit 1 on a difference: - marks a missing row, +
+    a row too many. Exit 0 with a message if no stream has golden data. Each line of the file is an object with one row that
+    comes in, or one row that must come out; columns that it leaves out are null:
 
     \b
     {"in": "readings", "row": {"device": "d1", "metric": "temperature", "value": 21.5}}
@@ -172,7 +178,7 @@ def test(
     streams = list_streams(folder)
     chosen = [find_stream(folder, name)] if name else [file for file in _own(streams) if file.golden is not None]
     if not chosen:
-        typer.echo(f"No stream has golden data: there is no NAME.test.jsonl beside a NAME.sql in {folder}.", err=True)
+        typer.echo(f"No stream has golden data: there is no NAME.test.jsonl next to a NAME.sql in {folder}.", err=True)
     found = run_files(chosen, streams) if chosen else []
     if as_json:
         show_json(found)
@@ -186,32 +192,35 @@ def test(
 def rewind(
     name: Name,
     since: Annotated[
-        str | None, typer.Option("--since", help="ISO time, or how long ago, such as '2 days ago'.", show_default=False)
+        str | None, typer.Option("--since", help="Start: ISO time, or a time such as '2 days ago'.", show_default=False)
     ] = None,
-    into: Annotated[str | None, typer.Option("--into", help="shadow: the table beside the live one.")] = None,
-    swap: Annotated[bool, typer.Option("--swap", help="Put the shadow in the live table's place.")] = False,
+    into: Annotated[
+        str | None, typer.Option("--into", help="Table to write: shadow, which is next to the live table.")
+    ] = None,
+    swap: Annotated[bool, typer.Option("--swap", help="Replace the live table by the shadow.")] = False,
     reason: Reason = "",
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild a stream from a past moment into NAME__shadow and show how it differs; then --swap makes it live.
+    """Rebuild a stream from a past time into a shadow table.
 
-    The file's definition is used, so that a change which its checkpoint would not survive goes this way. Read from Kafka, or
-    from the table readings where Kafka's retention has passed.
+    Writes NAME__shadow and shows how it differs from the live table. Then --swap makes it live. Use it for a change that the
+    stream's checkpoint does not survive: it uses the definition of the file. It reads Kafka, and the table readings for times
+    before Kafka's retention.
     """
     from streaming.sql.folder import find_stream
 
     settings, folder = _where(config, data)
     if swap:
         if since is not None or into is not None:
-            msg = "--swap goes alone, after a rewind"
+            msg = "Use --swap alone, after a rewind."
             raise typer.BadParameter(msg)
         answer = _ask(settings, "swap", name, reason=reason)
         show_json(answer) if as_json else _show(swap_lines(answer))
         return
     if since is None or into != "shadow":
-        msg = "give --since TIME --into shadow, or --swap"
+        msg = "Use --since TIME --into shadow, or --swap."
         raise typer.BadParameter(msg)
     text = find_stream(folder, name).text
     ahead = settings.gateway.max_future_seconds
@@ -221,19 +230,22 @@ def rewind(
         show_json(answer)
         return
     _show(rewind_lines(answer))
-    words = f"Look at {answer['shadow']}, then: `tidegate streams rewind {name} --swap`"
+    words = f"Check {answer['shadow']}, then run `tidegate streams rewind {name} --swap`"
     typer.echo(of_options(config, data).fill(words), err=True)
 
 
 @app.command()
 def drop(
     name: Name,
-    keep_table: Annotated[bool, typer.Option("--keep-table", help="Leave its table as it is.")] = False,
+    keep_table: Annotated[bool, typer.Option("--keep-table", help="Keep the table of the stream.")] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Stop a stream and delete its checkpoint, topic and consumer group, and its table; the SQL file stays."""
+    """Stop a stream and delete its data.
+
+    Deletes its checkpoint, topic, consumer group and table. The SQL file stays.
+    """
     settings, _ = _where(config, data)
     answer = _ask(settings, "drop", name, keep_table=keep_table)
     if as_json:
@@ -250,7 +262,7 @@ def _where(config: Path | None, data: Path | None) -> "tuple[Settings, Path]":
 
 
 def _folder(config: Path | None, data: Path | None) -> Path:
-    """The folder of files also where nothing runs: golden data need no run."""
+    """Return the folder of stream files, even if nothing runs: golden data need no run."""
     from deploy.local.locate import locate_settings
     from deploy.settings import data_dir
     from ingest.contract.errors import UnavailableError
@@ -263,7 +275,7 @@ def _folder(config: Path | None, data: Path | None) -> Path:
 
 
 def _own(streams: "dict[str, StreamFile]") -> "list[StreamFile]":
-    """The folder's; the examples where it has none."""
+    """Return the folder's own streams, or the examples if it has none."""
     return [file for file in streams.values() if not file.shipped] or list(streams.values())
 
 

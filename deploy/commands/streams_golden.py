@@ -1,4 +1,4 @@
-"""Runs the golden data of stream files in a Spark of its own, without tables and Kafka."""
+"""Golden data of stream files, run in a separate Spark without tables and Kafka."""
 
 import shutil
 import tempfile
@@ -22,7 +22,7 @@ __all__ = ["run_files"]
 
 
 def run_files(chosen: Sequence[StreamFile], streams: Mapping[str, StreamFile]) -> list[dict[str, Any]]:
-    """What came out of each; every file is checked before Spark starts.
+    """Return the result of each stream; check every file before Spark starts.
 
     Raises:
         ConfigError: a definition or a line of golden data is wrong.
@@ -30,7 +30,7 @@ def run_files(chosen: Sequence[StreamFile], streams: Mapping[str, StreamFile]) -
     """
     for file in chosen:
         if file.golden is None:
-            msg = f"There is no {file.name}.test.jsonl beside {file.where}. Its lines: see `tidegate streams test --help`."
+            msg = f"There is no {file.name}.test.jsonl next to {file.where}. `tidegate streams test --help` explains its lines."
             raise UnavailableError(msg)
         parse_definition(file.name, file.text, file=file.where)
     golden = {file.name: read_golden(file.golden or [], f"{file.name}.test.jsonl") for file in chosen}
@@ -48,7 +48,7 @@ def _spark() -> Iterator[Any]:
     logs = Path(tempfile.mkdtemp(prefix="tidegate-streams-"))
     java = find_java()
     flags = (*java.gc_options, "-XX:TieredStopAtLevel=1")
-    typer.echo("Starting Spark, which takes some seconds.", err=True)
+    typer.echo("Starting Spark; this takes some seconds.", err=True)
     session = open_session(JvmOptions(java.home, tuple(spark_jars()), logs, flags=flags), master="local[1]")
     try:
         yield session.spark

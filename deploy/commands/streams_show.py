@@ -1,4 +1,4 @@
-"""What `tidegate streams` tells people, as lines: plans, rewinds, golden data and the list."""
+"""Output of `tidegate streams` as lines: plans, rewinds, golden data and the list."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -12,15 +12,15 @@ __all__ = ["golden_lines", "plan_land", "plan_lines", "rewind_lines", "swap_line
 
 _VERDICTS: Final = {
     "new": "new",
-    "unchanged": "applied as it is",
+    "unchanged": "unchanged",
     "survives": "its checkpoint survives",
-    "rewind": "its checkpoint does not survive: `streams rewind` it into a shadow, then swap",
-    "refused": "it can't be changed so",
+    "rewind": "its checkpoint does not survive: run `streams rewind` into a shadow, then swap",
+    "refused": "this change is not possible",
 }
 
 
 def plan_land(settings: "Settings") -> dict[str, Any]:
-    """What of the landing's own settings its checkpoint depends on."""
+    """Return the plan of the landing itself: which of its settings the checkpoint depends on."""
     keeps = "kept per topic and partition in the checkpoint and in every commit"
     return {
         "name": "land",
@@ -36,8 +36,9 @@ def plan_land(settings: "Settings") -> dict[str, Any]:
         "sinks": ["table readings", "table dead_letters"],
         "changes": [
             {"what": "stream.master, driver_memory, trigger_seconds, max_records_per_batch, extra", "verdict": "keeps",
-             "why": "nothing of them is in the checkpoint"},
-            {"what": "stream.checkpoint", "verdict": "keeps", "why": "a new one begins where the tables say; nothing is doubled"},
+             "why": "the checkpoint does not contain them"},
+            {"what": "stream.checkpoint", "verdict": "keeps",
+             "why": "a new checkpoint continues at the offsets in the tables; nothing is stored twice"},
             {"what": "kafka.partitions", "verdict": "keeps", "why": "new partitions are read from their oldest record"},
             {"what": "lake.root", "verdict": "refused", "why": f"offsets are {keeps}: other tables need a new checkpoint too"},
             {"what": "kafka.bootstrap_servers to another cluster", "verdict": "refused",
@@ -48,7 +49,7 @@ def plan_land(settings: "Settings") -> dict[str, Any]:
 
 
 def plan_lines(found: dict[str, Any]) -> list[str]:
-    """For people: the verdict, what is read, written and remembered, the columns, and each change."""
+    """Return a plan for people: verdict, sources, sinks, state, columns and changes."""
     if "error" in found:
         return [f"{found['name']}: {found['error']}"]
     sources = ", ".join(f"{source['name']} ({source['topic']})" for source in found["sources"])
@@ -64,7 +65,7 @@ def plan_lines(found: dict[str, Any]) -> list[str]:
 
 
 def rewind_lines(answer: dict[str, Any]) -> Iterator[str]:
-    """Where the shadow's rows are from, and how it differs from the live table."""
+    """Yield the sources of the shadow's rows, and its differences from the live table."""
     for topic, parts in answer["from_kafka"].items():
         for part, (first, end) in parts.items():
             yield f"from Kafka  {topic} partition {part}: offsets {first} to {end}"
@@ -79,7 +80,7 @@ def rewind_lines(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def swap_lines(answer: dict[str, Any]) -> Iterator[str]:
-    """Since when its rows are new, and which records stay missing."""
+    """Yield the time from which on the rows are new, and the records that stay missing."""
     yield f"{answer['name']} is swapped: its rows since {answer.get('since', 'then')} are new"
     for topic, parts in answer.get("missing", {}).items():
         for part, (first, end) in parts.items():
@@ -87,7 +88,7 @@ def swap_lines(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def golden_lines(found: dict[str, Any]) -> Iterator[str]:
-    """One stream's outcome, and each row that differs."""
+    """Yield one stream's result, and each row that differs."""
     yield f"{found['name']}: {'ok' if found['same'] else 'differs'}, {found['rows']} rows"
     for sign, key in (("-", "missing"), ("+", "unexpected")):
         for row in found[key]:
@@ -95,7 +96,7 @@ def golden_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def table_lines(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Iterator[str]:
-    """Rows under their columns' names."""
+    """Yield a table of rows under their column names."""
     yield from text_table(columns, ([_cell(row[column]) for column in columns] for row in rows))
 
 

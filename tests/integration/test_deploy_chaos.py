@@ -34,7 +34,7 @@ def test_a_fault_that_is_tried_elsewhere_is_skipped_and_an_unknown_one_refused(
     assert skipped["fault"] == "F18"
     assert "test_gateway_faults_kafka.py" in skipped["why"]
     assert run(["chaos", "run", "--fault", "F99"]) == 2
-    assert "no fault F99" in capsys.readouterr().err
+    assert "Unknown fault F99" in capsys.readouterr().err
 
 
 @pytest.mark.durable_broker

@@ -133,7 +133,7 @@ def test_three_secured_nodes_write_on_without_their_leader(bed: Path, unique_nam
     assert "1 to 3, not 4" in tidegate("kill", "4", code=78)
     tidegate("down")
     assert not [pid for pid in pids if runs(pid)]
-    assert "Nothing of the cluster" in tidegate("down", code=69)
+    assert "No server of the cluster" in tidegate("down", code=69)
     assert "removed" in tidegate("down", "--remove")
     assert not bed.exists()
 

@@ -105,9 +105,9 @@ def test_requests_carry_the_files_text_and_a_plan_that_needs_more_is_exit_1(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["plan"], 2, "give one stream, or --all"),
-        (["rewind", "x"], 2, "give --since TIME --into shadow, or --swap"),
-        (["rewind", "x", "--swap", "--since", "1h-ago"], 2, "--swap goes alone"),
+        (["plan"], 2, "Name one stream, or use --all"),
+        (["rewind", "x"], 2, "Use --since TIME --into shadow, or --swap"),
+        (["rewind", "x", "--swap", "--since", "1h-ago"], 2, "Use --swap alone"),
         (["rewind", "x", "--since", "someday", "--into", "shadow"], 2, "Invalid time 'someday'"),
         (["rewind", "x", "--since", "1 month ago", "--into", "shadow"], 2, "Invalid duration '1 month'"),
         (["apply", "nothing"], 69, "The streams here are: events_in_city, events_in_country, x."),

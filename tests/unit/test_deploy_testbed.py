@@ -377,7 +377,7 @@ def test_a_command_waits_for_no_other_and_says_so(tmp_path: Path, capsys: pytest
         assert run(["cluster", "down", "--remove", "--data", str(tmp_path)]) == 1
     assert "Another command changes the cluster" in capsys.readouterr().err
     assert run(["cluster", "down", "--data", str(tmp_path)]) == 69
-    assert "Nothing of the cluster" in capsys.readouterr().err
+    assert "No server of the cluster" in capsys.readouterr().err
 
 
 def test_a_node_that_would_be_alone_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
