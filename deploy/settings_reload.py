@@ -71,7 +71,7 @@ class SettingsFile:
             try:
                 self.settings = self._warmed(load_settings(self._file))
             except ConfigError as error:
-                logger.warning("The changed settings do not apply: %s", error)
+                logger.warning("Rejected the changed settings. The previous settings stay in use: %s", error)
         return self.settings
 
     def _warmed(self, new: Settings) -> Settings:

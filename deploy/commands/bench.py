@@ -69,7 +69,7 @@ def gateway(
             "--inflight",
             min=0,
             max=65535,
-            help="Messages in flight of a scripted broker, which keeps this number. 0 uses the real broker.",
+            help="Maximum messages in flight of a scripted broker. 0 uses the real broker.",
         ),
     ] = 0,
     as_json: Json = False,

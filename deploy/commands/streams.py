@@ -98,7 +98,7 @@ def plan(
 ) -> None:
     """Show what applying a stream would do.
 
-    Shows columns, state, sinks, the changes, and if the checkpoint survives. Changes nothing. Exit 1 if a definition cannot be
+    Shows columns, state, sinks, changes, and whether the checkpoint survives. Changes nothing. Exit 1 if a definition cannot be
     applied as it is.
     """
     from ingest.contract.errors import TidegateError

@@ -12,7 +12,7 @@ __all__ = ["golden_lines", "plan_land", "plan_lines", "rewind_lines", "swap_line
 
 _VERDICTS: Final = {
     "new": "new",
-    "unchanged": "unchanged",
+    "unchanged": "already applied, without changes",
     "survives": "its checkpoint survives",
     "rewind": "its checkpoint does not survive: run `streams rewind` into a shadow, then swap",
     "refused": "this change is not possible",

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from deploy.local.packages import PACKAGES, intruders
 from deploy.settings import Settings
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping_settings import MappingSettings, QuantitySettings, TimeSource, ValueTimes, ValueUnits
 from gateway.decoders.text_settings import FormatSettings
-from gateway.decoders.value_settings import NumberSettings
+from gateway.decoders.value_settings import NumberSettings, QualitySettings, TimeOffset
 from gateway.decoders.vendor_settings import VendorSettings
 from gateway.profiles.model import MetricRules, Profile
 from gateway.settings import RouteSettings
@@ -138,10 +138,13 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
 
 
 def test_every_setting_has_a_description() -> None:
-    others = (RouteSettings, MappingSettings, NumberSettings, FormatSettings, VendorSettings, Profile, MetricRules)
+    inner: tuple[type[BaseModel], ...] = (
+        Settings, RouteSettings, MappingSettings, TimeSource, QuantitySettings, ValueTimes, ValueUnits, FormatSettings,
+        NumberSettings, QualitySettings, TimeOffset, VendorSettings, Profile, MetricRules,
+    )  # fmt: skip
     bare = [
         f"{section}.{name}"
-        for section, model in [("", Settings), *_sections(), *((other.__name__, other) for other in others)]
+        for section, model in [*_sections(), *((each.__name__, each) for each in inner)]
         for name, field in model.model_fields.items()
         if not field.description
     ]

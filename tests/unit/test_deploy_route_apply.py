@@ -110,7 +110,7 @@ def test_the_page_judges_by_the_routes_that_apply_now(folder: Path, caplog: pyte
     assert (newest.routes, newest.mqtt.port) == ((), 1234), "what needs a start stays"
     write_private(file, "[[")
     assert source.newest() is newest
-    assert "do not apply" in caplog.text
+    assert "Rejected the changed settings" in caplog.text
     file.unlink()
     assert source.newest() is newest
 

@@ -73,7 +73,7 @@ def minimal(metric: str, head: str = "") -> str:
         (minimal('type = "text"\nmax_step = 2'), ["max_step needs type number or integer, not text"]),
         (minimal("max_step = 0"), ["metrics.t.max_step", "greater than 0"]),
         (minimal("stuck_count = 1"), ["metrics.t.stuck_count", "greater than or equal to 2"]),
-        ('name = "p"\nversion = 1\n[metrics."t*"]\nrequired = true\n', ["required needs the name of one metric, not a pattern"]),
+        ('name = "p"\nversion = 1\n[metrics."t*"]\nrequired = true\n', ["required needs the name of one metric"]),
         ('name = "p"\nversion = 1\n[metrics."a\\u0000"]\n', ["metrics", "control characters"]),
         ('name = "p/q"\nversion = 1\n[metrics.t]\n', ["name", "pattern"]),
         ('name = "p"\nversion = 0\n[metrics.t]\n', ["version", "greater than or equal to 1"]),
